@@ -1,0 +1,131 @@
+"""Every public error, named for the fact it reports.
+
+Two questions decide what a caller does next, and every error answers both as class attributes::
+
+    retryable          is another attempt worth it?
+    may_have_happened  may the thing asked for have happened all the same? (a timeout means unknown, not failed)
+
+The tree::
+
+    FireArrowError
+    ├── ProtocolError            the peer sent bytes that break the rules
+    │   ├── BadFrame             a frame that cannot be split from the stream; the connection must end
+    │   ├── BadHeader            a frame whose header does not parse
+    │   ├── BadBody              a body that does not parse
+    │   └── BadRecord            bytes that are not a message record
+    ├── ConnectionFailed         nobody answered at that address
+    ├── ConnectionLost           the connection ended with the answer outstanding
+    ├── RequestTimedOut          no answer within the deadline
+    ├── RequestRefused           the server answered with an error code
+    ├── Overloaded               a local limit is reached; nothing was sent
+    ├── Unsupported              this version cannot do what was asked
+    ├── SettingsError            a setting is unknown, malformed or out of bounds
+    ├── DiskError                the disk refused or lied
+    │   ├── DiskFull             no space left
+    │   ├── SyncFailed           a sync failed: what was unsynced must be taken for lost
+    │   └── LockHeld             another process owns the directory
+    └── BrokenInvariant          a bug of ours: the process must end (never raised for bad input)
+"""
+
+from typing import ClassVar
+
+
+class FireArrowError(Exception):
+    """Base class: catching it catches everything this package raises on purpose."""
+
+    retryable: ClassVar[bool] = False
+    may_have_happened: ClassVar[bool] = False
+
+
+class ProtocolError(FireArrowError):
+    """The peer sent bytes that break the rules."""
+
+
+class BadFrame(ProtocolError):
+    """The stream cannot be split into frames any more; the connection must end."""
+
+
+class BadHeader(ProtocolError):
+    """A frame arrived whole, but its header does not parse."""
+
+
+class BadBody(ProtocolError):
+    """A body does not parse as what its code promises."""
+
+
+class BadRecord(ProtocolError):
+    """Bytes that should be a message record are not."""
+
+
+class ConnectionFailed(FireArrowError):
+    """Nobody answered at that address."""
+
+    retryable = True
+
+
+class ConnectionLost(FireArrowError):
+    """The connection ended before the answer came."""
+
+    retryable = True
+    may_have_happened = True
+
+
+class RequestTimedOut(FireArrowError):
+    """No answer came within the deadline."""
+
+    retryable = True
+    may_have_happened = True
+
+
+class RequestRefused(FireArrowError):
+    """The server answered with an error code.
+
+    ``code`` is RocketMQ's response code and ``remark`` the server's own words.
+    """
+
+    def __init__(self, code: int, remark: str, *, asked: str = "", address: str = "") -> None:
+        self.code = code
+        self.remark = remark
+        self.asked = asked
+        self.address = address
+        where = f" by {address}" if address else ""
+        what = asked or "the request"
+        super().__init__(f"{what} was refused{where} with code {code}: {remark or 'no reason given'}")
+
+
+class Overloaded(FireArrowError):
+    """A local limit is reached; nothing was sent."""
+
+    retryable = True
+
+
+class Unsupported(FireArrowError):
+    """This version cannot do what was asked."""
+
+
+class SettingsError(FireArrowError):
+    """A setting is unknown, malformed or out of bounds."""
+
+
+class DiskError(FireArrowError):
+    """The disk refused or lied."""
+
+
+class DiskFull(DiskError):
+    """No space is left on the disk."""
+
+    retryable = True
+
+
+class SyncFailed(DiskError):
+    """A sync failed: everything unsynced must be taken for lost, and nothing may be acknowledged after it."""
+
+    may_have_happened = True
+
+
+class LockHeld(DiskError):
+    """Another process owns the directory."""
+
+
+class BrokenInvariant(FireArrowError):
+    """A bug of ours. The process must end; input from outside never leads here."""

@@ -1,0 +1,1 @@
+"""Frozen nouns: what things are, without any bytes or effects."""

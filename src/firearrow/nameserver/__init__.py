@@ -1,0 +1,1 @@
+"""The name server: knows who is where."""

@@ -1,0 +1,1 @@
+"""The bytes of a message, shared by disk and wire."""

@@ -1,0 +1,1 @@
+"""The asyncio driver of the protocol: moves conversations over the network."""

@@ -1,0 +1,1 @@
+"""One loader of settings: defaults < file < environment < flags."""

@@ -1,0 +1,1 @@
+"""Metric declarations, log context and spans."""

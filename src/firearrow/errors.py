@@ -3,7 +3,7 @@
 Two questions decide what a caller does next, and every error answers both as class attributes::
 
     retryable          is another attempt worth it?
-    may_have_happened  may the thing asked for have happened all the same? (a timeout means unknown, not failed)
+    may_have_happened  may the thing asked for have happened all the same? (a timeout means unknown)
 
 The tree::
 
@@ -14,6 +14,7 @@ The tree::
     │   ├── BadBody              a body that does not parse
     │   └── BadRecord            bytes that are not a message record
     ├── ConnectionFailed         nobody answered at that address
+    ├── ListenFailed             that address cannot be listened on
     ├── ConnectionLost           the connection ended with the answer outstanding
     ├── RequestTimedOut          no answer within the deadline
     ├── RequestRefused           the server answered with an error code
@@ -22,6 +23,7 @@ The tree::
     ├── SettingsError            a setting is unknown, malformed or out of bounds
     ├── DiskError                the disk refused or lied
     │   ├── DiskFull             no space left
+    │   ├── FileMissing          no such file or directory
     │   ├── SyncFailed           a sync failed: what was unsynced must be taken for lost
     │   └── LockHeld             another process owns the directory
     └── BrokenInvariant          a bug of ours: the process must end (never raised for bad input)
@@ -61,6 +63,10 @@ class ConnectionFailed(FireArrowError):
     """Nobody answered at that address."""
 
     retryable = True
+
+
+class ListenFailed(FireArrowError):
+    """That address cannot be listened on: it is taken, or not ours."""
 
 
 class ConnectionLost(FireArrowError):
@@ -108,13 +114,21 @@ class SettingsError(FireArrowError):
 
 
 class DiskError(FireArrowError):
-    """The disk refused or lied."""
+    """The disk refused or lied. ``errno`` is the operating system's number, when it gave one."""
+
+    def __init__(self, message: str, errno: int | None = None) -> None:
+        self.errno = errno
+        super().__init__(message)
 
 
 class DiskFull(DiskError):
     """No space is left on the disk."""
 
     retryable = True
+
+
+class FileMissing(DiskError):
+    """There is no file or directory of that name."""
 
 
 class SyncFailed(DiskError):

@@ -1,0 +1,34 @@
+"""Wall time, and ticks for metrics.
+
+Elapsed time, timers and deadlines belong to the event loop (``loop.time()``, ``asyncio.timeout``); this door
+has the two other readings. Wall time may jump either way, so nothing measures a duration with it. Ticks only
+move forward but count from an arbitrary start, and they are for metrics alone: no decision may depend on
+them.
+"""
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """What time it is."""
+
+    def now_ms(self) -> int:
+        """Return wall time in milliseconds since the epoch. It may jump forwards or backwards."""
+        ...
+
+    def ticks(self) -> int:
+        """Return a steady count of nanoseconds, for metrics only."""
+        ...
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def now_ms(self) -> int:
+        """Return wall time in milliseconds since the epoch."""
+        return time.time_ns() // 1_000_000
+
+    def ticks(self) -> int:
+        """Return a steady count of nanoseconds."""
+        return time.perf_counter_ns()

@@ -1,0 +1,177 @@
+"""Files, with durability made explicit: the protocols every disk keeps.
+
+Paths are ``/``-separated strings relative to the disk's root: ``"commitlog/00000000000000000000"``. A disk
+refuses absolute paths and ``..``.
+
+What survives what:
+
+==================================  ==================  =================================================
+after                               process crash       power loss
+==================================  ==================  =================================================
+``write_at``                        once ``written()``  any subset of its 4 KiB pages, in any order
+``truncate``, ``allocate``          yes                 maybe, until ``File.sync``
+``sync`` returned                   yes                 bytes and size yes; the name needs its directory's
+``open(create=True)``, ``rename``,  yes                 maybe, until ``sync_directory`` of every directory
+``unlink``, ``make_directory``                          whose names changed
+``replace`` returned                yes                 whole: the old bytes or the new, never a mix
+==================================  ==================  =================================================
+
+Rules the implementations keep and the callers rely on:
+
+* ``write_at`` hands bytes over and every later read sees them at once. On the real disk they are with the
+  operating system when it returns (``written()`` is done already); an implementation may hand them over
+  later.
+* A failed sync raises ``SyncFailed`` and fences the file: the kernel has dropped the dirty pages and would
+  answer OK next time, so every later sync of that file raises too. What was unsynced must be taken for lost.
+* No space is ``DiskFull``, a missing name ``FileMissing``, everything else ``DiskError`` with ``errno`` kept.
+* Plain methods take microseconds. What can take longer is a coroutine, and leaves the loop when it does.
+* A ``File`` is a name for a file, not a descriptor: thousands may be open while few descriptors are, and it
+  stays valid until closed. Opening the same path twice gives two names for one file.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+Bytes = bytes | bytearray | memoryview
+
+
+class Usage(NamedTuple):
+    """Bytes of the file system below the disk's root."""
+
+    total: int
+    free: int
+
+
+class Status(NamedTuple):
+    """What is known of a path without opening it."""
+
+    size: int
+    modified_ms: int
+    is_directory: bool
+
+
+class File(Protocol):
+    """A file read and written at absolute positions."""
+
+    @property
+    def path(self) -> str:
+        """The path it was opened under."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Length in bytes, counting writes that are not durable yet."""
+        ...
+
+    def read_at(self, position: int, length: int) -> bytes:
+        """Return up to ``length`` bytes, fewer only at the file's end. Blocks on a cold page."""
+        ...
+
+    def read_hot(self, position: int, length: int) -> bytes | None:
+        """Return what ``read_at`` would, or None when it would wait for the device. Never blocks."""
+        ...
+
+    async def read(self, position: int, length: int) -> bytes:
+        """Return what ``read_at`` would; a cold read happens off the loop."""
+        ...
+
+    def write_at(self, position: int, buffers: Sequence[Bytes]) -> None:
+        """Write all the buffers one after the other from ``position`` on; reads see them at once.
+
+        After an error an unknown part of the bytes may be in place; the caller writes the same range again or
+        truncates.
+        """
+        ...
+
+    async def written(self) -> None:
+        """Return once every earlier write would survive the end of this process."""
+        ...
+
+    def truncate(self, size: int) -> None:
+        """Cut the file to ``size`` bytes, or lengthen it with zeros that take no space."""
+        ...
+
+    async def allocate(self, size: int, *, zeroed: bool = False) -> None:
+        """Lengthen the file to ``size`` bytes of zeros; never shortens it.
+
+        Without ``zeroed`` the new part takes no space yet. With it the zeros are really written, off the
+        loop, so that later writes inside need no new space and a later sync no new metadata: nobody may write
+        beyond the old end until this returns, and on ``DiskFull`` the old size is back.
+        """
+        ...
+
+    async def sync(self) -> None:
+        """Return once every write, truncate and allocate that came before this call is durable."""
+        ...
+
+    def close(self) -> None:
+        """Give the name up. Closing does not sync."""
+        ...
+
+
+class Lock(Protocol):
+    """An exclusive claim, held until released or until the process ends."""
+
+    def release(self) -> None:
+        """Give the claim up."""
+        ...
+
+
+class Disk(Protocol):
+    """A directory tree."""
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        """Open a file; with ``create`` make it empty when absent (its directory must exist)."""
+        ...
+
+    def exists(self, path: str) -> bool:
+        """Whether a file or directory of that name is there."""
+        ...
+
+    def status(self, path: str) -> Status:
+        """Return size, time of the last change, and kind."""
+        ...
+
+    async def list(self, path: str = "") -> list[str]:
+        """Return the names in a directory, sorted; ``""`` is the root."""
+        ...
+
+    def make_directory(self, path: str) -> None:
+        """Make a directory and its parents; nothing happens when it is there."""
+        ...
+
+    async def remove_directory(self, path: str) -> None:
+        """Remove an empty directory."""
+        ...
+
+    def rename(self, source: str, target: str) -> None:
+        """Give a file a new name, replacing what had it. Files open under the old name follow."""
+        ...
+
+    async def unlink(self, path: str) -> None:
+        """Remove a file's name. Files open under it go on reading and writing the nameless file."""
+        ...
+
+    async def sync_directory(self, path: str = "") -> None:
+        """Return once every earlier create, rename and unlink of names in that directory is durable."""
+        ...
+
+    async def replace(self, path: str, data: Bytes) -> None:
+        """Put ``data`` in place of the file's contents, durably and all at once.
+
+        Written to ``path + ".tmp"``, synced, renamed, directory synced. After an error the old contents
+        stand.
+        """
+        ...
+
+    async def read_whole(self, path: str) -> bytes:
+        """Return the whole contents."""
+        ...
+
+    def usage(self) -> Usage:
+        """Return how much space there is."""
+        ...
+
+    def lock(self, path: str) -> Lock:
+        """Claim a lock file exclusively, making it when absent; raise ``LockHeld`` when another holds it."""
+        ...

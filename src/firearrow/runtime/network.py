@@ -1,0 +1,129 @@
+"""Dialling and listening, in asyncio's own vocabulary.
+
+A connection is an ``asyncio.Transport`` that feeds an ``asyncio.Protocol``: an ordered stream of bytes, cut
+into arbitrary pieces, with ``pause_writing`` / ``resume_writing`` as back-pressure. The door keeps four
+promises:
+
+* ``connect`` returns after ``connection_made``, or raises ``ConnectionFailed`` within the connect timeout;
+* bytes leave at once (``TCP_NODELAY``, which both loops set on every TCP connection);
+* a ``Listener`` that was closed accepts nobody any more, and leaves the connections it accepted alone;
+* ``get_extra_info("peername")`` and ``("sockname")`` are ``(host, port, ...)`` tuples.
+
+TLS is a layer above this door (``runtime.tls``), so that it also runs over simulated transports.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, NamedTuple, Protocol
+
+from firearrow.errors import ConnectionFailed, ListenFailed, SettingsError
+
+CONNECT_TIMEOUT_S: Final = 3.0
+LISTEN_BACKLOG: Final = 1024
+
+ProtocolFactory = Callable[[], asyncio.Protocol]
+
+
+class Address(NamedTuple):
+    """Where a server listens. IPv6 hosts are kept without brackets and printed with them."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> "Address":
+        """Read ``host:port``, ``[v6]:port``, or ``v6:port`` as Java prints it (the last colon divides)."""
+        host, colon, port = text.strip().rpartition(":")
+        host = host.removeprefix("[").removesuffix("]")
+        if not (colon and host and port.isascii() and port.isdigit() and int(port) <= 65535):
+            raise SettingsError(f"{text!r} is not an address: write host:port, or [host]:port for IPv6")
+        return cls(host, int(port))
+
+    def __str__(self) -> str:
+        """Return the form that ``parse`` reads."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class Listener(Protocol):
+    """An endpoint that accepts connections."""
+
+    @property
+    def address(self) -> Address:
+        """Where it really listens: the port is known even when 0 was asked for."""
+        ...
+
+    def close(self) -> None:
+        """Stop accepting. Connections already accepted go on."""
+        ...
+
+    async def wait_closed(self) -> None:
+        """Return once nobody can connect any more and the port is free."""
+        ...
+
+
+class Network(Protocol):
+    """How one node reaches the others."""
+
+    async def connect(self, factory: ProtocolFactory, address: Address) -> asyncio.Transport:
+        """Open a connection; raise ``ConnectionFailed`` when nobody answers in time."""
+        ...
+
+    async def listen(self, factory: ProtocolFactory, address: Address) -> Listener:
+        """Accept connections, one protocol for each; raise ``ListenFailed`` when the port is taken."""
+        ...
+
+
+class SystemNetwork:
+    """TCP, on the running loop (stock asyncio or uvloop)."""
+
+    def __init__(self, *, connect_timeout_s: float = CONNECT_TIMEOUT_S) -> None:
+        self._connect_timeout_s = connect_timeout_s
+
+    async def connect(self, factory: ProtocolFactory, address: Address) -> asyncio.Transport:
+        """Open a TCP connection."""
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._connect_timeout_s):
+                transport, _ = await loop.create_connection(factory, address.host, address.port)
+        except TimeoutError as error:
+            reason = f"no answer within {self._connect_timeout_s:g} s"
+            raise ConnectionFailed(f"cannot connect to {address}: {reason}") from error
+        except (OSError, UnicodeError) as error:
+            raise ConnectionFailed(f"cannot connect to {address}: {_reason(error)}") from error
+        return transport
+
+    async def listen(self, factory: ProtocolFactory, address: Address) -> Listener:
+        """Listen on a TCP port; ``0.0.0.0`` is every IPv4 interface and ``::`` every IPv6 one."""
+        loop = asyncio.get_running_loop()
+        try:
+            server = await loop.create_server(
+                factory, address.host, address.port, backlog=LISTEN_BACKLOG, reuse_address=True
+            )
+        except (OSError, UnicodeError, OverflowError) as error:
+            raise ListenFailed(f"cannot listen on {address}: {_reason(error)}") from error
+        return _SystemListener(server)
+
+
+class _SystemListener:
+    def __init__(self, server: asyncio.Server) -> None:
+        self._server = server
+        host, port = server.sockets[0].getsockname()[:2]
+        self._address = Address(host, port)
+
+    @property
+    def address(self) -> Address:
+        return self._address
+
+    def close(self) -> None:
+        self._server.close()
+
+    async def wait_closed(self) -> None:
+        # Server.wait_closed would also wait for every accepted connection from Python 3.12 on. The sockets
+        # are closed by close() itself; one turn of the loop lets uvloop finish with its handles.
+        self._server.close()
+        await asyncio.sleep(0)
+
+
+def _reason(error: Exception) -> str:
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return text or type(error).__name__

@@ -1,1 +1,4 @@
-"""Metric declarations, log context and spans."""
+"""Logging for programs: constant messages that name the event, values in ``extra``.
+
+Metric declarations and spans join this package with their first user.
+"""

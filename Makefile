@@ -1,0 +1,70 @@
+# The habits of this project, one target each. `make help` lists them.
+PYTHON ?= python3.11
+VENV ?= .venv
+BIN := $(VENV)/bin
+FUZZ_SECONDS ?= 600
+SEEDS ?= 2000
+
+.PHONY: help venv check format test test-all-pythons sim integration interop fuzz bench bench-codec bench-remoting \
+        bench-nameserver docs dist judges clean
+
+help: ## list the targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(BIN)/firearrow: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -q -c constraints.txt -e '.[dev,fuzz]'
+	@touch $(BIN)/firearrow
+
+venv: $(BIN)/firearrow ## make the virtual environment with everything pinned
+
+check: venv ## lint, format, types, layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: venv ## put the code into the house format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+test: venv ## unit, property, scenario and architecture tests
+	$(BIN)/pytest -n 2 tests/unit tests/property tests/scenario tests/architecture
+
+test-all-pythons: ## unit and property tests on Python 3.11, 3.12 and 3.13
+	.ci/each-python
+
+sim: venv ## simulated clusters and the door conformance suites
+	$(BIN)/pytest -n 2 tests/simulation
+
+integration: venv ## real sockets, files and processes of ours
+	$(BIN)/pytest tests/integration
+
+judges: venv ## install Apache's servers and the stock clients (cached outside the tree)
+	$(BIN)/python -m firearrow.testing.apache install
+
+interop: judges ## Apache's servers and stock clients against ours
+	$(BIN)/pytest tests/interop
+
+fuzz: venv ## the fuzz campaign: every target for FUZZ_SECONDS in all, executions printed
+	$(BIN)/python -m fuzz --seconds $(FUZZ_SECONDS)
+
+bench: bench-codec bench-remoting bench-nameserver ## every benchmark
+
+bench-codec: venv ## microseconds a message of the hot codecs beside bare loops
+	$(BIN)/python -m benchmarks.codec
+
+bench-remoting: venv ## requests a second through the remoting server
+	$(BIN)/python -m benchmarks.remoting
+
+bench-nameserver: judges ## our name server beside Apache's in one run
+	$(BIN)/python -m benchmarks.nameserver
+
+docs: venv ## build the documentation, warnings are errors
+	$(BIN)/mkdocs build --strict
+
+dist: venv ## build wheel and sdist and try them in an empty environment
+	.ci/dist
+
+clean: ## remove what the targets made
+	rm -rf build dist site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

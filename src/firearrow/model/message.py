@@ -1,0 +1,113 @@
+"""The message: as an application writes it, as a broker stored it, and the queue it sits in.
+
+All nouns are frozen. A mapping of properties inside one must not be changed either: make a new message with
+`Message.with_properties`.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from firearrow.model import keys as key
+from firearrow.model.units import EpochMs, PhysicalOffset, QueueOffset
+
+
+class Address(Struct, frozen=True, order=True):
+    """An IP address in text form, and a port."""
+
+    ip: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.ip}]:{self.port}" if ":" in self.ip else f"{self.ip}:{self.port}"
+
+
+class MessageQueue(Struct, frozen=True, order=True, cache_hash=True):
+    """One queue of one topic on one broker. The order is Java's, which clients divide queues by."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+
+
+class Message(Struct, frozen=True):
+    """What an application sends: a body for a topic, with properties."""
+
+    topic: str
+    body: bytes
+    properties: Mapping[str, str] = {}
+    flag: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        topic: str,
+        body: bytes,
+        *,
+        tag: str = "",
+        keys: Iterable[str] = (),
+        delay_level: int = 0,
+        sharding_key: str = "",
+        properties: Mapping[str, str] | None = None,
+    ) -> "Message":
+        """A message from its usual parts; empty parts leave no property behind."""
+        merged = dict(properties or {})
+        parts = {
+            key.TAGS: tag,
+            key.KEYS: key.KEY_SEPARATOR.join(keys),
+            key.DELAY: str(delay_level) if delay_level else "",
+            key.SHARDING_KEY: sharding_key,
+        }
+        merged.update({name: value for name, value in parts.items() if value})
+        return cls(topic, body, merged)
+
+    def with_properties(self, more: Mapping[str, str]) -> "Message":
+        """This message with ``more`` properties set over its own."""
+        return replace(self, properties={**self.properties, **more})
+
+    @property
+    def tag(self) -> str:
+        """The tag that consumers filter by, or empty."""
+        return self.properties.get(key.TAGS, "")
+
+    @property
+    def keys(self) -> list[str]:
+        """The words by which the message can be found again."""
+        return self.properties.get(key.KEYS, "").split()
+
+
+class StoredMessage(Struct, frozen=True):
+    """A message as a broker stored it: everything its record holds."""
+
+    topic: str
+    body: bytes
+    properties: Mapping[str, str]
+    flag: int
+    sys_flag: int
+    queue_id: int
+    queue_offset: QueueOffset
+    physical_offset: PhysicalOffset
+    born_timestamp: EpochMs
+    born_host: Address
+    store_timestamp: EpochMs
+    store_host: Address
+    reconsume_times: int
+    prepared_transaction_offset: PhysicalOffset
+    body_crc: int
+    store_size: int
+
+    @property
+    def tag(self) -> str:
+        """The tag that consumers filter by, or empty."""
+        return self.properties.get(key.TAGS, "")
+
+    @property
+    def keys(self) -> list[str]:
+        """The words by which the message can be found again."""
+        return self.properties.get(key.KEYS, "").split()
+
+    @property
+    def unique_key(self) -> str:
+        """The id that the producer gave the message, or empty."""
+        return self.properties.get(key.UNIQ_KEY, "")

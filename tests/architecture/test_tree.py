@@ -1,0 +1,101 @@
+"""The habits that a program can check."""
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "firearrow"
+MODULE_LINES_MAX = 500
+FUNCTION_LINES_MAX = 70
+
+CLIENT_PACKAGES = ("errors", "model", "record", "protocol.requests", "protocol.connection", "remoting.caller")
+OPTIONAL = ("typer", "rich", "uvloop", "lz4", "zstandard", "pytest", "hypothesis", "numpy", "pyarrow", "lark")
+
+
+def tracked_files() -> list[Path]:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
+    return [ROOT / name for name in listed.decode().split("\0") if name and (ROOT / name).is_file()]
+
+
+def modules() -> list[Path]:
+    return sorted(SOURCE.rglob("*.py"))
+
+
+def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+@pytest.mark.parametrize("module", modules(), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_modules_and_functions_stay_small(module: Path) -> None:
+    text = module.read_text()
+    assert text.count("\n") <= MODULE_LINES_MAX, "split the module"
+    for function in functions(ast.parse(text)):
+        lines = (function.end_lineno or 0) - function.lineno + 1
+        assert lines <= FUNCTION_LINES_MAX, f"{function.name} has {lines} lines"
+
+
+@pytest.mark.parametrize("module", modules(), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_every_module_says_what_it_is(module: Path) -> None:
+    assert ast.get_docstring(ast.parse(module.read_text()))
+
+
+# Spelled in pieces, so that this file does not hold what it forbids.
+FORBIDDEN = {
+    "a package registry's host": re.compile(
+        "|".join(
+            (
+                "pypi" + r"\.org",
+                "python" + r"hosted\.org",
+                "registry" + r"\.npm",
+                "npm" + r"mirror",
+                "maven" + r"\.org",
+                "proxy" + r"\.golang",
+                "crates" + r"\.io",
+                "deb" + r"\.debian",
+            )
+        )
+    ),
+    "a path of one machine": re.compile("|".join(("/work" + "/", "/root" + "/", "/home" + r"/\w", "/tmp" + "/plan"))),
+}
+
+
+def test_no_file_names_a_registry_or_a_machine() -> None:
+    found = []
+    for path in tracked_files():
+        try:
+            text = path.read_text()
+        except UnicodeDecodeError:
+            continue
+        for what, pattern in FORBIDDEN.items():
+            found += [f"{path.relative_to(ROOT)}: {what}: {match[0]}" for match in pattern.finditer(text)]
+    assert not found
+
+
+def test_the_client_packages_need_msgspec_alone() -> None:
+    program = f"""
+import sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {OPTIONAL!r}:
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, Absent())
+import importlib
+for name in {CLIENT_PACKAGES!r}:
+    importlib.import_module("firearrow." + name)
+from firearrow.protocol.requests.send import SendMessageV2
+from firearrow.record.properties import encode_properties
+print(SendMessageV2.code, encode_properties({{"TAGS": "a"}}))
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert "310" in ran.stdout

@@ -1,0 +1,111 @@
+"""Cutting a byte stream into frames.
+
+On the wire, all integers big-endian (Java: ``NettyDecoder``, ``RemotingCommand.decode``)::
+
+    | length: u32 | encoding: u8 | header length: u24 | header ... | body ... |
+
+``length`` counts everything after itself, so it is at least 4 and the body's size is what the header leaves over.
+
+Invariants:
+
+* the frames do not depend on how the network chopped the stream;
+* a length is checked as soon as its bytes are there, before anything is kept or allocated for it;
+* bytes kept for an unfinished frame are copied an amortised constant number of times, however small the pieces;
+* frames before a fault are still delivered; after a fault nothing is, because the boundaries are lost for good.
+"""
+
+import struct
+from typing import Final
+
+import msgspec
+
+from firearrow.errors import BadFrame
+
+FRAME_MAX: Final = 16 * 1024 * 1024
+"""Apache's limit (``com.rocketmq.remoting.frameMaxLength``), which counts the four bytes of the length too."""
+
+HEADER_MAX: Final = 0xFFFFFF
+PREFIX_SIZE: Final = 8
+_LENGTH_SIZE: Final = 4
+_WORD_SIZE: Final = 4
+_PREFIX: Final = struct.Struct(">II")
+
+
+class FrameLimits(msgspec.Struct, frozen=True):
+    """How large a peer's frames may be. The defaults accept whatever Apache accepts."""
+
+    frame_max: int = FRAME_MAX
+    header_max: int = FRAME_MAX
+
+
+Frame = tuple[int, bytes, bytes]
+"""One command as it travelled: the header's encoding (0 JSON, 1 compact), the header, the body."""
+
+
+class FrameSplitter:
+    """Takes the pieces of a stream and gives the frames they complete.
+
+    ``fault`` is None while the stream makes sense. Once it is set the connection must end: ``feed`` gives nothing more.
+    """
+
+    def __init__(self, limits: FrameLimits | None = None) -> None:
+        self._limits = limits or FrameLimits()
+        self._kept = bytearray()
+        self._wanted = PREFIX_SIZE
+        self.fault: BadFrame | None = None
+
+    @property
+    def kept(self) -> int:
+        """Bytes held for a frame that is not complete yet."""
+        return len(self._kept)
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """Take the next piece of the stream; return the frames that are now complete."""
+        if self.fault is not None:
+            return []
+        if self._kept:
+            self._kept += data
+            if len(self._kept) < self._wanted:
+                return []
+            data = bytes(self._kept)
+            self._kept = bytearray()
+        return self._split(data)
+
+    def _split(self, data: bytes) -> list[Frame]:
+        frames: list[Frame] = []
+        at, size, wanted = 0, len(data), PREFIX_SIZE
+        longest, longest_header = self._limits.frame_max - _LENGTH_SIZE, self._limits.header_max
+        while size - at >= PREFIX_SIZE:
+            length, word = _PREFIX.unpack_from(data, at)
+            header_size = word & 0xFFFFFF
+            if length > longest or header_size > length - _WORD_SIZE or header_size > longest_header or word >> 25:
+                self.fault = self._explain(length, word)
+                return frames
+            end = at + _LENGTH_SIZE + length
+            if end > size:
+                wanted = _LENGTH_SIZE + length
+                break
+            body_at = at + PREFIX_SIZE + header_size
+            frames.append((word >> 24, data[at + PREFIX_SIZE : body_at], data[body_at:end]))
+            at = end
+        if at < size:
+            self._kept += data[at:] if at else data
+        self._wanted = wanted
+        return frames
+
+    def _explain(self, length: int, word: int) -> BadFrame:
+        header_size, encoding = word & 0xFFFFFF, word >> 24
+        if length + _LENGTH_SIZE > self._limits.frame_max:
+            return BadFrame(f"a frame of {length + _LENGTH_SIZE} bytes exceeds the limit of {self._limits.frame_max}")
+        if encoding not in (0, 1):
+            return BadFrame(f"header encoding {encoding} is unknown: 0 is JSON, 1 is compact")
+        if header_size > length - _WORD_SIZE:
+            return BadFrame(f"a header of {header_size} bytes does not fit into a frame of length {length}")
+        return BadFrame(f"a header of {header_size} bytes exceeds the limit of {self._limits.header_max}")
+
+
+def prefix(encoding: int, header_size: int, body_size: int) -> bytes:
+    """Return the eight bytes before a header; raise ``BadFrame`` when the header is too long for its 24 bits."""
+    if header_size > HEADER_MAX:
+        raise BadFrame(f"a header of {header_size} bytes does not fit into a frame: the most is {HEADER_MAX}")
+    return _PREFIX.pack(_WORD_SIZE + header_size + body_size, encoding << 24 | header_size)

@@ -20,6 +20,7 @@ The tree::
     ├── RequestRefused           the server answered with an error code
     ├── Overloaded               a local limit is reached; nothing was sent
     ├── Unsupported              this version cannot do what was asked
+    ├── IllegalMessage           a message, a name or an id breaks the rules; nothing was sent or stored
     ├── SettingsError            a setting is unknown, malformed or out of bounds
     ├── DiskError                the disk refused or lied
     │   ├── DiskFull             no space left
@@ -56,7 +57,15 @@ class BadBody(ProtocolError):
 
 
 class BadRecord(ProtocolError):
-    """Bytes that should be a message record are not."""
+    """Bytes that should be a message record are not.
+
+    ``offset`` is where in the given buffer the record begins, ``reason`` what is wrong with it.
+    """
+
+    def __init__(self, reason: str, *, offset: int = 0) -> None:
+        self.reason = reason
+        self.offset = offset
+        super().__init__(f"no record at byte {offset}: {reason}")
 
 
 class ConnectionFailed(FireArrowError):
@@ -107,6 +116,10 @@ class Overloaded(FireArrowError):
 
 class Unsupported(FireArrowError):
     """This version cannot do what was asked."""
+
+
+class IllegalMessage(FireArrowError):
+    """A message, a name or an id breaks the rules; nothing was sent or stored."""
 
 
 class SettingsError(FireArrowError):

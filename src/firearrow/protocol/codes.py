@@ -1,8 +1,8 @@
 """Request and response codes, by the names that Apache RocketMQ gives them.
 
 Complete for 5.5.0 and 4.9.7 together (Java: ``remoting.protocol.RequestCode``, ``ResponseCode``,
-``RemotingSysResponseCode``; 4.9: ``common.protocol``). Codes 50 to 54 exist in 4.9 only. A peer may send a code that is
-not here: codes travel as plain integers and only the known ones become members.
+``RemotingSysResponseCode``; 4.9: ``common.protocol``). Codes 50 to 54 exist in 4.9 only. A peer may send
+a code that is not here: codes travel as plain integers and only the known ones become members.
 """
 
 from enum import IntEnum
@@ -191,8 +191,8 @@ class ResponseCode(IntEnum):
     """How a request ended.
 
     4.9 brokers use 209, 210 and 211 for UPDATE_AND_CREATE_ACL_CONFIG_FAILED, DELETE_ACL_CONFIG_FAILED and
-    UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED; the names here are those of 5.x. The negative codes are what a broker
-    reports about its own calls to other brokers.
+    UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED; the names here are those of 5.x. The negative codes are what a
+    broker reports about its own calls to other brokers.
     """
 
     RPC_TIME_OUT = -1006

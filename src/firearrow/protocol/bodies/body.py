@@ -1,0 +1,48 @@
+"""What a JSON body is: a frozen struct whose members are Java's.
+
+Invariants, all of them what fastjson does with Java's classes:
+
+* names are camelCase on the wire, or what ``msgspec.field(name=...)`` says;
+* a member that may be null defaults to ``None`` and is left out when it is null;
+* every other member is always written, whatever its value: its default is given by ``always``;
+* members are declared in the alphabetical order of their wire names, so that they leave in that order;
+* unknown members are ignored, absent ones take Java's default.
+
+``msgspec`` leaves a member out when it is its plain default, or an empty container made by the type itself. ``always``
+hands the default over from a function, which is neither, so the member stays.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+T = TypeVar("T")
+
+
+class Body(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """The typed content of a JSON body, or a part of one."""
+
+
+def always(value: T) -> T:
+    """A member that defaults to ``value`` (which must be immutable) and is written even then."""
+    return cast("T", msgspec.field(default_factory=lambda: value))
+
+
+def fresh(make: Callable[[], T]) -> T:
+    """A member that defaults to what ``make`` returns, a new one for each body, and is written even then."""
+
+    def new() -> T:
+        return make()
+
+    return cast("T", msgspec.field(default_factory=new))
+
+
+def empty_list() -> list[Any]:
+    """A member that defaults to an empty list and is written even then."""
+    return fresh(list)
+
+
+def empty_map() -> dict[Any, Any]:
+    """A member that defaults to an empty map and is written even then."""
+    return fresh(dict)

@@ -1,0 +1,138 @@
+"""Many messages in one body.
+
+A client's batch is a concatenation of::
+
+    totalSize 4   magic 4 (0)   bodyCRC 4 (0)   flag 4   bodyLength 4   body   propertiesLength 2   properties
+
+The broker stores each as a record of its own with consecutive queue offsets (`split_batch`, then `encode_each`),
+except on topics with batch queues, where the whole body becomes one record that consumers take apart (`unwrap`).
+The magic and the CRC inside are ignored, as in Java; the sizes are added up again and must agree. Must agree with
+Java's ``MessageDecoder.encodeMessages``, ``MessageExtEncoder.encode(MessageExtBatch)`` and
+``MessageDecoder.decodeMessage``.
+"""
+
+import struct
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from msgspec.structs import replace
+
+from firearrow.errors import BadBody, IllegalMessage
+from firearrow.model import EpochMs, Message, PhysicalOffset, QueueOffset, StoredMessage
+from firearrow.record.encode import Draft, encode
+from firearrow.record.layout import SHORT, Buffer
+from firearrow.record.properties import decode_properties, encode_properties, stored_properties
+
+MAX_BATCH_MESSAGES: Final = 65_536
+"""More than any stock client fits into 4 MiB: each of its messages carries a UNIQ_KEY and takes 66 bytes or more."""
+
+_HEAD = struct.Struct(">iiiii")
+_HEAD_SIZE: Final = _HEAD.size
+_SMALLEST: Final = _HEAD_SIZE + 2
+_unpack_head = _HEAD.unpack_from
+_unpack_short = SHORT.unpack_from
+
+
+def encode_batch(messages: Iterable[Message]) -> bytes:
+    """The body of a batch request."""
+    parts: list[bytes] = []
+    for message in messages:
+        properties = encode_properties(message.properties)
+        body = message.body
+        size = _SMALLEST + len(body) + len(properties)
+        try:
+            parts += (_HEAD.pack(size, 0, 0, message.flag, len(body)), body, SHORT.pack(len(properties)), properties)
+        except struct.error as wrong:
+            raise IllegalMessage(f"a message for topic {message.topic!r} does not fit a batch: {wrong}") from wrong
+    return b"".join(parts)
+
+
+def _entries(batch: Buffer, max_messages: int) -> Iterator[tuple[int, bytes, bytes]]:
+    limit = len(batch)
+    start = count = 0
+    while start < limit:
+        count += 1
+        if count > max_messages:
+            raise BadBody(f"the batch holds more than {max_messages} messages")
+        if limit - start < _SMALLEST:
+            raise BadBody(f"message {count} of the batch is cut off: {limit - start} bytes are left at byte {start}")
+        size, _, _, flag, body_length = _unpack_head(batch, start)
+        body_start = start + _HEAD_SIZE
+        body_end = body_start + body_length
+        if body_length < 0 or body_end + 2 > limit:
+            raise BadBody(f"message {count} of the batch, at byte {start}, has a body of {body_length} bytes")
+        (properties_length,) = _unpack_short(batch, body_end)
+        end = body_end + 2 + properties_length
+        if properties_length < 0 or end > limit or size != end - start:
+            raise BadBody(
+                f"message {count} of the batch says it has {size} bytes, {properties_length} of them properties; "
+                f"its parts take {end - start}, and {limit - start} are left at byte {start}"
+            )
+        yield flag, bytes(batch[body_start:body_end]), bytes(batch[body_end + 2 : end])
+        start = end
+
+
+def split_batch(batch: Buffer, template: Draft, *, max_messages: int = MAX_BATCH_MESSAGES) -> list[Draft]:
+    """A draft for each message of a client's batch; what the messages share comes from ``template``."""
+    topic = template.topic
+    queue_id = template.queue_id
+    born_timestamp = template.born_timestamp
+    born_host = template.born_host
+    store_host = template.store_host
+    sys_flag = template.sys_flag
+    reconsume_times = template.reconsume_times
+    return [
+        Draft(
+            topic,
+            queue_id,
+            body,
+            stored_properties(properties),
+            born_timestamp,
+            born_host,
+            store_host,
+            flag,
+            sys_flag,
+            reconsume_times,
+        )
+        for flag, body, properties in _entries(batch, max_messages)
+    ]
+
+
+def decode_batch(batch: Buffer, topic: str, *, max_messages: int = MAX_BATCH_MESSAGES) -> list[Message]:
+    """The messages of a client's batch."""
+    return [
+        Message(topic, body, decode_properties(properties), flag)
+        for flag, body, properties in _entries(batch, max_messages)
+    ]
+
+
+def encode_each(
+    drafts: Iterable[Draft],
+    queue_offset: QueueOffset,
+    physical_offset: PhysicalOffset,
+    store_timestamp: EpochMs,
+    *,
+    stamped: bool = True,
+) -> list[bytes]:
+    """The records of drafts that lie one after the other in the log and in their queue."""
+    records = []
+    for draft in drafts:
+        record = encode(draft, queue_offset, physical_offset, store_timestamp, stamped=stamped)
+        records.append(record)
+        queue_offset = QueueOffset(queue_offset + 1)
+        physical_offset = PhysicalOffset(physical_offset + len(record))
+    return records
+
+
+def unwrap(message: StoredMessage, *, max_messages: int = MAX_BATCH_MESSAGES) -> list[StoredMessage]:
+    """The messages inside one that is stored whole (`flags.is_wrapped_batch`), with consecutive queue offsets."""
+    return [
+        replace(
+            message,
+            body=inner.body,
+            properties=inner.properties,
+            flag=inner.flag,
+            queue_offset=QueueOffset(message.queue_offset + index),
+        )
+        for index, inner in enumerate(decode_batch(message.body, message.topic, max_messages=max_messages))
+    ]

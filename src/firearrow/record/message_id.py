@@ -1,0 +1,64 @@
+"""Ids of messages, both written as upper-case hexadecimal.
+
+::
+
+    offsetMsgId  store host (ip 4 | 16, port 4), physical offset 8               32 or 56 digits; made by the broker
+    UNIQ_KEY     ip 4 | 16, pid 2, loader hash 4, ms since the month began 4,    32 or 56 digits; made by the client
+                 counter 2
+
+An offsetMsgId says where the record lies. A UNIQ_KEY is unique while no two generators share ip, pid and loader
+hash and none makes more than 65,536 in a millisecond; a process that forks must make a new generator. Must agree
+with Java's ``MessageDecoder.createMessageId`` and ``MessageClientIDSetter``.
+"""
+
+import re
+from datetime import datetime, tzinfo
+from ipaddress import ip_address
+from typing import Final
+
+from firearrow.errors import IllegalMessage
+from firearrow.model import Address, EpochMs, PhysicalOffset
+from firearrow.record.hosts import HostBytes, host_address
+
+_CLOCK_STEPPED_BACK_MS: Final = 1_000_000
+_is_id = re.compile(r"[0-9A-Fa-f]{32}(?:[0-9A-Fa-f]{24})?").fullmatch
+
+
+def offset_message_id(store_host: HostBytes, physical_offset: PhysicalOffset) -> str:
+    """The id that names the place of a record."""
+    return f"{store_host.hex()}{physical_offset:016x}".upper()
+
+
+def parse_offset_message_id(text: str) -> tuple[Address, PhysicalOffset]:
+    """The broker and the place that an offsetMsgId names."""
+    if _is_id(text) is None:
+        raise IllegalMessage(f"{text[:80]!r} is no message id: it takes 32 or 56 hexadecimal digits")
+    raw = bytes.fromhex(text)
+    return host_address(raw[:-8]), PhysicalOffset(int.from_bytes(raw[-8:], "big", signed=True))
+
+
+class UniqueKeys:
+    """Makes the UNIQ_KEYs of one process. Time comes in as an argument; the zone says when a month begins."""
+
+    def __init__(self, ip: str, pid: int, loader_hash: int, zone: tzinfo) -> None:
+        self._prefix = f"{ip_address(ip).packed.hex()}{pid & 0xFFFF:04x}{loader_hash & 0xFFFFFFFF:08x}".upper()
+        self._zone = zone
+        self._month_begins = self._month_ends = 0
+        self._counter = -1
+
+    def next(self, now: EpochMs) -> str:
+        """A key that was not made before."""
+        if now >= self._month_ends:
+            self._month_begins, self._month_ends = month_of(now, self._zone)
+        elapsed = now - self._month_begins
+        if -_CLOCK_STEPPED_BACK_MS < elapsed < 0:
+            elapsed = 0
+        self._counter = (self._counter + 1) & 0xFFFF
+        return f"{self._prefix}{elapsed & 0xFFFFFFFF:08X}{self._counter:04X}"
+
+
+def month_of(now: EpochMs, zone: tzinfo) -> tuple[int, int]:
+    """When the month of ``now`` begins and ends, in milliseconds since 1970."""
+    first = datetime.fromtimestamp(now / 1000, zone).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    after = first.replace(year=first.year + first.month // 12, month=first.month % 12 + 1)
+    return int(first.timestamp() * 1000), int(after.timestamp() * 1000)

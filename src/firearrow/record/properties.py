@@ -1,0 +1,79 @@
+"""Properties as bytes: ``key 0x01 value 0x02 key 0x01 value 0x02 ...``.
+
+The last 0x02 may be missing (4.9 leaves it out). Nothing is escaped, so a separator inside a key or a value would
+forge another property: encoding refuses it. Entries without a key or without a value are skipped on reading, of
+equal keys the last wins, and bytes that are not UTF-8 read as U+FFFD: all as in Java's
+``MessageDecoder.string2messageProperties``, since a record that one consumer can read must not stop another.
+"""
+
+from collections.abc import Mapping
+from typing import Final, NewType
+
+from firearrow.errors import IllegalMessage
+from firearrow.record.layout import MAX_PROPERTIES_BYTES
+from firearrow.record.stamp import STAMP_KEY, STAMP_SIZE, ends_with_stamp
+
+StoredProperties = NewType("StoredProperties", bytes)
+"""Properties fit for a record: closed by 0x02 unless empty, and without a stamp. Made by `stored_properties`."""
+
+_HASH: Final = ord("#")
+_SEPARATOR: Final = 2
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """The properties in a text as requests carry it."""
+    properties = {}
+    for entry in text.split("\x02"):
+        key, _, value = entry.partition("\x01")
+        if key and value:
+            properties[key] = value
+    return properties
+
+
+def decode_properties(raw: bytes) -> dict[str, str]:
+    """The properties in a record's bytes, without the stamp."""
+    if ends_with_stamp(raw):
+        raw = raw[:-STAMP_SIZE]
+    properties = parse_properties(raw.decode("utf-8", "replace"))
+    # A stamp away from the end is a leftover of a record that was read and written again: it proves nothing.
+    properties.pop("__CRC32#", None)
+    return properties
+
+
+def format_properties(properties: Mapping[str, str]) -> str:
+    """The text that requests carry; the reverse of `parse_properties`."""
+    text = "".join([f"{key}\x01{value}\x02" for key, value in properties.items()])
+    if text.count("\x01") != len(properties) or text.count("\x02") != len(properties) or "\x00" in text:
+        raise IllegalMessage(_forgery(properties))
+    return text
+
+
+def _forgery(properties: Mapping[str, str]) -> str:
+    for key, value in properties.items():
+        if any(separator in key + value for separator in "\x00\x01\x02"):
+            return f"property {key!r} holds a character 0, 1 or 2, which RocketMQ cannot store; encode it first"
+    raise AssertionError("the separators of the properties do not add up, yet none is to blame")
+
+
+def stored_properties(text: str | bytes) -> StoredProperties:
+    """Properties of a request, ready for a record: any stamp removed, the last entry closed."""
+    raw = text.encode("utf-8", "replace") if isinstance(text, str) else text
+    if _HASH in raw and STAMP_KEY in raw:
+        raw = _without_stamp(raw)
+    if raw and raw[-1] != _SEPARATOR:
+        raw += b"\x02"
+    if len(raw) > MAX_PROPERTIES_BYTES:
+        raise IllegalMessage(f"the properties take {len(raw)} bytes, more than the {MAX_PROPERTIES_BYTES} allowed")
+    return StoredProperties(raw)
+
+
+def _without_stamp(raw: bytes) -> bytes:
+    if ends_with_stamp(raw):
+        raw = raw[:-STAMP_SIZE]
+    kept = [entry for entry in raw.split(b"\x02") if entry and not entry.startswith(STAMP_KEY)]
+    return b"".join([entry + b"\x02" for entry in kept])
+
+
+def encode_properties(properties: Mapping[str, str]) -> StoredProperties:
+    """Properties, ready for a record."""
+    return stored_properties(format_properties(properties))

@@ -29,8 +29,11 @@ Rules the implementations keep and the callers rely on:
   stays valid until closed. Opening the same path twice gives two names for one file.
 """
 
+import errno
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
+
+from firearrow.errors import DiskError, DiskFull, FileMissing
 
 Bytes = bytes | bytearray | memoryview
 
@@ -175,3 +178,27 @@ class Disk(Protocol):
     def lock(self, path: str) -> Lock:
         """Claim a lock file exclusively, making it when absent; raise ``LockHeld`` when another holds it."""
         ...
+
+
+def refusal(error: OSError, doing: str) -> DiskError:
+    """Turn the operating system's error into ours, saying what was being done."""
+    message = f"cannot {doing}: {error.strerror or error}"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DiskFull(f"{message}; free some space and try again", error.errno)
+    if error.errno == errno.ENOENT:
+        return FileMissing(message, error.errno)
+    return DiskError(message, error.errno)
+
+
+def checked(path: str) -> str:
+    """Return the path if it stays below the root; names from outside must not climb out of it."""
+    parts = path.split("/")
+    if path and ("\0" in path or any(part in ("", ".", "..") for part in parts)):
+        advice = "write names joined by '/'"
+        raise DiskError(f"{path!r} is not a path below the disk's root: {advice}", errno.EINVAL)
+    return path
+
+
+def parent_of(path: str) -> str:
+    """Return the directory that holds a path's name."""
+    return path.rpartition("/")[0]

@@ -5,18 +5,26 @@ Java: ``header.namesrv.GetRouteInfoRequestHeader`` and its neighbours.
 
 from typing import ClassVar
 
+import msgspec
+
 from firearrow.protocol.bodies.route import ClusterInfo, TopicList, TopicRouteData
 from firearrow.protocol.codes import RequestCode
 from firearrow.protocol.conversation import Empty, Fields, Int32, Request
 
 
 class GetRouteInfoByTopic(Request[Empty], frozen=True, kw_only=True, gc=False):
-    """Where a topic's queues are. The flag asks for quoted keys whatever the asker's version."""
+    """Where a topic's queues are. The flag asks for quoted keys whatever the asker's version.
+
+    A client in a zone asks for the brokers of its own; in Java ``DynamicalExtFieldRPCHook`` adds the two fields to
+    every request, outside the header class.
+    """
 
     code: ClassVar[RequestCode] = RequestCode.GET_ROUTEINFO_BY_TOPIC
     answer_body = TopicRouteData
     topic: str
     accept_standard_json_only: bool | None = None
+    zone_mode: bool | None = msgspec.field(name="__ZONE_MODE", default=None)
+    zone_name: str | None = msgspec.field(name="__ZONE_NAME", default=None)
 
 
 class GetBrokerClusterInfo(Request[Empty], frozen=True, kw_only=True, gc=False):

@@ -1,0 +1,71 @@
+"""What every command says besides its own fields, whichever way its header is encoded.
+
+Java: ``RemotingCommand``. A ``Heading`` is a decoded header: six values that every command carries, and the typed
+request that its code and fields stand for. ``request`` is None when the code has no typed conversation, or when the
+command is an answer.
+
+Flag bits: 1 the command is an answer, 2 nobody waits for an answer (one-way).
+"""
+
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+
+from firearrow.errors import BadHeader
+from firearrow.model.versions import CURRENT_VERSION, LanguageCode
+from firearrow.protocol.conversation import Int32
+
+ANSWER_FLAG: Final = 1
+ONEWAY_FLAG: Final = 2
+
+OUR_LANGUAGE: Final = LanguageCode.PYTHON
+"""Stock clients read the language for display alone, so the honest one serves."""
+OUR_VERSION: Final = CURRENT_VERSION
+
+
+class Encoding(IntEnum):
+    """How a header is written: the byte that precedes its length."""
+
+    JSON = 0
+    COMPACT = 1
+
+
+F = TypeVar("F")
+
+HeaderEncoder = Callable[[Any, int, int, int, bytes, int], bytes]
+"""(fields, code, flag, opaque, remark, body size) -> prefix and header, for one type of fields in one encoding."""
+
+
+class Heading(msgspec.Struct, Generic[F], gc=False):
+    """One header, decoded. Its shape is also the JSON header's, which is decoded straight into it."""
+
+    code: Int32
+    flag: Int32 = 0
+    opaque: Int32 = 0
+    version: Int32 = 0
+    language: str = LanguageCode.JAVA.name
+    remark: str | None = None
+    request: F | None = msgspec.field(name="extFields", default=None)
+
+    @property
+    def is_answer(self) -> bool:
+        """Whether this command answers a request of ours."""
+        return bool(self.flag & ANSWER_FLAG)
+
+    @property
+    def is_oneway(self) -> bool:
+        """Whether the peer wants no answer."""
+        return bool(self.flag & ONEWAY_FLAG)
+
+
+class BadFields(BadHeader):
+    """A header says whose it is, but its fields are not what its code asks for.
+
+    ``heading`` holds what could be read (its ``request`` is None), so that the peer can be told.
+    """
+
+    def __init__(self, heading: "Heading[object]", reason: str) -> None:
+        self.heading = heading
+        super().__init__(reason)

@@ -1,0 +1,334 @@
+"""One connection as a state machine: bytes in, events out; verbs in, bytes out. No sockets, no clock, no waiting.
+
+Theory
+------
+A connection carries two conversations at once, one in each direction, and they share nothing but the stream. Each side
+asks with an *opaque* of its own counting and recognises answers by the answer bit, so equal opaques of the two
+directions never meet.
+
+What we asked lives in one table, ``opaque -> Outstanding``, until exactly one of four things happens to it:
+
+    an answer arrives          -> an ``AnswerArrived`` event from ``receive_data``
+    its deadline passes        -> a member of the list that ``expire(now)`` returns
+    we lose interest           -> ``forget(opaque)``
+    the connection ends        -> a member of the list that ``closed()`` returns
+
+An answer that matches nothing in the table came too late or was never asked for: it is counted and dropped.
+
+What the peer asked is not remembered here. A ``RequestArrived`` holds all that an answer needs, and whoever holds it
+may answer now, later or, when the peer wants none (one-way), not at all: ``answer`` is silent then. Requests that
+cannot be handed on are answered here: a code without a conversation with code 3, fields that do not parse with code 1.
+
+The states are *open* and *ended*. The stream ends when it can no longer be cut into frames, or when a header does not
+even say whose it is (``StreamBroken`` is the last event), and when the driver says ``closed()``. Nothing is received or
+sent after that.
+
+Driving it::
+
+    for event in connection.receive_data(data): ...
+    transport.writelines(connection.data_to_send())          # once for everything that the events led to
+
+Everything that verbs produce is collected until ``data_to_send`` takes it, so many answers leave in one write.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from firearrow.errors import BadHeader, BrokenInvariant, Overloaded, ProtocolError
+from firearrow.protocol.codes import ResponseCode
+from firearrow.protocol.command import ANSWER_FLAG, ONEWAY_FLAG, BadFields, Encoding, Heading
+from firearrow.protocol.conversation import Fields, Request
+from firearrow.protocol.frame import FrameLimits, FrameSplitter
+from firearrow.protocol.refusal import Refused, unsupported
+from firearrow.protocol.serialize import (
+    Catalogue,
+    catalogue,
+    encode_answer,
+    encode_request,
+    ext_fields,
+    read_fields,
+    read_heading,
+)
+
+OUTSTANDING_MAX: Final = 65_535
+"""Requests of ours that may wait for an answer on one connection (Apache permits 65,535 in flight)."""
+
+_OPAQUE_MASK: Final = 0x7FFF_FFFF
+_COMPACT_CODE_MAX: Final = 0x7FFF
+_NEVER: Final = float("inf")
+
+Buffer = bytes | bytearray | memoryview
+
+
+class RequestArrived(msgspec.Struct, gc=False):
+    """The peer asks something. ``heading.request`` is the typed request."""
+
+    heading: Heading[Any]
+    body: bytes
+    encoding: int
+    header: bytes
+
+    @property
+    def request(self) -> Request[Any]:
+        """The typed request."""
+        request = self.heading.request
+        assert isinstance(request, Request)
+        return request
+
+    @property
+    def is_oneway(self) -> bool:
+        """Whether the peer wants no answer."""
+        return bool(self.heading.flag & ONEWAY_FLAG)
+
+    @property
+    def ext_fields(self) -> dict[str, str]:
+        """All header fields as text, unknown ones included: for signatures and for forwarding."""
+        return ext_fields(self.encoding, self.header)
+
+
+class RequestDeclined(msgspec.Struct):
+    """The peer asked something that no handler can be given. It has been answered, unless it was one-way."""
+
+    heading: Heading[Any]
+    refusal: Refused
+
+
+class Outstanding(msgspec.Struct):
+    """A request of ours that waits for its answer. ``context`` is whatever the asker wants back with it."""
+
+    opaque: int
+    request: Request[Any]
+    deadline: float
+    context: Any
+
+
+class AnswerArrived(msgspec.Struct):
+    """The peer answered. ``answer`` is None when the code is an error and no fields of the expected type came along.
+
+    ``fault`` is set when the peer claims success but its fields are not those of the expected answer.
+    """
+
+    asked: Outstanding
+    heading: Heading[Any]
+    answer: Fields | None
+    body: bytes
+    fault: BadHeader | None = None
+
+    @property
+    def code(self) -> int:
+        """The response code: 0 is success."""
+        return self.heading.code
+
+    @property
+    def remark(self) -> str:
+        """What the peer has to say about it."""
+        return self.heading.remark or ""
+
+
+class StreamBroken(msgspec.Struct):
+    """The stream makes no sense any more: send what is queued, then close."""
+
+    reason: ProtocolError
+
+
+Event = RequestArrived | RequestDeclined | AnswerArrived | StreamBroken
+
+
+class Connection:
+    """See the module's theory. ``encoding`` is the one our own requests use; answers follow the peer's."""
+
+    def __init__(
+        self,
+        *,
+        requests: Catalogue | None = None,
+        limits: FrameLimits | None = None,
+        encoding: Encoding = Encoding.JSON,
+        outstanding_max: int = OUTSTANDING_MAX,
+    ) -> None:
+        self._decode_request = (requests or catalogue()).decode_request
+        self._splitter = FrameSplitter(limits)
+        self._encoding = encoding
+        self._outstanding_max = outstanding_max
+        self._outstanding: dict[int, Outstanding] = {}
+        self._earliest = _NEVER
+        self._next_opaque = 0
+        self._to_send: list[Buffer] = []
+        self.is_ended = False
+        self.late_answers = 0
+
+    @property
+    def outstanding(self) -> int:
+        """How many requests of ours wait for an answer."""
+        return len(self._outstanding)
+
+    @property
+    def kept(self) -> int:
+        """Bytes held for a frame that is not complete yet."""
+        return self._splitter.kept
+
+    # What the peer says
+
+    def receive_data(self, data: bytes) -> list[Event]:
+        """Take bytes from the network; return what they mean, in order."""
+        if self.is_ended:
+            return []
+        events: list[Event] = []
+        for encoding, header, body in self._splitter.feed(data):
+            try:
+                event = self._understand(encoding, header, body)
+            except BadHeader as error:
+                events.append(self._break(error))
+                return events
+            if event is not None:
+                events.append(event)
+        if self._splitter.fault is not None:
+            events.append(self._break(self._splitter.fault))
+        return events
+
+    def _understand(self, encoding: int, header: bytes, body: bytes) -> Event | None:
+        # With requests of ours outstanding an answer is what most likely comes; without, it is a request.
+        if self._outstanding:
+            heading, rest = read_heading(encoding, header)
+            if heading.flag & ANSWER_FLAG:
+                return self._answered(encoding, header, heading, rest, body)
+        try:
+            heading = self._decode_request(encoding, header)
+        except BadFields as error:
+            return self._decline(encoding, error.heading, Refused(ResponseCode.SYSTEM_ERROR, str(error)))
+        if heading.request is not None:
+            return RequestArrived(heading, body, encoding, header)
+        if heading.flag & ANSWER_FLAG:
+            self.late_answers += 1
+            return None
+        return self._decline(encoding, heading, unsupported(heading.code))
+
+    def _answered(
+        self,
+        encoding: int,
+        header: bytes,
+        heading: Heading[Any],
+        rest: Any,  # noqa: ANN401 - read_heading's second value
+        body: bytes,
+    ) -> AnswerArrived | None:
+        asked = self._outstanding.pop(heading.opaque, None)
+        if asked is None:
+            self.late_answers += 1
+            return None
+        try:
+            answer = read_fields(encoding, heading, header, rest, type(asked.request).answer)
+        except BadFields as error:
+            return AnswerArrived(asked, heading, None, body, None if heading.code else error)
+        return AnswerArrived(asked, heading, answer, body)
+
+    def _decline(self, encoding: int, heading: Heading[Any], refusal: Refused) -> RequestDeclined | None:
+        if heading.flag & ANSWER_FLAG:
+            self.late_answers += 1
+            return None
+        if not heading.flag & ONEWAY_FLAG:
+            self._to_send.append(encode_answer(encoding, heading.opaque, code=refusal.code, remark=refusal.remark))
+        return RequestDeclined(heading, refusal)
+
+    def _break(self, reason: ProtocolError) -> StreamBroken:
+        self.is_ended = True
+        return StreamBroken(reason)
+
+    # What we say
+
+    def answer(
+        self,
+        asked: RequestArrived,
+        fields: Fields | None = None,
+        body: Buffer = b"",
+        *,
+        code: int = ResponseCode.SUCCESS,
+        remark: str | None = None,
+        extra: Mapping[str, str] | None = None,
+    ) -> None:
+        """Answer a request of the peer, in the encoding it used. A one-way request gets none."""
+        heading = asked.heading
+        if self.is_ended or heading.flag & ONEWAY_FLAG:
+            return
+        self._to_send.append(encode_answer(asked.encoding, heading.opaque, fields, code, remark, len(body), extra))
+        if body:
+            self._to_send.append(body)
+
+    def refuse(self, asked: RequestArrived, refusal: Refused) -> None:
+        """Answer a request of the peer with an error code and a reason."""
+        self.answer(asked, code=refusal.code, remark=refusal.remark)
+
+    def call(
+        self,
+        request: Request[Any],
+        body: Buffer = b"",
+        *,
+        deadline: float,
+        context: object = None,
+        extra: Mapping[str, str] | None = None,
+    ) -> int:
+        """Ask the peer; return the opaque under which the answer will be recognised."""
+        if len(self._outstanding) >= self._outstanding_max:
+            raise Overloaded(f"{self._outstanding_max} requests already wait for an answer on this connection")
+        opaque = self._take_opaque()
+        self._send_request(request, opaque, body, extra, oneway=False)
+        self._outstanding[opaque] = Outstanding(opaque, request, deadline, context)
+        self._earliest = min(self._earliest, deadline)
+        return opaque
+
+    def tell(self, request: Request[Any], body: Buffer = b"", *, extra: Mapping[str, str] | None = None) -> None:
+        """Send a request that wants no answer."""
+        self._send_request(request, self._take_opaque(), body, extra, oneway=True)
+
+    def _send_request(
+        self,
+        request: Request[Any],
+        opaque: int,
+        body: Buffer,
+        extra: Mapping[str, str] | None,
+        *,
+        oneway: bool,
+    ) -> None:
+        if self.is_ended:
+            raise BrokenInvariant("a request on a connection that has ended")
+        encoding = Encoding.JSON if request.code > _COMPACT_CODE_MAX else self._encoding
+        self._to_send.append(encode_request(encoding, request, opaque, body_size=len(body), oneway=oneway, extra=extra))
+        if body:
+            self._to_send.append(body)
+
+    def _take_opaque(self) -> int:
+        opaque = self._next_opaque
+        while opaque in self._outstanding:
+            opaque = opaque + 1 & _OPAQUE_MASK
+        self._next_opaque = opaque + 1 & _OPAQUE_MASK
+        return opaque
+
+    def data_to_send(self) -> list[Buffer]:
+        """Take everything that is to be written now, in order."""
+        data, self._to_send = self._to_send, []
+        return data
+
+    # How requests of ours end without an answer
+
+    def forget(self, opaque: int) -> None:
+        """Stop waiting for an answer; when it comes it counts as late."""
+        self._outstanding.pop(opaque, None)
+
+    def expire(self, now: float) -> list[Outstanding]:
+        """Take out the requests whose deadline has passed. Cheap while none has."""
+        if now < self._earliest:
+            return []
+        expired = [asked for asked in self._outstanding.values() if asked.deadline <= now]
+        for asked in expired:
+            del self._outstanding[asked.opaque]
+        self._earliest = min((asked.deadline for asked in self._outstanding.values()), default=_NEVER)
+        return expired
+
+    def closed(self) -> list[Outstanding]:
+        """Note that the stream has ended; take out every request that still waited."""
+        self.is_ended = True
+        self._to_send.clear()
+        self._earliest = _NEVER
+        unanswered = list(self._outstanding.values())
+        self._outstanding.clear()
+        return unanswered

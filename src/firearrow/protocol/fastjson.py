@@ -1,0 +1,325 @@
+"""JSON bodies as Java's fastjson writes and reads them.
+
+    decode(data, ConsumeStats)   bytes of a peer -> a typed value; raises BadBody and nothing else
+    encode(value)                a typed value -> standard JSON, which every peer reads
+    encode_java(value)           a typed value -> fastjson's own form, for the few peers that need it
+    read(data)                   bytes of a peer -> plain Python objects
+    to_standard(data)            fastjson's dialect -> standard JSON
+
+Where fastjson leaves the standard: the keys of a map are written as what they are. Numbers stay bare, objects stay
+objects, and a map keyed by queues begins with two braces::
+
+    {"offsetTable":{{"brokerName":"a","queueId":0,"topic":"T"}:{"maxOffset":2}},"byQueue":{0:5}}
+
+Here such a map is a plain ``dict[int, V]`` or ``dict[MessageQueue, V]`` (any frozen struct). ``encode`` writes a
+number as a quoted key and a struct as a string that contains its JSON; fastjson reads both. ``decode`` takes all forms,
+indented or not, and fastjson's lesser liberties: single quotes, bare names as keys, control characters in strings.
+As in Java, null is the same as absent, strings stand for numbers where numbers are due, unknown members are ignored.
+
+Input is hostile: nesting, digits and keys within keys are limited, so work and memory stay proportional to the input.
+Bodies in standard JSON, which is nearly all of them, go straight through msgspec.
+"""
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from firearrow.errors import BadBody
+
+T = TypeVar("T")
+
+DEPTH_MAX: Final = 32
+DIGITS_MAX: Final = 400
+
+_REFUSALS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_DECODERS: Final[dict[object, msgspec.json.Decoder[Any]]] = {}
+
+
+def decode(data: bytes, kind: type[T]) -> T:
+    """Decode a body into a ``kind``, or raise ``BadBody``."""
+    decoder = _DECODERS.get(kind)
+    if decoder is None:
+        decoder = _DECODERS[kind] = msgspec.json.Decoder(kind, strict=False)
+    try:
+        value: T = decoder.decode(data)
+    except _REFUSALS:
+        return _convert(read(data), kind)
+    return value
+
+
+def _convert(value: object, kind: type[T]) -> T:
+    try:
+        return msgspec.convert(_present(value, open_keys=False), kind, strict=False, str_keys=True)
+    except msgspec.ValidationError:
+        pass
+    try:
+        return msgspec.convert(_present(value, open_keys=True), kind, strict=False, str_keys=True)
+    except msgspec.ValidationError as error:
+        name = getattr(kind, "__name__", str(kind))
+        raise BadBody(f"the body is not a {name}: {error}") from None
+
+
+def encode(value: object) -> bytes:
+    """Encode a value as standard JSON: no blanks, object keys as strings."""
+    return _ENCODER.encode(value)
+
+
+def encode_java(value: object) -> bytes:
+    """Encode a value as fastjson does: bare numbers and bare objects as keys, nulls left out."""
+    return _java(value)
+
+
+def to_standard(data: bytes) -> bytes:
+    """Turn fastjson's dialect into standard JSON (an object key becomes a string), or raise ``BadBody``."""
+    return _ENCODER.encode(read(data))
+
+
+def read(data: bytes) -> Any:  # noqa: ANN401 - untyped data enters here
+    """Read a body into plain objects, or raise ``BadBody``. Object keys come as ``ObjectKey``."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise BadBody(f"the body is not UTF-8: {error}") from None
+    return _Reader(text).read()
+
+
+class ObjectKey(Mapping[str, Any]):
+    """An object that is the key of a map: hashable, equal by content."""
+
+    __slots__ = ("_members", "text")
+
+    def __init__(self, members: dict[str, Any]) -> None:
+        self._members = members
+        self.text = msgspec.json.encode(members, order="sorted").decode()
+
+    def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - untyped data
+        """Return one member."""
+        return self._members[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Go through the names of the members."""
+        return iter(self._members)
+
+    def __len__(self) -> int:
+        """Return how many members there are."""
+        return len(self._members)
+
+    def __hash__(self) -> int:
+        """Equal keys have equal texts."""
+        return hash(self.text)
+
+    def __eq__(self, other: object) -> bool:
+        """Compare by content."""
+        return isinstance(other, ObjectKey) and self.text == other.text
+
+
+def _key_text(key: object) -> str:
+    # msgspec asks for whatever it cannot write by itself, which is a key that is an object.
+    if isinstance(key, ObjectKey):
+        return key.text
+    if isinstance(key, msgspec.Struct):
+        return msgspec.json.encode(key, order="sorted").decode()
+    raise NotImplementedError(f"{type(key).__name__} has no JSON form")
+
+
+_ENCODER: Final = msgspec.json.Encoder(enc_hook=_key_text)
+
+
+def _present(value: object, *, open_keys: bool) -> object:
+    """Leave out nulls; with ``open_keys``, take string keys that contain an object for that object."""
+    if isinstance(value, list):
+        return [_present(item, open_keys=open_keys) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        _opened(key) if open_keys else key: _present(item, open_keys=open_keys)
+        for key, item in value.items()
+        if item is not None
+    }
+
+
+def _opened(key: object) -> object:
+    if not (isinstance(key, str) and key.startswith("{")):
+        return key
+    try:
+        members = _Reader(key, in_key=True).read()
+    except BadBody:
+        return key
+    return ObjectKey(members)
+
+
+def _java(value: object) -> bytes:
+    if isinstance(value, Mapping):
+        return b"{%b}" % b",".join(
+            _java_key(key) + b":" + _java(item) for key, item in value.items() if item is not None
+        )
+    if isinstance(value, msgspec.Struct):
+        members = ((f.encode_name, getattr(value, f.name)) for f in msgspec.structs.fields(value))
+        return _java({name: item for name, item in sorted(members) if item is not None})
+    if isinstance(value, list | tuple | set | frozenset):
+        return b"[%b]" % b",".join(_java(item) for item in value)
+    return _ENCODER.encode(value)
+
+
+def _java_key(key: object) -> bytes:
+    if isinstance(key, ObjectKey):
+        return key.text.encode()
+    return _java(key) if isinstance(key, msgspec.Struct) else msgspec.json.encode(key)
+
+
+_TOKEN: Final = re.compile(
+    r"""[ \t\r\n\f\b]*(?:
+        ([{}\[\]:,])                                              # 1 punctuation
+      | "([^"\\]*(?:\\.[^"\\]*)*)" | '([^'\\]*(?:\\.[^'\\]*)*)'   # 2, 3 a string
+      | (-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)               # 4 a number
+      | ([A-Za-z_$][A-Za-z0-9_$]*)                                # 5 a word
+      | (\Z)                                                      # 6 the end
+    )""",
+    re.DOTALL | re.VERBOSE | re.ASCII,
+)
+_PUNCTUATION, _STRING, _SINGLE_QUOTED, _NUMBER, _WORD, _END = range(1, 7)
+_ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|.)", re.DOTALL)
+_PLAIN_ESCAPES: Final = {"b": "\b", "f": "\f", "F": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "0": "\0"}
+_LITERAL_ESCAPES: Final = "\"'\\/"
+_WORDS: Final = {"true": True, "false": False, "null": None}
+
+
+class _Reader:
+    """Recursive descent, at most ``DEPTH_MAX`` deep."""
+
+    def __init__(self, text: str, *, in_key: bool = False) -> None:
+        self._text = text
+        self._at = 0
+        self._depth = 0
+        self._in_key = in_key
+        self._kind = 0
+        self._token = ""
+
+    def read(self) -> Any:  # noqa: ANN401 - untyped data enters here
+        self._advance()
+        value = self._value()
+        if self._kind != _END:
+            raise self._bad("the end")
+        return value
+
+    def _advance(self) -> None:
+        match = _TOKEN.match(self._text, self._at)
+        if match is None:
+            raise BadBody(f"not JSON at character {self._at}: {self._text[self._at : self._at + 20]!r}")
+        self._at, self._kind = match.end(), match.lastindex or 0
+        self._token = match[self._kind]
+
+    def _bad(self, expected: str) -> BadBody:
+        found = self._token[:20] if self._kind != _END else "the end"
+        return BadBody(f"not JSON before character {self._at}: expected {expected}, found {found!r}")
+
+    def _is(self, mark: str) -> bool:
+        return self._kind == _PUNCTUATION and self._token == mark
+
+    def _expect(self, mark: str) -> None:
+        if not self._is(mark):
+            raise self._bad(repr(mark))
+        self._advance()
+
+    def _value(self) -> Any:  # noqa: ANN401 - untyped data enters here
+        is_object = self._is("{")
+        if not is_object and not self._is("["):
+            value = self._scalar()
+            self._advance()
+            return value
+        if self._depth == DEPTH_MAX:
+            raise BadBody(f"JSON nested deeper than {DEPTH_MAX}")
+        self._depth += 1
+        nested = self._object() if is_object else self._array()
+        self._depth -= 1
+        return nested
+
+    def _scalar(self) -> str | int | float | bool | None:
+        if self._kind in (_STRING, _SINGLE_QUOTED):
+            return _unescaped(self._token)
+        if self._kind == _NUMBER:
+            return _number(self._token)
+        if self._kind == _WORD and self._token in _WORDS:
+            return _WORDS[self._token]
+        raise self._bad("a value")
+
+    def _array(self) -> list[Any]:
+        self._advance()
+        items: list[Any] = []
+        while not self._is("]"):
+            if items:
+                self._expect(",")
+            items.append(self._value())
+        self._advance()
+        return items
+
+    def _object(self) -> dict[Any, Any]:
+        self._advance()
+        members: dict[Any, Any] = {}
+        while not self._is("}"):
+            if members:
+                self._expect(",")
+            key = self._key()
+            self._expect(":")
+            members[key] = self._value()
+        self._advance()
+        return members
+
+    def _key(self) -> str | ObjectKey:
+        if self._is("{"):
+            return self._object_key()
+        if self._kind in (_STRING, _SINGLE_QUOTED):
+            key = _unescaped(self._token)
+        elif self._kind in (_NUMBER, _WORD):
+            key = self._token
+        else:
+            raise self._bad("a key")
+        self._advance()
+        return key
+
+    def _object_key(self) -> ObjectKey:
+        # Each level of keys within keys would double the escapes of the one below it.
+        if self._in_key:
+            raise BadBody("an object key inside an object key")
+        self._in_key = True
+        members = self._value()
+        self._in_key = False
+        return ObjectKey(members)
+
+
+def _number(token: str) -> int | float:
+    if len(token) > DIGITS_MAX:
+        raise BadBody(f"a number of {len(token)} digits")
+    try:
+        return int(token)
+    except ValueError:
+        number = float(token)
+    if math.isinf(number):
+        raise BadBody(f"the number {token[:20]} is out of range")
+    return number
+
+
+def _unescaped(text: str) -> str:
+    if "\\" not in text:
+        return text
+    plain = _ESCAPE.sub(_escaped, text)
+    if not any("\ud800" <= char <= "\udfff" for char in plain):
+        return plain
+    try:
+        return plain.encode("utf-16", "surrogatepass").decode("utf-16")
+    except UnicodeDecodeError:
+        raise BadBody("half of a surrogate pair in a string") from None
+
+
+def _escaped(match: re.Match[str]) -> str:
+    escape = match[1]
+    if escape in _LITERAL_ESCAPES:
+        return escape
+    if escape in _PLAIN_ESCAPES:
+        return _PLAIN_ESCAPES[escape]
+    if len(escape) > 1:
+        return chr(int(escape[1:], 16))
+    raise BadBody(f"unknown escape {match[0]!r} in a string")

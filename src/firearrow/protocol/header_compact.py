@@ -1,0 +1,254 @@
+"""Headers in the compact encoding, which Apache's own load generator and tools can be told to use.
+
+Java: ``RocketMQSerializable``. All integers big-endian and signed::
+
+    | code: i16 | language: i8 | version: i16 | opaque: i32 | flag: i32
+    | remark size: i32 | remark ... | fields size: i32 | fields ... |
+
+    a field: | key size: i16 | key ... | value size: i32 | value ... |
+
+A value of no bytes reads as null (Java's own reader does that), so an empty string does not survive; a required string
+is read as empty then. A code above 32767 does not fit: Java sends its low 16 bits, and Java's servers refuse the code
+that arrives. ``narrow_code`` is what such a code turns into; a reader who knows all codes can turn it back.
+
+Decoding has a fast and a patient way. Java writes the fields of its hot headers always in one order, so the fast way,
+generated from the struct, expects the fields in the order of their declaration with values under 256 bytes, and goes
+from one to the next by comparing six bytes. When that does not account for every byte, the patient way reads the fields
+as text in any order and parses them as Java does. Every length is checked before anything is cut by it.
+"""
+
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+
+from firearrow.errors import BadHeader
+from firearrow.model.versions import LanguageCode
+from firearrow.protocol.codegen import compile_function
+from firearrow.protocol.command import OUR_LANGUAGE, OUR_VERSION, BadFields, Encoding, HeaderEncoder, Heading
+from firearrow.protocol.conversation import Fields
+from firearrow.protocol.frame import HEADER_MAX, prefix
+from firearrow.protocol.layout import FieldLayout, from_text, layout, ordered
+
+F = TypeVar("F", bound=Fields)
+
+_FIXED: Final = struct.Struct(">hbhiii")
+_SIZE: Final = struct.Struct(">i")
+_KEY_SIZE: Final = struct.Struct(">h")
+_LANGUAGES: Final = {code.value: code.name for code in LanguageCode}
+_LEAST: Final = _FIXED.size + _SIZE.size
+
+
+def narrow_code(code: int) -> int:
+    """Return the signed 16-bit number that carries a code in this encoding."""
+    return (code + 0x8000 & 0xFFFF) - 0x8000
+
+
+def read_heading(header: bytes) -> tuple[Heading[Any], int]:
+    """Read everything but the fields; return the heading and where the fields begin. They end with the header."""
+    if len(header) < _LEAST:
+        raise BadHeader(f"a compact header has at least {_LEAST} bytes, this one {len(header)}")
+    code, language, version, opaque, flag, remark_size = _FIXED.unpack_from(header)
+    heading: Heading[Any] = Heading(code, flag, opaque, version, _LANGUAGES.get(language, "OTHER"))
+    fields_at = _LEAST
+    if remark_size:
+        fields_at += remark_size
+        if remark_size < 0 or fields_at > len(header):
+            raise BadFields(heading, f"a remark of {remark_size} bytes does not fit into the header")
+        heading.remark = _text(heading, header[_FIXED.size : fields_at - _SIZE.size])
+    (size,) = _SIZE.unpack_from(header, fields_at - _SIZE.size)
+    if size != len(header) - fields_at:
+        raise BadFields(heading, f"{size} bytes of fields are announced and {len(header) - fields_at} are there")
+    return heading, fields_at
+
+
+def read_fields(heading: Heading[Any], header: bytes, at: int) -> dict[str, str]:
+    """Read the fields as text. As in Java the last of several equal keys wins and an empty value is no value."""
+    ext: dict[str, str] = {}
+    end = len(header)
+    while at < end:
+        key, at = _take(heading, header, at, _KEY_SIZE)
+        value, at = _take(heading, header, at, _SIZE)
+        ext[key] = value
+    return ext
+
+
+def _take(heading: Heading[Any], header: bytes, at: int, form: struct.Struct) -> tuple[str, int]:
+    start = at + form.size
+    if start > len(header):
+        raise BadFields(heading, "the fields end in the middle of a size")
+    (size,) = form.unpack_from(header, at)
+    end = start + size
+    if size < 0 or end > len(header):
+        raise BadFields(heading, f"a text of {size} bytes does not fit into the {len(header) - start} that are left")
+    return _text(heading, header[start:end]), end
+
+
+def _text(heading: Heading[Any], data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise BadFields(heading, f"a text in the header is not UTF-8: {error}") from None
+
+
+class CompactDecoder(Generic[F]):
+    """Decodes headers whose fields are an ``F``."""
+
+    def __init__(self, fields: type[F]) -> None:
+        self._fields = fields
+        self._required_texts = [f.wire_name for f in layout(fields) if f.is_required and f.kind is str]
+        self._decode_fields: Callable[[bytes, int], F | None] = _fast_decoder(fields)
+
+    def decode(self, header: bytes) -> Heading[F]:
+        """Return the heading, or raise ``BadHeader`` (``BadFields`` when it is known who asks)."""
+        heading, at = read_heading(header)
+        heading.request = self.decode_fields(heading, header, at)
+        return heading
+
+    def decode_fields(self, heading: Heading[Any], header: bytes, at: int) -> F:
+        """Decode the fields of a header whose heading is already read."""
+        try:
+            fields = self._decode_fields(header, at)
+        except (ValueError, IndexError):
+            fields = None
+        return self._decode_patiently(heading, header, at) if fields is None else fields
+
+    def _decode_patiently(self, heading: Heading[Any], header: bytes, at: int) -> F:
+        ext = read_fields(heading, header, at)
+        present = {key: value for key, value in ext.items() if value or key in self._required_texts}
+        try:
+            return from_text(self._fields, present)
+        except ValueError as error:
+            raise BadFields(heading, str(error)) from None
+
+
+_SMALL_MAX: Final = 1000
+_SMALL: Final = {b"%d" % number: number for number in range(-1, _SMALL_MAX)}
+_BOOLEANS: Final = {b"true": True, b"false": False}
+
+
+def _fast_decoder(fields: type[Fields]) -> Callable[[bytes, int], Any]:
+    """Generate the fast way: it returns None, or raises ValueError or IndexError, when the patient way is needed."""
+    lines = ["def decode(header, at):"]
+    for place, field in enumerate(layout(fields)):
+        lines += _step(place, field)
+    arguments = ", ".join(f"{field.name}=v{place}" for place, field in enumerate(layout(fields)))
+    lines += ["    if at != len(header):", "        return None", f"    return Fields({arguments})"]
+    names: dict[str, object] = {
+        "Fields": fields,
+        "small": _SMALL.get,
+        "boolean": _BOOLEANS.get,
+    }
+    for place, (field, info) in enumerate(zip(layout(fields), msgspec.structs.fields(fields), strict=True)):
+        names[f"KEY{place}"] = _KEY_SIZE.pack(len(field.wire_name)) + field.wire_name.encode() + bytes(3)
+        names[f"DEFAULT{place}"] = info.default
+        names[f"parse{place}"] = field.parse
+    return compile_function("\n".join(lines), names)
+
+
+def _step(place: int, field: FieldLayout) -> list[str]:
+    size = len(field.wire_name) + 5
+    absent = "return None" if field.is_required else f"v{place} = DEFAULT{place}"
+    return [
+        f"    stop = at + {size}",
+        f"    if header[at:stop] == KEY{place}:",
+        "        at = stop + 1 + header[stop]",
+        "        text = header[stop + 1 : at]",
+        *(f"        {line}" for line in _conversion(place, field)),
+        "    else:",
+        f"        {absent}",
+    ]
+
+
+def _conversion(place: int, field: FieldLayout) -> list[str]:
+    if field.kind is str:
+        empty = "" if field.is_required else f" if text else DEFAULT{place}"
+        return [f"v{place} = text.decode(){empty}"]
+    if field.kind is bool:
+        return [f"v{place} = boolean(text)", f"if v{place} is None:", "    return None"]
+    if field.kind is int:
+        # A run of digits this short is within Java's range whatever the digits are.
+        digits = 9 if field.is_int32 else 18
+        return [
+            f"v{place} = small(text)",
+            f"if v{place} is None:",
+            f"    if len(text) > {digits} or not text.isdigit():",
+            "        return None",
+            f"    v{place} = int(text)",
+        ]
+    return [f"v{place} = parse{place}(text.decode())"]
+
+
+_HEAD: Final = struct.Struct(">IIhbhiiii")
+_HEAD_SIZE: Final = _HEAD.size - 8
+_MARK: Final = Encoding.COMPACT << 24
+
+
+def make_encoder(fields: type[Fields]) -> HeaderEncoder:
+    """Generate the encoder of a struct: each value once as bytes, then one template for all of them."""
+    lines, template, values = [], b"", []
+    for place, field in enumerate(ordered(fields)):
+        key = _KEY_SIZE.pack(len(field.wire_name)) + field.wire_name.encode()
+        lines += _value(place, field)
+        if field.is_nullable:
+            template += b"%b"
+            values.append(f"(b'' if v{place} is None else {key!r} + size(len(v{place})) + v{place})")
+        elif field.kind is int:
+            template += key + b"\0\0\0%c%b"
+            values.append(f"len(v{place}), v{place}")
+        else:
+            template += key + b"%b%b"
+            values.append(f"size(len(v{place})), v{place}")
+    source = "\n".join(
+        [
+            "def encode(fields, code, flag, opaque, remark, body_size):",
+            *(f"    {line}" for line in lines),
+            f"    ext = {template!r} % ({''.join(value + ', ' for value in values)})",
+            "    return head(len(ext), code, flag, opaque, remark, body_size) + ext",
+        ]
+    )
+    return compile_function(source, {"size": _SIZE.pack, "head": _head})
+
+
+def _value(place: int, field: FieldLayout) -> list[str]:
+    value = f"fields.{field.name}"
+    form = {
+        int: f"b'%d' % {value}",
+        bool: f"b'true' if {value} else b'false'",
+        str: f"{value}.encode()",
+        float: f"repr({value}).encode()",
+    }.get(field.kind, f"str({value}.value).encode()")
+    return [f"v{place} = None if {value} is None else ({form})" if field.is_nullable else f"v{place} = {form}"]
+
+
+def _head(fields_size: int, code: int, flag: int, opaque: int, remark: bytes, body_size: int) -> bytes:
+    size = _HEAD_SIZE + len(remark) + fields_size
+    if remark or size > HEADER_MAX:
+        fixed = _FIXED.pack(narrow_code(code), OUR_LANGUAGE, OUR_VERSION, opaque, flag, len(remark))
+        return prefix(Encoding.COMPACT, size, body_size) + fixed + remark + _SIZE.pack(fields_size)
+    return _HEAD.pack(
+        4 + size + body_size,
+        _MARK | size,
+        narrow_code(code),
+        OUR_LANGUAGE,
+        OUR_VERSION,
+        opaque,
+        flag,
+        0,
+        fields_size,
+    )
+
+
+def encode_remark(remark: str) -> bytes:
+    """Return a remark ready for an encoder."""
+    return remark.encode()
+
+
+def encode_untyped(ext: Mapping[str, str], code: int, flag: int, opaque: int, remark: bytes, body_size: int) -> bytes:
+    """Encode a header whose fields are already text."""
+    pairs = [(key.encode(), value.encode()) for key, value in sorted(ext.items())]
+    fields = b"".join(
+        b"%b%b%b%b" % (_KEY_SIZE.pack(len(key)), key, _SIZE.pack(len(value)), value) for key, value in pairs
+    )
+    return _head(len(fields), code, flag, opaque, remark, body_size) + fields

@@ -1,0 +1,199 @@
+"""Headers in and out, in either encoding: where bytes become typed requests and answers, and back.
+
+``Catalogue`` knows a set of conversations by their codes and decodes requests; ``catalogue()`` is the one that knows
+them all. Answers are decoded by the type that the request asked for. Decoders and encoders are generated from a struct
+on first use and kept. Encoding gives the head of a frame (its eight-byte prefix and its header) for a body whose size
+is known, so that a large body is never copied into it.
+
+Rules that hold for both encodings:
+
+* what decodes in one encoding decodes to the same request in the other, as far as the compact one can carry it;
+* ``decode_request`` raises ``BadHeader`` and nothing else, ``BadFields`` when the peer can still be told;
+* a heading whose ``request`` is None has a code that no conversation of the catalogue has, or is an answer.
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any, Final, TypeVar
+
+from firearrow.protocol import header_compact, header_json
+from firearrow.protocol.command import ANSWER_FLAG, ONEWAY_FLAG, BadFields, HeaderEncoder, Heading
+from firearrow.protocol.conversation import Fields, Request
+from firearrow.protocol.header_compact import CompactDecoder
+from firearrow.protocol.header_json import JsonDecoder
+from firearrow.protocol.layout import to_text
+
+F = TypeVar("F", bound=Fields)
+
+_CODE_MEMBER: Final = b'{"code":'
+_CODE_AT: Final = len(_CODE_MEMBER)
+_CODE_DIGITS_MAX: Final = 12
+
+
+class Catalogue:
+    """The conversations that are understood, by code."""
+
+    def __init__(self, requests: Iterable[type[Request[Any]]]) -> None:
+        self.types: dict[int, type[Request[Any]]] = {int(request.code): request for request in requests}
+        # The code of a JSON header as it is written, so that a hot header is recognised without parsing it twice.
+        self._by_digits = {b"%d" % code: request for code, request in self.types.items()}
+        self._wide = {header_compact.narrow_code(code): code for code in self.types if code > 0x7FFF}
+        self._json: dict[bytes, JsonDecoder[Any]] = {}
+        self._compact: dict[int, CompactDecoder[Any]] = {}
+
+    def decode_request(self, encoding: int, header: bytes) -> Heading[Any]:
+        """Decode a header into a typed request, or raise ``BadHeader``."""
+        return self._from_compact(header) if encoding else self._from_json(header)
+
+    def _from_json(self, header: bytes) -> Heading[Any]:
+        digits = header[_CODE_AT : header.find(b",", _CODE_AT, _CODE_AT + _CODE_DIGITS_MAX)]
+        decoder = self._json.get(digits) or self._json_decoder(digits)
+        if decoder is None or not header.startswith(_CODE_MEMBER):
+            return self._from_untyped_json(header)
+        try:
+            heading = decoder.decode(header)
+        except BadFields as error:
+            if error.heading.flag & ANSWER_FLAG:
+                return error.heading
+            raise
+        if heading.flag & ANSWER_FLAG:
+            heading.request = None
+        return heading
+
+    def _json_decoder(self, digits: bytes) -> JsonDecoder[Any] | None:
+        request = self._by_digits.get(digits)
+        if request is None:
+            return None
+        return self._json.setdefault(digits, json_decoder(request))
+
+    def _from_untyped_json(self, header: bytes) -> Heading[Any]:
+        heading, _ = header_json.read_untyped(header)
+        request = self.types.get(heading.code)
+        if request is None or heading.flag & ANSWER_FLAG:
+            return heading
+        return json_decoder(request).decode_patiently(header)
+
+    def _from_compact(self, header: bytes) -> Heading[Any]:
+        heading, fields_at = header_compact.read_heading(header)
+        code = heading.code
+        if code not in self.types:
+            code = heading.code = self._wide.get(code, code)
+        request = self.types.get(code)
+        if request is not None and not heading.flag & ANSWER_FLAG:
+            heading.request = compact_decoder(request).decode_fields(heading, header, fields_at)
+        return heading
+
+
+@cache
+def catalogue() -> Catalogue:
+    """Return the catalogue of every conversation there is."""
+    from firearrow.protocol import requests
+
+    return Catalogue(requests.ALL)
+
+
+_JSON_DECODERS: Final[dict[type[Fields], JsonDecoder[Any]]] = {}
+_COMPACT_DECODERS: Final[dict[type[Fields], CompactDecoder[Any]]] = {}
+
+
+def json_decoder(fields: type[F]) -> JsonDecoder[F]:
+    """Return the decoder of JSON headers that carry these fields."""
+    decoder = _JSON_DECODERS.get(fields)
+    if decoder is None:
+        decoder = _JSON_DECODERS[fields] = JsonDecoder(fields)
+    return decoder
+
+
+def compact_decoder(fields: type[F]) -> CompactDecoder[F]:
+    """Return the decoder of compact headers that carry these fields."""
+    decoder = _COMPACT_DECODERS.get(fields)
+    if decoder is None:
+        decoder = _COMPACT_DECODERS[fields] = CompactDecoder(fields)
+    return decoder
+
+
+def decode_request(encoding: int, header: bytes) -> Heading[Any]:
+    """Decode a header with the catalogue of all conversations."""
+    return catalogue().decode_request(encoding, header)
+
+
+def decode_answer(encoding: int, header: bytes, answer: type[F]) -> Heading[F]:
+    """Decode the header of an answer whose fields are an ``answer``; the heading's ``request`` holds them."""
+    return compact_decoder(answer).decode(header) if encoding else json_decoder(answer).decode(header)
+
+
+def read_heading(encoding: int, header: bytes) -> tuple[Heading[Any], Any]:
+    """Read what every command carries; the second value is for ``read_fields`` alone."""
+    return header_compact.read_heading(header) if encoding else header_json.read_heading(header)
+
+
+def read_fields(encoding: int, heading: Heading[Any], header: bytes, rest: Any, fields: type[F]) -> F:  # noqa: ANN401
+    """Decode the fields of a header that ``read_heading`` has opened, or raise ``BadFields``."""
+    if encoding:
+        return compact_decoder(fields).decode_fields(heading, header, rest)
+    return json_decoder(fields).decode_fields(heading, header, rest)
+
+
+def ext_fields(encoding: int, header: bytes) -> dict[str, str]:
+    """Return the fields of a header as text: what signatures are made over and what is forwarded as it came."""
+    if encoding:
+        heading, fields_at = header_compact.read_heading(header)
+        return header_compact.read_fields(heading, header, fields_at)
+    return header_json.read_untyped(header)[1]
+
+
+def encode_request(
+    encoding: int,
+    request: Request[Any],
+    opaque: int,
+    *,
+    body_size: int = 0,
+    oneway: bool = False,
+    extra: Mapping[str, str] | None = None,
+) -> bytes:
+    """Return prefix and header of a request. ``extra`` are fields beside its own: signatures, for one."""
+    flag = ONEWAY_FLAG if oneway else 0
+    return _encode(encoding, request, int(request.code), flag, opaque, None, body_size, extra)
+
+
+def encode_answer(
+    encoding: int,
+    opaque: int,
+    fields: Fields | None = None,
+    code: int = 0,
+    remark: str | None = None,
+    body_size: int = 0,
+    extra: Mapping[str, str] | None = None,
+) -> bytes:
+    """Return prefix and header of an answer to the request that had this opaque."""
+    return _encode(encoding, fields, code, ANSWER_FLAG, opaque, remark, body_size, extra)
+
+
+def _encode(
+    encoding: int,
+    fields: Fields | None,
+    code: int,
+    flag: int,
+    opaque: int,
+    remark: str | None,
+    body_size: int,
+    extra: Mapping[str, str] | None,
+) -> bytes:
+    text = b"" if remark is None else _REMARK_ENCODERS[encoding](remark)
+    if fields is None or extra:
+        ext = ({} if fields is None else to_text(fields)) | dict(extra or {})
+        return _UNTYPED_ENCODERS[encoding](ext, code, flag, opaque, text, body_size)
+    encode = _ENCODERS[encoding].get(type(fields)) or _make_encoder(encoding, type(fields))
+    return encode(fields, code, flag, opaque, text, body_size)
+
+
+def _make_encoder(encoding: int, fields: type[Fields]) -> HeaderEncoder:
+    make = header_compact.make_encoder if encoding else header_json.make_encoder
+    encoder = _ENCODERS[encoding][fields] = make(fields)
+    return encoder
+
+
+# In the order of the encodings' numbers.
+_REMARK_ENCODERS: Final = (header_json.encode_remark, header_compact.encode_remark)
+_UNTYPED_ENCODERS: Final = (header_json.encode_untyped, header_compact.encode_untyped)
+_ENCODERS: Final[tuple[dict[type[Fields], HeaderEncoder], ...]] = ({}, {})

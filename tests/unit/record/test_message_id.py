@@ -1,0 +1,60 @@
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from firearrow.errors import IllegalMessage
+from firearrow.model import Address, EpochMs, PhysicalOffset
+from firearrow.record.hosts import host_bytes
+from firearrow.record.message_id import UniqueKeys, month_of, offset_message_id, parse_offset_message_id
+
+DAY = 86_400_000
+
+
+def at(year: int, month: int, day: int = 1) -> EpochMs:
+    return EpochMs(int(datetime(year, month, day, tzinfo=UTC).timestamp() * 1000))
+
+
+@pytest.mark.parametrize("ip", ["192.168.0.1", "2001:db8::1"])
+def test_offset_message_id(ip: str) -> None:
+    text = offset_message_id(host_bytes(Address(ip, 10911)), PhysicalOffset(0x0123456789ABCDEF))
+    assert text == text.upper()
+    assert len(text) in (32, 56)
+    assert parse_offset_message_id(text) == (Address(ip, 10911), 0x0123456789ABCDEF)
+    assert parse_offset_message_id(text.lower())[1] == 0x0123456789ABCDEF
+
+
+@pytest.mark.parametrize("text", ["", "0" * 31, "0" * 33, "0" * 55, "g" * 32, "0" * 32 + "\n", "\uff10" * 32])
+def test_what_is_no_id(text: str) -> None:
+    with pytest.raises(IllegalMessage, match="no message id"):
+        parse_offset_message_id(text)
+
+
+def test_unique_key_layout() -> None:
+    keys = UniqueKeys("192.168.0.1", 0x1_18B4, 0xAAC2_0001, UTC)
+    now = EpochMs(at(2026, 3) + 0x12345)
+    assert keys.next(now) == "C0A8000118B4AAC20001000123450000"
+    assert keys.next(now) == "C0A8000118B4AAC20001000123450001"
+    assert len(UniqueKeys("::1", 1, -1, UTC).next(now)) == 56
+
+
+def test_the_month_turns() -> None:
+    keys = UniqueKeys("10.0.0.1", 1, 1, UTC)
+    assert keys.next(EpochMs(at(2026, 2) - 1))[20:28] == f"{31 * DAY - 1:08X}"
+    assert keys.next(at(2026, 2))[20:28] == "00000000"
+    # the clock steps back a little: the key stays in the new month
+    assert keys.next(EpochMs(at(2026, 2) - 5))[20:28] == "00000000"
+
+
+def test_counter_wraps() -> None:
+    keys = UniqueKeys("10.0.0.1", 1, 1, UTC)
+    made = {keys.next(at(2026, 1)) for _ in range(65_536)}
+    assert len(made) == 65_536
+    assert keys.next(at(2026, 1)).endswith("0000")
+
+
+def test_months_in_other_zones() -> None:
+    assert month_of(at(2025, 12, 31), UTC) == (at(2025, 12), at(2026, 1))
+    east = timezone(timedelta(hours=8))
+    begins, ends = month_of(EpochMs(at(2026, 1) - 1), east)
+    assert begins == at(2026, 1) - 8 * 3_600_000
+    assert ends == at(2026, 2) - 8 * 3_600_000

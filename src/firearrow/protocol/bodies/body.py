@@ -13,7 +13,7 @@ hands the default over from a function, which is neither, so the member stays.
 """
 
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -26,7 +26,7 @@ class Body(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
 
 def always(value: T) -> T:
     """A member that defaults to ``value`` (which must be immutable) and is written even then."""
-    return cast("T", msgspec.field(default_factory=lambda: value))
+    return msgspec.field(default_factory=lambda: value)
 
 
 def fresh(make: Callable[[], T]) -> T:
@@ -35,7 +35,7 @@ def fresh(make: Callable[[], T]) -> T:
     def new() -> T:
         return make()
 
-    return cast("T", msgspec.field(default_factory=new))
+    return msgspec.field(default_factory=new)
 
 
 def empty_list() -> list[Any]:

@@ -49,7 +49,7 @@ def word(kind: type[E], value: str | int | None) -> E | None:
     if isinstance(value, int):
         members = list(kind)
         return members[value] if 0 <= value < len(members) else None
-    return kind(value) if value in kind.__members__ else None
+    return kind.__members__.get(value) if value is not None else None
 
 
 class SubscriptionData(Body, frozen=True, kw_only=True):
@@ -57,7 +57,7 @@ class SubscriptionData(Body, frozen=True, kw_only=True):
 
     class_filter_mode: bool = always(False)
     code_set: list[Int32] = empty_list()
-    expression_type: str | None = always("TAG")
+    expression_type: str = always("TAG")
     sub_string: str | None = None
     sub_version: Int64 = always(0)
     tags_set: list[str] = empty_list()

@@ -16,7 +16,7 @@ class TopicQueueMappingInfo(Body, frozen=True, kw_only=True):
     curr_id_map: dict[Int32, Int32] = empty_map()
     dirty: bool = always(False)
     epoch: Int64 = always(0)
-    scope: str | None = always(GLOBAL_SCOPE)
+    scope: str = always(GLOBAL_SCOPE)
     topic: str | None = None
     total_queues: Int32 = always(0)
 
@@ -42,6 +42,6 @@ class TopicQueueMappingDetail(Body, frozen=True, kw_only=True):
     dirty: bool = always(False)
     epoch: Int64 = always(0)
     hosted_queues: dict[Int32, list[LogicQueueMappingItem]] = empty_map()
-    scope: str | None = always(GLOBAL_SCOPE)
+    scope: str = always(GLOBAL_SCOPE)
     topic: str | None = None
     total_queues: Int32 = always(0)

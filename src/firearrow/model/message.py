@@ -23,7 +23,7 @@ class Address(Struct, frozen=True, order=True):
         return f"[{self.ip}]:{self.port}" if ":" in self.ip else f"{self.ip}:{self.port}"
 
 
-class MessageQueue(Struct, frozen=True, order=True, cache_hash=True):
+class MessageQueue(Struct, frozen=True, order=True, cache_hash=True, rename="camel"):
     """One queue of one topic on one broker. The order is Java's, which clients divide queues by."""
 
     topic: str

@@ -1,0 +1,81 @@
+"""Signed requests: who asks, and proof that the request is theirs.
+
+Java: ``AclClientRPCHook``, ``AclUtils``, ``AclSigner``; on the server ``AclUtils`` (4.9) and
+``DefaultAuthenticationContextBuilder`` (5.x). The proof travels in header fields::
+
+    AccessKey       the name of the account
+    SecurityToken   optional, signed like any other field
+    Signature       base64(HMAC-SHA1(secret key, content))
+
+``content`` is the values of all fields but ``Signature``, as text, in ascending order of their names, followed by the
+body. The request code is not part of it: what is proven is the fields and the body.
+
+One field has a history: clients up to 4.9.3 added ``_UNIQUE_KEY_QUERY`` after signing, so it is left out of the content
+of a request that reports such a version. 4.9 servers leave it out always, newer ones include it for newer clients.
+"""
+
+import base64
+import hmac
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from firearrow.model.versions import version_number
+
+ACCESS_KEY: Final = "AccessKey"
+SIGNATURE: Final = "Signature"
+SECURITY_TOKEN: Final = "SecurityToken"  # noqa: S105 - the name of a field
+UNIQUE_KEY_QUERY: Final = "_UNIQUE_KEY_QUERY"
+_LAST_TO_ADD_LATE: Final = version_number("4.9.3")
+
+
+class Credentials(msgspec.Struct, frozen=True):
+    """An account as its owner knows it."""
+
+    access_key: str
+    secret_key: str
+    security_token: str | None = None
+
+    def __repr__(self) -> str:
+        """Keep the secret out of logs."""
+        return f"Credentials({self.access_key!r})"
+
+
+def sign(fields: Mapping[str, str], body: bytes, secret_key: str) -> str:
+    """Return the signature over header fields and a body."""
+    digest = hmac.digest(secret_key.encode(), content(fields, body), "sha1")
+    return base64.b64encode(digest).decode()
+
+
+def content(fields: Mapping[str, str], body: bytes) -> bytes:
+    """Return what is signed. Names sort by UTF-16 code units, as Java compares strings."""
+    names = sorted((name for name in fields if name != SIGNATURE), key=_java_order)
+    return "".join(fields[name] for name in names).encode() + body
+
+
+def _java_order(name: str) -> bytes:
+    return name.encode("utf-16-be", "surrogatepass")
+
+
+def signing_fields(fields: Mapping[str, str], body: bytes, credentials: Credentials) -> dict[str, str]:
+    """Return the fields to add to a request so that it is signed."""
+    added = {ACCESS_KEY: credentials.access_key}
+    if credentials.security_token is not None:
+        added[SECURITY_TOKEN] = credentials.security_token
+    added[SIGNATURE] = sign({**fields, **added}, body, credentials.secret_key)
+    return added
+
+
+def access_key_of(fields: Mapping[str, str]) -> str | None:
+    """Return the account that a request names, or None. C++ clients without an account send an empty name."""
+    return fields.get(ACCESS_KEY) or None
+
+
+def is_signed_by(fields: Mapping[str, str], body: bytes, secret_key: str, *, version: int) -> bool:
+    """Tell whether a request's signature fits the secret key of the account it names. Takes equal time either way."""
+    signed = fields
+    if version <= _LAST_TO_ADD_LATE and UNIQUE_KEY_QUERY in fields:
+        signed = {name: value for name, value in fields.items() if name != UNIQUE_KEY_QUERY}
+    expected = sign(signed, body, secret_key)
+    return hmac.compare_digest(expected.encode(), fields.get(SIGNATURE, "").encode("utf-8", "replace"))

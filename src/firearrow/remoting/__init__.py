@@ -1,1 +1,1 @@
-"""The asyncio driver of the protocol: moves conversations over the network."""
+"""The asyncio driver of the protocol: moves conversations over the network, and decides nothing about messages."""

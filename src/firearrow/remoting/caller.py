@@ -1,0 +1,148 @@
+"""The asking end: typed requests to servers, by address.
+
+``await caller.call(address, request)`` returns the typed reply, or raises the error that says what is known:
+
+    ConnectionFailed   nobody answered there; nothing was sent
+    Overloaded         a limit of ours is reached; nothing was sent
+    RequestRefused     the server answered with an error code
+    RequestTimedOut    sent, and no answer within the deadline: it may have happened
+    ConnectionLost     sent, and the connection ended before the answer: it may have happened
+
+``begin`` is the same without a coroutine, a task or a future, for callers with very many requests in flight. All
+requests to one address share one connection; those of one turn of the loop leave in one write. Deadlines are swept ten
+times a second, so a timeout is noticed up to 100 ms late.
+
+A server that is leaving says GO_AWAY instead of handling a request. ``call`` then asks once more, over a new
+connection, as Apache's ``NettyRemotingClient`` does.
+"""
+
+from functools import partial
+from typing import Any
+
+from firearrow.errors import FireArrowError, RequestRefused
+from firearrow.protocol.codes import ResponseCode
+from firearrow.protocol.connection import Buffer
+from firearrow.protocol.conversation import A, Request
+from firearrow.remoting.connection import Connection
+from firearrow.remoting.endpoint import Endpoint, PeerHook
+from firearrow.remoting.handlers import Handlers
+from firearrow.remoting.limits import Limits
+from firearrow.remoting.pool import Pool
+from firearrow.remoting.reply import CALL_TIMEOUT_MS, SUCCESS_ONLY, OnOutcome, Reply
+from firearrow.runtime.network import Address, Network
+
+
+class Caller:
+    """Asks servers. ``handlers`` answer what servers ask back over the same connections."""
+
+    def __init__(
+        self,
+        network: Network,
+        limits: Limits | None = None,
+        *,
+        handlers: Handlers | None = None,
+        on_connect: PeerHook | None = None,
+        on_disconnect: PeerHook | None = None,
+    ) -> None:
+        self._network = network
+        self._limits = limits or Limits()
+        self._handlers = handlers or Handlers()
+        self._on_connect = on_connect
+        self._on_disconnect = on_disconnect
+        self._parts: tuple[Endpoint, Pool] | None = None
+
+    async def call(
+        self,
+        address: Address,
+        request: Request[A],
+        body: Buffer = b"",
+        *,
+        timeout_ms: float = CALL_TIMEOUT_MS,
+        accept: frozenset[int] = SUCCESS_ONLY,
+    ) -> Reply[A]:
+        """Send a request and wait for its answer. Codes in ``accept`` are replies, others ``RequestRefused``."""
+        endpoint, pool = self._made()
+        deadline = endpoint.loop.time() + timeout_ms / 1000
+        try:
+            connection = pool.ready(address) or await pool.connect(address, timeout_ms)
+            left_ms = (deadline - endpoint.loop.time()) * 1000
+            return await connection.call(request, body, timeout_ms=left_ms, accept=accept)
+        except RequestRefused as refusal:
+            if refusal.code != ResponseCode.GO_AWAY:
+                raise
+            left_ms = (deadline - endpoint.loop.time()) * 1000
+            connection = await pool.connect(address, left_ms)
+            return await connection.call(request, body, timeout_ms=left_ms, accept=accept)
+
+    def begin(
+        self,
+        address: Address,
+        request: Request[A],
+        body: Buffer,
+        on_outcome: OnOutcome[A],
+        *,
+        timeout_ms: float = CALL_TIMEOUT_MS,
+        accept: frozenset[int] = SUCCESS_ONLY,
+    ) -> None:
+        """Send a request; ``on_outcome`` runs exactly once, with the reply or the error.
+
+        It runs before this returns when the request cannot leave at all. The time to connect is not counted.
+        """
+        _, pool = self._made()
+        send = partial(_begin, request, body, on_outcome, timeout_ms, accept)
+        connection = pool.ready(address)
+        if connection is not None:
+            send(connection)
+        else:
+            pool.reach(address, send)
+
+    async def tell(
+        self, address: Address, request: Request[Any], body: Buffer = b"", *, timeout_ms: float = CALL_TIMEOUT_MS
+    ) -> None:
+        """Send a request that nobody answers; return when it is handed to the connection."""
+        connection = await self.ready(address, timeout_ms=timeout_ms)
+        connection.push(request, body)
+
+    async def ready(self, address: Address, *, timeout_ms: float = CALL_TIMEOUT_MS) -> Connection:
+        """Return a connection to ``address`` whose server keeps up with reading: back-pressure for ``begin``."""
+        _, pool = self._made()
+        connection = pool.ready(address) or await pool.connect(address, timeout_ms)
+        if not connection.is_writable:
+            await connection.wait_writable(timeout_ms)
+        return connection
+
+    async def close(self) -> None:
+        """End every connection; calls that still wait get ``ConnectionLost``."""
+        endpoint, pool = self._made()
+        await pool.close()
+        await endpoint.close()
+
+    def _made(self) -> tuple[Endpoint, Pool]:
+        # The running loop is known only when the first request is made.
+        if self._parts is None:
+            endpoint = Endpoint(
+                self._limits,
+                self._handlers,
+                on_connect=self._on_connect,
+                on_disconnect=self._on_disconnect,
+                is_server=False,
+            )
+            self._parts = endpoint, Pool(self._network, endpoint)
+        return self._parts
+
+
+def _begin(
+    request: Request[A],
+    body: Buffer,
+    on_outcome: OnOutcome[A],
+    timeout_ms: float,
+    accept: frozenset[int],
+    connected: Connection | FireArrowError,
+) -> None:
+    if isinstance(connected, FireArrowError):
+        on_outcome(connected)
+        return
+    try:
+        connected.begin(request, body, on_outcome, timeout_ms=timeout_ms, accept=accept)
+    except FireArrowError as error:
+        on_outcome(error)

@@ -1,0 +1,136 @@
+"""What the connections of one server, or of one caller, have in common.
+
+One endpoint has one timer for the deadlines of its outstanding calls (running only while there are any), one for
+silent connections, and one list of connections with something to say, written out once at the end of a loop turn. So
+the cost of a request holds no timer, no task and no future.
+
+Invariants: every open connection is in ``connections``, in order of arrival; a connection that has ended is in none of
+the tables; after ``close`` no timer is left.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from firearrow.protocol.frame import FrameLimits
+from firearrow.remoting.flow import Budget, Partials
+from firearrow.remoting.handlers import Handlers, Peer
+from firearrow.remoting.limits import Limits
+
+if TYPE_CHECKING:
+    from firearrow.remoting.connection import Connection
+
+DEADLINE_SWEEP_S: Final = 0.1
+"""How often deadlines are looked at: an answer that does not come is noticed this much late at most."""
+
+_SILENCE_SWEEPS: Final = 12
+"""How many times silence is looked at within the shortest time limit: a tenth of it is the lateness."""
+
+CLOSING_S: Final = 1.0
+"""How long peers may take to read what they were already sent when an endpoint closes."""
+
+PeerHook = Callable[[Peer], None]
+
+
+class Endpoint:
+    """The tables, timers and hooks that connections share."""
+
+    def __init__(
+        self,
+        limits: Limits,
+        handlers: Handlers,
+        *,
+        on_connect: PeerHook | None = None,
+        on_disconnect: PeerHook | None = None,
+        is_server: bool,
+    ) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.limits = limits
+        self.frame_limits = FrameLimits(limits.max_frame_bytes, limits.max_header_bytes)
+        self.handlers = handlers
+        self.is_server = is_server
+        self.on_connect = on_connect
+        self.on_disconnect = on_disconnect
+        self.connections: dict[Connection, None] = {}
+        self.budget = Budget(limits.max_in_flight_bytes, self.connections)
+        self.partials = Partials(limits.max_partial_bytes)
+        self._talkative: list[Connection] = []
+        self._waiting: dict[Connection, None] = {}
+        self._deadline_timer: asyncio.TimerHandle | None = None
+        self._silence_timer: asyncio.TimerHandle | None = None
+        self._gone: asyncio.Future[None] | None = None
+        self.is_closing = False
+
+    def speak_this_turn(self, connection: "Connection") -> None:
+        """Have ``connection`` write what it has gathered once everything else of this turn has run."""
+        self._talkative.append(connection)
+        if len(self._talkative) == 1:
+            self.loop.call_soon(self._speak)
+
+    def _speak(self) -> None:
+        talkative, self._talkative = self._talkative, []
+        for connection in talkative:
+            connection.flush()
+
+    def opened(self, connection: "Connection") -> None:
+        """Take a new connection in."""
+        self.connections[connection] = None
+        if self._silence_timer is None:
+            self._watch_silence()
+        if self.on_connect is not None:
+            self.on_connect(connection)
+
+    def ended(self, connection: "Connection") -> None:
+        """Forget a connection."""
+        del self.connections[connection]
+        self._waiting.pop(connection, None)
+        self.partials.forget(connection)
+        if self._gone is not None and not self.connections and not self._gone.done():
+            self._gone.set_result(None)
+        if self.on_disconnect is not None:
+            self.on_disconnect(connection)
+
+    def watch_deadlines(self, connection: "Connection") -> None:
+        """Look after a connection that has calls outstanding."""
+        self._waiting[connection] = None
+        if self._deadline_timer is None:
+            self._deadline_timer = self.loop.call_later(DEADLINE_SWEEP_S, self._sweep_deadlines)
+
+    def _sweep_deadlines(self) -> None:
+        now = self.loop.time()
+        for connection in tuple(self._waiting):
+            connection.expire(now)
+            if not connection.outstanding:
+                self._waiting.pop(connection, None)
+        self._deadline_timer = None
+        if self._waiting:
+            self._deadline_timer = self.loop.call_later(DEADLINE_SWEEP_S, self._sweep_deadlines)
+
+    def _watch_silence(self) -> None:
+        limits = self.limits
+        shortest = min(limit for limit in (limits.idle_s, limits.first_frame_s, limits.frame_s) if limit)
+        self._silence_timer = self.loop.call_later(max(shortest / _SILENCE_SWEEPS, 0.01), self._sweep_silence)
+
+    def _sweep_silence(self) -> None:
+        now = self.loop.time()
+        for connection in tuple(self.connections):
+            connection.check_silence(now)
+        self._silence_timer = None
+        if self.connections:
+            self._watch_silence()
+
+    async def close(self) -> None:
+        """End every connection after what it has gathered, stop the timers, and return when all are gone."""
+        self.is_closing = True
+        for connection in tuple(self.connections):
+            connection.close()
+        if self.connections:
+            self._gone = self.loop.create_future()
+            _, late = await asyncio.wait([self._gone], timeout=CLOSING_S)
+            if late:
+                for connection in tuple(self.connections):
+                    connection.cut("the endpoint is closed and the peer has not read what it was sent")
+                await self._gone
+        for timer in (self._deadline_timer, self._silence_timer):
+            if timer is not None:
+                timer.cancel()

@@ -1,0 +1,208 @@
+"""What a server is made of: functions that answer requests.
+
+A handler is a plain function ``(request, call) -> Answer | Later | None``, registered by the type of its request. It
+runs inside ``data_received``, so it must not block; None means success with nothing to add. When the answer has to
+wait (a flush, a replica, a message that has not come yet) the handler returns ``call.later()`` and keeps it in a list
+of its own; answering any number of them in one turn of the loop costs one write for each connection.
+
+To decline, a handler raises ``Refused(ResponseCode.X, "why")``. Any other exception is a bug: it is logged, and the
+peer reads its text under SYSTEM_ERROR, as Apache's peers do (``NettyRemotingAbstract.buildProcessRequestHandler``).
+``BrokenInvariant`` is not answered at all: it goes on to the loop's exception handler, which ends the process.
+
+Invariants: a request is answered at most once; a one-way request never; an answer to a connection that has ended is
+dropped, and ``Later.answer`` says so.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, Protocol, TypeVar
+
+import msgspec
+
+from firearrow.protocol.connection import RequestArrived
+from firearrow.protocol.conversation import A, Fields, Request
+from firearrow.remoting.reply import CALL_TIMEOUT_MS, SUCCESS_ONLY, OnOutcome, Reply
+from firearrow.runtime.network import Address
+
+Buffer = bytes | bytearray | memoryview
+
+PARKED_OVERHEAD_BYTES: Final = 512
+"""What one parked request costs beside its own bytes, as the in-flight limits count it."""
+
+
+class Answer(msgspec.Struct, frozen=True, gc=False):
+    """What goes back: the header's fields, a body, and a code other than success where there is one to give."""
+
+    fields: Fields | None = None
+    body: Buffer = b""
+    code: int = 0
+    remark: str | None = None
+
+
+SUCCESS: Final = Answer()
+
+
+class Peer(Protocol):
+    """The other end of a connection, as a handler sees it. Compared and hashed by identity."""
+
+    @property
+    def address(self) -> Address:
+        """Where the peer is: what a trusted load balancer said, else the socket's own view."""
+        ...
+
+    @property
+    def is_open(self) -> bool:
+        """Whether anything can still reach it."""
+        ...
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether it keeps up with reading: False from the high water mark of unsent bytes down to the low one."""
+        ...
+
+    @property
+    def slots(self) -> dict[object, Any]:
+        """A place for what the owners of handlers want to remember about this connection."""
+        ...
+
+    def push(self, request: Request[Any], body: Buffer = b"") -> None:
+        """Send a one-way request; raise ``ConnectionLost`` or ``Overloaded`` when it cannot leave."""
+        ...
+
+    async def call(
+        self,
+        request: Request[A],
+        body: Buffer = b"",
+        *,
+        timeout_ms: float = CALL_TIMEOUT_MS,
+        accept: frozenset[int] = SUCCESS_ONLY,
+    ) -> Reply[A]:
+        """Send a request and wait for its answer. Codes in ``accept`` are replies, others ``RequestRefused``."""
+        ...
+
+    def begin(
+        self,
+        request: Request[A],
+        body: Buffer,
+        on_outcome: OnOutcome[A],
+        *,
+        timeout_ms: float = CALL_TIMEOUT_MS,
+        accept: frozenset[int] = SUCCESS_ONLY,
+    ) -> int:
+        """Send a request; ``on_outcome`` runs once, with the reply or the error, after this returns."""
+        ...
+
+    def close(self) -> None:
+        """End the connection after what was already said has left."""
+        ...
+
+
+class Debtor(Peer, Protocol):
+    """A peer as ``Call`` and ``Later`` need it: somebody who is owed answers."""
+
+    def park(self, size: int) -> None:
+        """Count a request whose answer is owed."""
+        ...
+
+    def pay(self, asked: RequestArrived, answer: Answer, size: int) -> None:
+        """Queue an answer that was owed; it leaves at the end of this turn of the loop."""
+        ...
+
+
+class Later(msgspec.Struct, eq=False, gc=False):
+    """An answer that is owed. Only the first of ``answer`` and ``refuse`` counts."""
+
+    _peer: Debtor
+    _asked: RequestArrived
+    _size: int
+    _is_open: bool = True
+
+    @property
+    def is_owed(self) -> bool:
+        """Whether somebody still waits: nothing was answered and the connection is open."""
+        return self._is_open and self._peer.is_open
+
+    def answer(self, answer: Answer | None = None) -> bool:
+        """Answer (None is success with nothing to add); return whether anybody could still be told."""
+        if not self._is_open:
+            return False
+        self._is_open = False
+        if not self._peer.is_open:
+            return False
+        self._peer.pay(self._asked, answer or SUCCESS, self._size)
+        return True
+
+    def refuse(self, code: int, remark: str) -> bool:
+        """Decline; return whether anybody could still be told."""
+        return self.answer(Answer(code=code, remark=remark))
+
+
+class Call(msgspec.Struct, eq=False, gc=False):
+    """One request as it arrived, with whoever sent it."""
+
+    asked: RequestArrived
+    peer: Debtor
+    parked: Later | None = None
+
+    @property
+    def body(self) -> bytes:
+        """The bytes after the header."""
+        return self.asked.body
+
+    @property
+    def version(self) -> int:
+        """The peer's version, as the ordinal of Apache's ``MQVersion``."""
+        return self.asked.heading.version
+
+    @property
+    def language(self) -> str:
+        """The peer's language, by its name in Apache's ``LanguageCode``."""
+        return self.asked.heading.language
+
+    @property
+    def encoding(self) -> int:
+        """How the header was written: ``protocol.command.Encoding``. The answer is written the same way."""
+        return self.asked.encoding
+
+    @property
+    def is_oneway(self) -> bool:
+        """Whether nobody waits for an answer."""
+        return self.asked.is_oneway
+
+    @property
+    def ext_fields(self) -> dict[str, str]:
+        """All header fields as text, unknown ones included. Parsed anew at every reading."""
+        return self.asked.ext_fields
+
+    def later(self) -> Later:
+        """Return the answer as something to give later. Until then the request counts as in flight."""
+        if self.parked is None:
+            size = len(self.asked.body) + len(self.asked.header) + PARKED_OVERHEAD_BYTES
+            self.peer.park(size)
+            self.parked = Later(self.peer, self.asked, size)
+        return self.parked
+
+
+Handler = Callable[[Any, Call], Answer | Later | None]
+R = TypeVar("R", bound=Request[Any])
+
+
+class Handlers:
+    """Which function answers which request."""
+
+    def __init__(self) -> None:
+        self.by_code: Final[dict[int, Handler]] = {}
+        self.urgent: Final[set[int]] = set()
+
+    def on(
+        self, request: type[R], function: Callable[[R, Call], Answer | Later | None], *, urgent: bool = False
+    ) -> None:
+        """Answer requests of this type with ``function``.
+
+        Of the requests that arrive in one read, urgent ones are handled first (heartbeats and administration, so that
+        a server busy with sends does not look dead). Among themselves they keep their order.
+        """
+        if request.code in self.by_code:
+            raise ValueError(f"{request.code.name} already has a handler")
+        self.by_code[int(request.code)] = function
+        if urgent:
+            self.urgent.add(int(request.code))

@@ -1,0 +1,145 @@
+"""Connections to servers, one for each address, opened when somebody needs one.
+
+Decisions: callers that ask for an address while it is being dialled share that one attempt. After a failed attempt
+the address is not dialled again for a while (50 ms, doubling up to 1 s); whoever asks in that time is told at once, so
+that it can turn to another server. A connection that ends is forgotten, and the next request opens a new one. One
+that the server asked us to leave (GO_AWAY) is given to nobody any more, and closes when its last answer has come.
+
+Invariants: every waiter is called exactly once; every dialling task is owned by the pool and gone after ``close``.
+"""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from firearrow.errors import ConnectionFailed, FireArrowError, Overloaded
+from firearrow.remoting.connection import Connection
+from firearrow.remoting.endpoint import Endpoint
+from firearrow.runtime.network import Address, Network
+
+FIRST_BACKOFF_S: Final = 0.05
+LONGEST_BACKOFF_S: Final = 1.0
+_ROUTES_KEPT: Final = 4096
+
+OnConnected = Callable[[Connection | FireArrowError], None]
+
+
+class _Route:
+    """What is known about one address."""
+
+    __slots__ = ("backoff_s", "connection", "dialling", "error", "not_before", "waiters")
+
+    def __init__(self) -> None:
+        self.connection: Connection | None = None
+        self.dialling: asyncio.Task[None] | None = None
+        self.waiters: list[OnConnected] = []
+        self.backoff_s = 0.0
+        self.not_before = 0.0
+        self.error = ""
+
+    def is_forgettable(self, now: float) -> bool:
+        is_connected = self.connection is not None and self.connection.is_open
+        return not is_connected and self.dialling is None and now >= self.not_before
+
+
+class Pool:
+    """The connections of one caller."""
+
+    def __init__(self, network: Network, endpoint: Endpoint) -> None:
+        self._network = network
+        self._endpoint = endpoint
+        self._routes: dict[Address, _Route] = {}
+        self._is_closed = False
+
+    def ready(self, address: Address) -> Connection | None:
+        """Return the connection to ``address`` if it stands."""
+        route = self._routes.get(address)
+        if route is None or route.connection is None:
+            return None
+        connection = route.connection
+        return connection if connection.is_open and not connection.is_leaving else None
+
+    def reach(self, address: Address, on_connected: OnConnected) -> None:
+        """Call ``on_connected`` with the connection to ``address``, now or when it stands, or with the error."""
+        connection = self.ready(address)
+        if connection is not None:
+            on_connected(connection)
+            return
+        route = self._route(address)
+        error = self._refusal(address, route)
+        if error is not None:
+            on_connected(error)
+            return
+        route.waiters.append(on_connected)
+        if route.dialling is None:
+            route.dialling = self._endpoint.loop.create_task(self._dial(address, route))
+
+    async def connect(self, address: Address, timeout_ms: float) -> Connection:
+        """Return the connection to ``address``; raise ``ConnectionFailed`` when none stands in time."""
+        future: asyncio.Future[Connection] = self._endpoint.loop.create_future()
+        self.reach(address, partial(_settle, future))
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await future
+        except TimeoutError:
+            raise ConnectionFailed(f"cannot connect to {address}: no answer within {timeout_ms:.0f} ms") from None
+
+    def _route(self, address: Address) -> _Route:
+        route = self._routes.get(address)
+        if route is None:
+            if len(self._routes) >= _ROUTES_KEPT:
+                now = self._endpoint.loop.time()
+                self._routes = {a: r for a, r in self._routes.items() if not r.is_forgettable(now)}
+            route = self._routes[address] = _Route()
+        return route
+
+    def _refusal(self, address: Address, route: _Route) -> FireArrowError | None:
+        if self._is_closed:
+            return ConnectionFailed(f"cannot connect to {address}: this caller has been closed")
+        if len(route.waiters) >= self._endpoint.limits.max_calls:
+            return Overloaded(f"{len(route.waiters)} requests already wait for a connection to {address}")
+        wait_s = route.not_before - self._endpoint.loop.time()
+        if route.dialling is None and wait_s > 0:
+            return ConnectionFailed(f"{route.error} (the next attempt is made in {wait_s * 1000:.0f} ms or later)")
+        return None
+
+    async def _dial(self, address: Address, route: _Route) -> None:
+        connection = Connection(self._endpoint, address)
+        outcome: Connection | FireArrowError = connection
+        try:
+            await self._network.connect(lambda: connection, address)
+            if not connection.is_open:
+                raise ConnectionFailed(f"cannot connect to {address}: the connection was closed as soon as it stood")
+            route.connection, route.backoff_s = connection, 0.0
+        except FireArrowError as error:
+            outcome = error
+            route.error = str(error)
+            route.backoff_s = min(route.backoff_s * 2 or FIRST_BACKOFF_S, LONGEST_BACKOFF_S)
+            route.not_before = self._endpoint.loop.time() + route.backoff_s
+        except asyncio.CancelledError:
+            outcome = ConnectionFailed(f"cannot connect to {address}: this caller has been closed")
+            raise
+        finally:
+            route.dialling = None
+            waiters, route.waiters = route.waiters, []
+            for waiter in waiters:
+                waiter(outcome)
+
+    async def close(self) -> None:
+        """Give up dialling. Connections that stand belong to the endpoint, which ends them."""
+        self._is_closed = True
+        tasks = [route.dialling for route in self._routes.values() if route.dialling is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+
+def _settle(future: "asyncio.Future[Connection]", outcome: Connection | FireArrowError) -> None:
+    if future.done():
+        return
+    if isinstance(outcome, Connection):
+        future.set_result(outcome)
+    else:
+        future.set_exception(outcome)

@@ -1,0 +1,120 @@
+"""The listening end: accepts connections and hands their requests to handlers.
+
+A connection opens with TLS or with plain frames, on the same port (``greeting``). Until that is known an ``_Arrival``
+listens in place of the connection's own protocol; afterwards it is out of the way and costs nothing.
+
+Agrees with Apache's ``NettyRemotingServer``: hooks run when a connection opens and ends, whatever it speaks.
+"""
+
+import asyncio
+import logging
+from typing import Final, cast
+
+from firearrow.errors import BadFrame
+from firearrow.remoting.connection import Connection
+from firearrow.remoting.endpoint import Endpoint, PeerHook
+from firearrow.remoting.greeting import Greeting
+from firearrow.remoting.handlers import Handlers, Peer
+from firearrow.remoting.limits import Limits
+from firearrow.runtime.network import Address, Listener, Network
+
+log: Final = logging.getLogger(__name__)
+
+
+class Server:
+    """Answers requests at one address."""
+
+    def __init__(
+        self,
+        network: Network,
+        handlers: Handlers,
+        limits: Limits | None = None,
+        *,
+        on_connect: PeerHook | None = None,
+        on_disconnect: PeerHook | None = None,
+    ) -> None:
+        self._network = network
+        self._handlers = handlers
+        self._limits = limits or Limits()
+        self._on_connect = on_connect
+        self._on_disconnect = on_disconnect
+        self._endpoint: Endpoint | None = None
+        self._listener: Listener | None = None
+
+    @property
+    def address(self) -> Address:
+        """Where it listens, with the real port."""
+        assert self._listener is not None, "the server has not been started"
+        return self._listener.address
+
+    @property
+    def peers(self) -> tuple[Peer, ...]:
+        """Who is connected, in order of arrival."""
+        return tuple(self._endpoint.connections) if self._endpoint else ()
+
+    async def start(self, address: Address) -> None:
+        """Listen; raise ``ListenFailed`` when the address is taken."""
+        endpoint = self._endpoint = Endpoint(
+            self._limits,
+            self._handlers,
+            on_connect=self._on_connect,
+            on_disconnect=self._on_disconnect,
+            is_server=True,
+        )
+        self._listener = await self._network.listen(lambda: _Arrival(endpoint), address)
+
+    async def stop(self) -> None:
+        """Accept nobody any more, end every connection after its queued answers, and return when all are gone."""
+        if self._listener is not None:
+            self._listener.close()
+            await self._listener.wait_closed()
+        if self._endpoint is not None:
+            await self._endpoint.close()
+
+
+class _Arrival(asyncio.Protocol):
+    """Listens to the first bytes of a connection, on its behalf."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._greeting = Greeting(proxy_protocol=endpoint.limits.proxy_protocol)
+        self._connection: Connection | None = None
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        endpoint = self._endpoint
+        self._transport = cast("asyncio.Transport", transport)
+        if endpoint.is_closing or len(endpoint.connections) >= endpoint.limits.max_connections:
+            extra = {"peer": transport.get_extra_info("peername"), "limit": endpoint.limits.max_connections}
+            log.warning("connection refused: max_connections is reached", extra=extra)
+            self._transport.abort()
+            return
+        self._connection = Connection(endpoint)
+        self._connection.connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        connection, transport = self._connection, self._transport
+        if connection is None or transport is None:
+            return
+        try:
+            heard = self._greeting.feed(data)
+        except BadFrame as error:
+            connection.cut(str(error))
+            return
+        if heard is None:
+            return
+        connection.speak_through(transport, heard.source)
+        transport.set_protocol(connection)
+        connection.data_received(heard.rest)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._connection is not None:
+            self._connection.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        if self._connection is not None:
+            self._connection.pause_writing()
+
+    def resume_writing(self) -> None:
+        if self._connection is not None:
+            self._connection.resume_writing()

@@ -95,8 +95,16 @@ def _any_of(names: list[str]) -> Callable[[object], bool]:
     return lambda fields: True in get(fields)
 
 
-_open: Final = msgspec.json.Decoder(Heading[msgspec.Raw], strict=False).decode
 _NO_FIELDS: Final = msgspec.Raw(b"{}")
+
+
+class _Opened(Heading[Any], gc=False):
+    """A heading whose fields stay as they are written. (msgspec takes no ``Raw | None``: it finds only the None.)"""
+
+    request: msgspec.Raw = msgspec.field(name="extFields", default=_NO_FIELDS)
+
+
+_open: Final = msgspec.json.Decoder(_Opened, strict=False).decode
 
 
 def read_heading(header: bytes) -> tuple[Heading[Any], msgspec.Raw]:
@@ -104,9 +112,11 @@ def read_heading(header: bytes) -> tuple[Heading[Any], msgspec.Raw]:
     try:
         heading: Heading[Any] = _open(header)
     except _REFUSALS:
-        return read_untyped(header)[0], _NO_FIELDS
-    ext, heading.request = heading.request, None
-    return heading, _NO_FIELDS if ext is None else ext
+        heading, ext = read_untyped(header)
+        return heading, msgspec.Raw(msgspec.json.encode(ext))
+    fields: msgspec.Raw = heading.request or _NO_FIELDS
+    heading.request = None
+    return heading, fields
 
 
 def read_untyped(header: bytes) -> tuple[Heading[Any], dict[str, str]]:

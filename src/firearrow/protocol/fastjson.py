@@ -12,7 +12,8 @@ objects, and a map keyed by queues begins with two braces::
     {"offsetTable":{{"brokerName":"a","queueId":0,"topic":"T"}:{"maxOffset":2}},"byQueue":{0:5}}
 
 Here such a map is a plain ``dict[int, V]`` or ``dict[MessageQueue, V]`` (any frozen struct). ``encode`` writes a
-number as a quoted key and a struct as a string that contains its JSON; fastjson reads both. ``decode`` takes all forms,
+number as a quoted key and a struct as a string that contains its JSON; fastjson 1 reads both, fastjson 2 (Apache 5.5)
+the number only, so bodies keyed by queues leave by ``encode_java``. ``decode`` takes all forms,
 indented or not, and fastjson's lesser liberties: single quotes, bare names as keys, control characters in strings.
 As in Java, null is the same as absent, strings stand for numbers where numbers are due, unknown members are ignored.
 

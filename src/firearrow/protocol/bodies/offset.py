@@ -7,6 +7,8 @@ New offsets are pushed to consumers in two forms: a map keyed by queues, which i
 for C++. ``read_reset_offsets`` takes both; ``for_c`` turns the first into the second.
 """
 
+from typing import ClassVar
+
 from firearrow.errors import BadBody
 from firearrow.model.message import MessageQueue
 from firearrow.protocol import fastjson
@@ -18,6 +20,7 @@ from firearrow.protocol.conversation import Int32, Int64
 class ResetOffsetBody(Body, frozen=True, kw_only=True):
     """The offsets to go on from, by queue."""
 
+    keyed_by_queues: ClassVar[bool] = True
     offset_table: dict[MessageQueue, Int64] = empty_map()
 
 
@@ -62,6 +65,7 @@ def read_reset_offsets(data: bytes) -> ResetOffsetBody:
 class GetConsumerStatusBody(Body, frozen=True, kw_only=True):
     """How far clients are: one client's own queues, or a broker's collection by client id."""
 
+    keyed_by_queues: ClassVar[bool] = True
     consumer_table: dict[str, dict[MessageQueue, Int64]] = empty_map()
     message_queue_table: dict[MessageQueue, Int64] = empty_map()
 

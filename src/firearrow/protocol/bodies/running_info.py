@@ -4,6 +4,7 @@ Java: ``remoting.protocol.body.ConsumerRunningInfo``, ``ConsumeMessageDirectlyRe
 """
 
 from enum import StrEnum
+from typing import ClassVar
 
 import msgspec
 
@@ -54,6 +55,7 @@ class ConsumeStatus(Body, frozen=True, kw_only=True, gc=False):
 class ConsumerRunningInfo(Body, frozen=True, kw_only=True):
     """All that a consumer tells."""
 
+    keyed_by_queues: ClassVar[bool] = True
     jstack: str | None = None
     mq_pop_table: dict[MessageQueue, PopProcessQueueInfo] = empty_map()
     mq_table: dict[MessageQueue, ProcessQueueInfo] = empty_map()

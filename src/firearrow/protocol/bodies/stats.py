@@ -4,6 +4,8 @@ Java: ``remoting.protocol.admin``; ``ConsumeStatsList``, ``BrokerStatsData``, ``
 ``remoting.protocol.body``.
 """
 
+from typing import ClassVar
+
 from firearrow.model.message import MessageQueue
 from firearrow.protocol.bodies.body import Body, always, empty_list, empty_map
 from firearrow.protocol.conversation import Int64
@@ -21,6 +23,7 @@ class OffsetWrapper(Body, frozen=True, kw_only=True, gc=False):
 class ConsumeStats(Body, frozen=True, kw_only=True):
     """How far a group is."""
 
+    keyed_by_queues: ClassVar[bool] = True
     consume_tps: float = always(0.0)
     offset_table: dict[MessageQueue, OffsetWrapper] = empty_map()
 
@@ -28,6 +31,7 @@ class ConsumeStats(Body, frozen=True, kw_only=True):
 class ConsumeStatsList(Body, frozen=True, kw_only=True):
     """How far every group of a broker is: a list of maps of one group each."""
 
+    keyed_by_queues: ClassVar[bool] = True
     broker_addr: str | None = None
     consume_stats_list: list[dict[str, list[ConsumeStats]]] = empty_list()
     total_diff: Int64 = always(0)

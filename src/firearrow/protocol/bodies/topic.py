@@ -4,6 +4,8 @@ Java: ``common.TopicConfig`` and the wrappers of ``remoting.protocol.body``. ``T
 line of words, which compressed registrations carry: ``bodies.registration`` reads and writes it.
 """
 
+from typing import ClassVar
+
 from firearrow.model.message import MessageQueue
 from firearrow.protocol.bodies.body import Body, always, empty_list, empty_map, fresh
 from firearrow.protocol.bodies.static_topic import TopicQueueMappingDetail, TopicQueueMappingInfo
@@ -79,6 +81,7 @@ class TopicOffset(Body, frozen=True, kw_only=True, gc=False):
 class TopicStatsTable(Body, frozen=True, kw_only=True):
     """What each queue of a topic holds. ``topic_put_tps`` is new in 5.x."""
 
+    keyed_by_queues: ClassVar[bool] = True
     offset_table: dict[MessageQueue, TopicOffset] = empty_map()
     topic_put_tps: float = always(0.0)
 

@@ -57,7 +57,7 @@ def _forgery(properties: Mapping[str, str]) -> str:
 
 def stored_properties(text: str | bytes) -> StoredProperties:
     """Properties of a request, ready for a record: any stamp removed, the last entry closed."""
-    raw = text.encode("utf-8", "replace") if isinstance(text, str) else text
+    raw = _utf8(text) if isinstance(text, str) else text
     if _HASH in raw and STAMP_KEY in raw:
         raw = _without_stamp(raw)
     if raw and raw[-1] != _SEPARATOR:
@@ -65,6 +65,13 @@ def stored_properties(text: str | bytes) -> StoredProperties:
     if len(raw) > MAX_PROPERTIES_BYTES:
         raise IllegalMessage(f"the properties take {len(raw)} bytes, more than the {MAX_PROPERTIES_BYTES} allowed")
     return StoredProperties(raw)
+
+
+def _utf8(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace")  # a lone surrogate becomes "?", as in Java
 
 
 def _without_stamp(raw: bytes) -> bytes:

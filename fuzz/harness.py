@@ -1,0 +1,149 @@
+"""Runs one fuzz target for a while and judges it.
+
+A target is a function of bytes. It passes when, for every input, it raises nothing outside ``allowed``, takes no more
+than 50 ms of CPU, and the process does not grow by more than 64 MiB. The last line on standard output is::
+
+    target=fuzz_record executions=812345 seconds=20.0 exec_per_s=40617 worst_ms=0.4 rss_growth_mib=2.1
+
+and the exit status is 0, or 1 after a breach, with the input in hexadecimal on standard error. libFuzzer ends a process
+without running Python's exit hooks, so the harness watches the time itself. A target module looks like this::
+
+    from fuzz.harness import instrumented, run
+
+    with instrumented():
+        from firearrow.record.decode import decode
+
+    def target(data: bytes) -> None:
+        decode(data)
+
+    if __name__ == "__main__":
+        run(target, seeds=[b"..."])
+
+and runs by ``python -m fuzz.fuzz_record --seconds 20``; ``python -m fuzz`` runs them all.
+"""
+
+import argparse
+import os
+import resource
+import shutil
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, suppress
+from pathlib import Path
+from typing import NoReturn
+
+import atheris
+
+MAX_CPU_MS = 50.0
+MAX_RSS_GROWTH_MIB = 64.0
+_SUSPECT_MS = 5.0
+_SETTLING_EXECUTIONS = 1000
+_RSS_EVERY = 512
+_PAGE_MIB = resource.getpagesize() / (1 << 20)
+
+Target = Callable[[bytes], None]
+
+
+def instrumented() -> AbstractContextManager[None]:
+    """Around the imports of a target: makes libFuzzer see which branches of our code an input reaches."""
+    context: AbstractContextManager[None] = atheris.instrument_imports(include=["firearrow"])
+    return context
+
+
+class _Judge:
+    def __init__(self, name: str, target: Target, allowed: tuple[type[Exception], ...], seconds: float) -> None:
+        self._name = name
+        self._target = target
+        self._allowed = allowed
+        self._started = time.perf_counter()
+        self._deadline = self._started + seconds
+        self._executions = 0
+        self._worst_ms = 0.0
+        self._rss_at_rest = self._rss_growth = 0.0
+        self.corpus = ""
+
+    def __call__(self, data: bytes) -> None:
+        began = time.perf_counter()
+        try:
+            self._target(data)
+        except self._allowed:
+            pass
+        except BaseException:  # noqa: BLE001 - anything else is what a fuzzer looks for
+            self._end(data, "the target raised\n" + traceback.format_exc())
+        ended = time.perf_counter()
+        elapsed_ms = (ended - began) * 1000
+        if elapsed_ms > self._worst_ms:
+            self._look_at_time(data, elapsed_ms)
+        self._executions += 1
+        if self._executions % _RSS_EVERY == 0:
+            self._look_at_memory(data)
+        if ended > self._deadline:
+            self._end()
+
+    def _look_at_time(self, data: bytes, elapsed_ms: float) -> None:
+        # A long wall time may be another process's doing: only CPU time, the best of three, convicts.
+        if elapsed_ms > _SUSPECT_MS:
+            elapsed_ms = min(self._cpu_ms(data) for _ in range(3))
+        self._worst_ms = max(self._worst_ms, elapsed_ms)
+        if elapsed_ms > MAX_CPU_MS:
+            self._end(data, f"one input took {elapsed_ms:.1f} ms of CPU, more than {MAX_CPU_MS}")
+
+    def _cpu_ms(self, data: bytes) -> float:
+        began = time.thread_time()
+        with suppress(*self._allowed):
+            self._target(data)
+        return (time.thread_time() - began) * 1000
+
+    def _look_at_memory(self, data: bytes) -> None:
+        rss = int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE_MIB
+        if self._executions <= _SETTLING_EXECUTIONS:
+            self._rss_at_rest = rss
+            return
+        self._rss_growth = max(self._rss_growth, rss - self._rss_at_rest)
+        if self._rss_growth > MAX_RSS_GROWTH_MIB:
+            self._end(data, f"memory grew by {self._rss_growth:.1f} MiB, more than {MAX_RSS_GROWTH_MIB}")
+
+    def _end(self, data: bytes = b"", breach: str = "") -> NoReturn:
+        if breach:
+            print(f"{self._name}: {breach}\ninput: {data.hex()}", file=sys.stderr)
+        seconds = time.perf_counter() - self._started
+        print(
+            f"target={self._name} executions={self._executions} seconds={seconds:.1f} "
+            f"exec_per_s={self._executions / seconds:.0f} worst_ms={self._worst_ms:.1f} "
+            f"rss_growth_mib={self._rss_growth:.1f}",
+            flush=True,
+        )
+        sys.stderr.flush()
+        shutil.rmtree(self.corpus, ignore_errors=True)
+        os._exit(1 if breach else 0)
+
+
+def run(
+    target: Target,
+    *,
+    allowed: tuple[type[Exception], ...] | None = None,
+    seeds: Iterable[bytes] = (),
+    max_len: int = 16_384,
+) -> NoReturn:
+    """Fuzz ``target`` for the time that the command line gives, then print the figures and exit.
+
+    ``allowed`` defaults to ProtocolError: what bad input from a peer may raise. ``seeds`` are inputs to start from.
+    """
+    from firearrow.errors import ProtocolError
+
+    arguments = argparse.ArgumentParser(description=sys.modules["__main__"].__doc__)
+    arguments.add_argument("--seconds", type=float, default=20.0)
+    arguments.add_argument("--seed", type=int, default=0, help="0 draws one")
+    options = arguments.parse_args()
+    judge = _Judge(Path(sys.argv[0]).stem, target, allowed or (ProtocolError,), options.seconds)
+    judge.corpus = tempfile.mkdtemp(prefix="fuzz-")
+    for number, seed in enumerate(seeds):
+        (Path(judge.corpus) / f"seed{number}").write_bytes(seed)
+    flags = ["-verbosity=0", f"-max_len={max_len}", f"-seed={options.seed}", "-timeout=20"]
+    flags.append(f"-artifact_prefix={judge.corpus}-")
+    atheris.Setup([sys.argv[0], *flags, judge.corpus], judge)
+    atheris.Fuzz()
+    raise AssertionError("libFuzzer came back")

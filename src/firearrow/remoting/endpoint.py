@@ -10,7 +10,7 @@ the tables; after ``close`` no timer is left.
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from firearrow.protocol.frame import FrameLimits
 from firearrow.remoting.flow import Budget, Partials
@@ -30,6 +30,14 @@ CLOSING_S: Final = 1.0
 """How long peers may take to read what they were already sent when an endpoint closes."""
 
 PeerHook = Callable[[Peer], None]
+
+
+class Speaker(Protocol):
+    """Something with words to write out at the end of a turn."""
+
+    def flush(self) -> None:
+        """Write them."""
+        ...
 
 
 class Endpoint:
@@ -54,23 +62,23 @@ class Endpoint:
         self.connections: dict[Connection, None] = {}
         self.budget = Budget(limits.max_in_flight_bytes, self.connections)
         self.partials = Partials(limits.max_partial_bytes)
-        self._talkative: list[Connection] = []
+        self._talkative: list[Speaker] = []
         self._waiting: dict[Connection, None] = {}
         self._deadline_timer: asyncio.TimerHandle | None = None
         self._silence_timer: asyncio.TimerHandle | None = None
         self._gone: asyncio.Future[None] | None = None
         self.is_closing = False
 
-    def speak_this_turn(self, connection: "Connection") -> None:
-        """Have ``connection`` write what it has gathered once everything else of this turn has run."""
-        self._talkative.append(connection)
+    def speak_this_turn(self, speaker: Speaker) -> None:
+        """Have ``speaker`` write what it has gathered once everything else of this turn has run."""
+        self._talkative.append(speaker)
         if len(self._talkative) == 1:
             self.loop.call_soon(self._speak)
 
     def _speak(self) -> None:
         talkative, self._talkative = self._talkative, []
-        for connection in talkative:
-            connection.flush()
+        for speaker in talkative:
+            speaker.flush()
 
     def opened(self, connection: "Connection") -> None:
         """Take a new connection in."""

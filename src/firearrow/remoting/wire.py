@@ -1,0 +1,203 @@
+"""The transport side of a connection: what is written when, what is read when, and when it is over.
+
+Everything that is said within one turn of the loop is gathered and leaves in one write. A server does not read from a
+peer that does not read (``write_high_water_bytes``), nor from one that is owed too much (``max_connection_bytes``). A
+caller always reads: if neither end did, both would wait for ever.
+
+Invariants: nothing is written after ``close``; reading is paused exactly while there is a reason for it.
+"""
+
+import asyncio
+import logging
+from typing import Final, cast
+
+from firearrow.errors import ConnectionLost, Overloaded
+from firearrow.protocol.connection import Connection as Talk
+from firearrow.remoting.endpoint import Endpoint
+from firearrow.remoting.flow import ALL_REQUESTS, WRITE_BUFFER
+from firearrow.runtime.network import Address
+
+log: Final = logging.getLogger(__name__)
+
+JOIN_BELOW_BYTES: Final = 64 * 1024
+"""Answers up to this many bytes in all are copied into one buffer; above it the copy would cost more than it saves."""
+
+CLOSING_S: Final = 5.0
+"""How long a closed connection may take to send what was queued before it is cut."""
+
+
+class Wire(asyncio.Protocol):
+    """A transport with flow control, under the state machine of one connection."""
+
+    def __init__(self, endpoint: Endpoint, address: Address | None = None) -> None:
+        limits = endpoint.limits
+        self._endpoint = endpoint
+        self._talk = Talk(limits=endpoint.frame_limits, outstanding_max=limits.max_calls)
+        self._address = address
+        self._transport: asyncio.Transport | None = None
+        self._holds = 0
+        self._is_gathering = False
+        self._opened_at = self._last_heard = self._last_said = self._frame_began = 0.0
+        self._frames_heard = 0
+        self._closing_at: float | None = None
+        self._writable: list[asyncio.Future[None]] = []
+        self.is_open = False
+        self.is_writable = True
+
+    @property
+    def address(self) -> Address:
+        """Where the peer is."""
+        assert self._address is not None
+        return self._address
+
+    # -- what the transport says
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin."""
+        self._transport = cast("asyncio.Transport", transport)
+        endpoint = self._endpoint
+        if self._address is None:
+            self._address = Address(*transport.get_extra_info("peername")[:2])
+        limits = endpoint.limits
+        self._transport.set_write_buffer_limits(limits.write_high_water_bytes, limits.write_high_water_bytes // 4)
+        self._opened_at = self._last_heard = self._last_said = endpoint.loop.time()
+        self.is_open = True
+        if endpoint.budget.is_exhausted:
+            self.hold(ALL_REQUESTS)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End."""
+        self._transport = None
+        self._end("the connection was lost" if exc is None else f"the connection was lost: {exc}")
+
+    def pause_writing(self) -> None:
+        """Note that the peer does not keep up with reading."""
+        self.is_writable = False
+        self.hold(WRITE_BUFFER)
+
+    def resume_writing(self) -> None:
+        """Note that the peer has caught up."""
+        self.is_writable = True
+        self.unhold(WRITE_BUFFER)
+        self._wake_writers()
+
+    def speak_through(self, transport: asyncio.Transport, source: Address | None) -> None:
+        """Take a layer over the transport, or the address that a load balancer vouched for."""
+        self._transport = transport
+        if source is not None:
+            self._address = source
+
+    def _note_partial(self, has_ended_frames: bool) -> None:
+        kept = self._talk.kept
+        if not kept:
+            self._frame_began = 0.0
+        elif has_ended_frames or not self._frame_began:
+            self._frame_began = self._last_heard
+        self._endpoint.partials.update(self, kept, is_new=has_ended_frames)
+
+    # -- writing
+
+    async def wait_writable(self, timeout_ms: float) -> float:
+        """Wait until the peer keeps up with reading; return the seconds that took, or raise ``Overloaded``."""
+        loop = self._endpoint.loop
+        began = loop.time()
+        while self.is_open and not self.is_writable:
+            future: asyncio.Future[None] = loop.create_future()
+            self._writable.append(future)
+            try:
+                async with asyncio.timeout_at(began + timeout_ms / 1000):
+                    await future
+            except TimeoutError:
+                message = f"{self.address} has not read what it was sent for {timeout_ms:.0f} ms; nothing more was sent"
+                raise Overloaded(message) from None
+        return loop.time() - began
+
+    def _check_room(self) -> None:
+        if not self.is_open or self._transport is None:
+            raise ConnectionLost(f"the connection to {self._address} has ended")
+        if not self.is_writable and self._transport.get_write_buffer_size() > self._endpoint.limits.max_unsent_bytes:
+            raise Overloaded(f"{self.address} does not read: max_unsent_bytes is reached")
+
+    def _gather(self) -> None:
+        if not self._is_gathering:
+            self._is_gathering = True
+            self._endpoint.speak_this_turn(self)
+
+    def flush(self) -> None:
+        """Write everything that was gathered, at once."""
+        self._is_gathering = False
+        data = self._talk.data_to_send()
+        transport = self._transport
+        if not data or transport is None or self._closing_at is not None:
+            return
+        self._last_said = self._endpoint.loop.time()
+        if len(data) == 1:
+            transport.write(data[0])
+        elif sum(map(len, data)) <= JOIN_BELOW_BYTES:
+            transport.write(b"".join(data))
+        else:
+            transport.writelines(data)
+        if not self.is_writable and transport.get_write_buffer_size() > self._endpoint.limits.max_unsent_bytes:
+            self.cut("max_unsent_bytes is reached: the peer does not read")
+
+    # -- reading or not
+
+    def hold(self, reason: int) -> None:
+        """Stop reading, for this reason too, if this is the end that may."""
+        if not self._endpoint.is_server:
+            return
+        if not self._holds and self.is_open and self._transport is not None:
+            self._transport.pause_reading()
+        self._holds |= reason
+
+    def unhold(self, reason: int) -> None:
+        """Read again if this was the last reason not to."""
+        if not self._holds & reason:
+            return
+        self._holds &= ~reason
+        if not self._holds and self.is_open and self._transport is not None:
+            self._transport.resume_reading()
+
+    # -- the end
+
+    def check_silence(self, now: float) -> None:
+        """End the connection if it has been silent, or slow, for too long."""
+        limits = self._endpoint.limits
+        if self._closing_at is not None:
+            if now - self._closing_at >= CLOSING_S and self._transport is not None:
+                self._transport.abort()
+        elif now - max(self._last_heard, self._last_said) >= limits.idle_s:
+            log.info("idle connection closed", extra={"peer": str(self.address), "idle_s": limits.idle_s})
+            self.close()
+        elif limits.frame_s and self._frame_began and now - self._frame_began >= limits.frame_s:
+            self.cut("frame_s is over and the frame is not whole")
+        elif limits.first_frame_s and not self._frames_heard and now - self._opened_at >= limits.first_frame_s:
+            self.cut("first_frame_s is over and nothing whole was said")
+
+    def close(self) -> None:
+        """End the connection after what was already said has left."""
+        if self._transport is None or self._closing_at is not None:
+            return
+        self.flush()
+        self._closing_at = self._endpoint.loop.time()
+        self._transport.close()
+        self._end("the connection was closed here")
+
+    def cut(self, reason: str) -> None:
+        """End the connection at once."""
+        log.warning("connection cut", extra={"peer": str(self.address), "reason": reason})
+        self._closing_at = self._endpoint.loop.time()
+        if self._transport is not None:
+            self._transport.abort()
+        self._end(reason)
+
+    def _end(self, reason: str) -> None:  # noqa: ARG002 - for those who build on this
+        """Let go of everything that waits for this peer. It may be called more than once."""
+        self.is_open = False
+        self._wake_writers()
+
+    def _wake_writers(self) -> None:
+        writable, self._writable = self._writable, []
+        for future in writable:
+            if not future.done():
+                future.set_result(None)

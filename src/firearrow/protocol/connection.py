@@ -19,9 +19,10 @@ What the peer asked is not remembered here. A ``RequestArrived`` holds all that 
 may answer now, later or, when the peer wants none (one-way), not at all: ``answer`` is silent then. Requests that
 cannot be handed on are answered here: a code without a conversation with code 3, fields that do not parse with code 1.
 
-The states are *open* and *ended*. The stream ends when it can no longer be cut into frames, or when a header does not
-even say whose it is (``StreamBroken`` is the last event), and when the driver says ``closed()``. Nothing is received or
-sent after that.
+The states are *open*, *broken* and *closed*. The stream breaks when it can no longer be cut into frames, or when a
+header does not even say whose it is (``StreamBroken`` is the last event): nothing is received or asked any more, but
+the requests before the break are still answered. It is closed when the driver says ``closed()``: then nothing is sent
+either.
 
 Driving it::
 
@@ -156,6 +157,7 @@ class Connection:
         self._next_opaque = 0
         self._to_send: list[Buffer] = []
         self.is_ended = False
+        self._is_closed = False
         self.late_answers = 0
 
     @property
@@ -248,7 +250,7 @@ class Connection:
     ) -> None:
         """Answer a request of the peer, in the encoding it used. A one-way request gets none."""
         heading = asked.heading
-        if self.is_ended or heading.flag & ONEWAY_FLAG:
+        if self._is_closed or heading.flag & ONEWAY_FLAG:
             return
         self._to_send.append(encode_answer(asked.encoding, heading.opaque, fields, code, remark, len(body), extra))
         if body:
@@ -326,7 +328,7 @@ class Connection:
 
     def closed(self) -> list[Outstanding]:
         """Note that the stream has ended; take out every request that still waited."""
-        self.is_ended = True
+        self.is_ended = self._is_closed = True
         self._to_send.clear()
         self._earliest = _NEVER
         unanswered = list(self._outstanding.values())

@@ -113,7 +113,7 @@ class Wire(asyncio.Protocol):
         return loop.time() - began
 
     def _check_room(self) -> None:
-        if not self.is_open or self._transport is None:
+        if not self.is_open or self._transport is None or self._talk.is_ended:
             raise ConnectionLost(f"the connection to {self._address} has ended")
         if not self.is_writable and self._transport.get_write_buffer_size() > self._endpoint.limits.max_unsent_bytes:
             raise Overloaded(f"{self.address} does not read: max_unsent_bytes is reached")

@@ -1,1 +1,6 @@
-"""The JSON bodies that conversations carry."""
+"""What the frames of conversations carry besides their headers: JSON bodies by topic, and a few of another form.
+
+``fastjson.decode(data, T)`` reads a body of type ``T``, ``body.encode_body(value)`` writes one. Not JSON: settings
+(``properties.PropertiesText``), the timer check point (``store.TimerCheckpoint``) and compressed registrations
+(``registration.decode_registration``); the first two have ``encode`` and ``decode`` of their own.
+"""

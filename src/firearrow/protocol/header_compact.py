@@ -21,8 +21,6 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Generic, TypeVar
 
-import msgspec
-
 from firearrow.errors import BadHeader
 from firearrow.model.versions import LanguageCode
 from firearrow.protocol.codegen import compile_function
@@ -134,17 +132,38 @@ def _fast_decoder(fields: type[Fields]) -> Callable[[bytes, int], Any]:
     for place, field in enumerate(layout(fields)):
         lines += _step(place, field)
     arguments = ", ".join(f"{field.name}=v{place}" for place, field in enumerate(layout(fields)))
-    lines += ["    if at != len(header):", "        return None", f"    return Fields({arguments})"]
+    lines += ["    if at != len(header) and not strangers(header, at):", "        return None"]
+    lines += [f"    return Fields({arguments})"]
     names: dict[str, object] = {
         "Fields": fields,
         "small": _SMALL.get,
         "boolean": _BOOLEANS.get,
+        "strangers": _strangers({field.wire_name.encode() for field in layout(fields)}),
     }
-    for place, (field, info) in enumerate(zip(layout(fields), msgspec.structs.fields(fields), strict=True)):
+    for place, field in enumerate(layout(fields)):
         names[f"KEY{place}"] = _KEY_SIZE.pack(len(field.wire_name)) + field.wire_name.encode() + bytes(3)
-        names[f"DEFAULT{place}"] = info.default
+        names[f"DEFAULT{place}"] = field.default
         names[f"parse{place}"] = field.parse
     return compile_function("\n".join(lines), names)
+
+
+def _strangers(known: set[bytes]) -> Callable[[bytes, int], bool]:
+    """Make the test whether nothing but fields of other names follows; Java's 5.x clients add such fields."""
+
+    def strangers(header: bytes, at: int) -> bool:
+        while at < len(header):
+            key_at = at + _KEY_SIZE.size
+            value_at = key_at + int.from_bytes(header[at:key_at], signed=True)
+            if value_at < key_at or header[key_at:value_at] in known:
+                return False
+            at = value_at + _SIZE.size
+            size = int.from_bytes(header[value_at:at], signed=True)
+            if size < 0:
+                return False
+            at += size
+        return at == len(header)
+
+    return strangers
 
 
 def _step(place: int, field: FieldLayout) -> list[str]:

@@ -33,6 +33,7 @@ class FieldLayout(NamedTuple):
     is_required: bool
     is_nullable: bool
     parse: Callable[[str], Any]
+    default: Any
 
 
 @cache
@@ -50,7 +51,7 @@ def _one(info: msgspec.structs.FieldInfo, hint: Any) -> FieldLayout:  # noqa: AN
     if kind is int and not is_int32 and plain != Int64:
         raise TypeError(f"{info.name}: an integer in a header is an int or an Int32, not {plain}")
     parse = parse_int32 if is_int32 else _parser(kind)
-    return FieldLayout(info.name, info.encode_name, kind, is_int32, info.required, len(parts) > 1, parse)
+    return FieldLayout(info.name, info.encode_name, kind, is_int32, info.required, len(parts) > 1, parse, info.default)
 
 
 def _parser(kind: Any) -> Callable[[str], Any]:  # noqa: ANN401 - an annotation

@@ -1,0 +1,207 @@
+import msgspec
+import pytest
+
+from firearrow.errors import BadHeader
+from firearrow.protocol.command import BadFields
+from firearrow.protocol.serialize import decode_answer, encode_answer, encode_request, ext_fields, read_heading
+from tests.unit.protocol.commands import (
+    CATALOGUE,
+    JSON,
+    SEEK,
+    Boundary,
+    Found,
+    Nothing,
+    Optional,
+    Seek,
+    header_of,
+)
+
+
+def seek(ext: str, code: str = "29") -> Seek:
+    request = CATALOGUE.decode_request(JSON, f'{{"code":{code},"extFields":{{{ext}}},"opaque":7}}'.encode()).request
+    assert isinstance(request, Seek)
+    return request
+
+
+REQUIRED = '"topic":"T","queueId":"3","timestamp":"5"'
+
+
+def test_requests_look_like_java_s() -> None:
+    assert header_of(JSON, SEEK, 9) == (
+        b'{"code":29,"extFields":{"exact":"true","g":"a\\"b","queueId":"3","timestamp":"1700000000000","topic":"T"},'
+        b'"flag":0,"language":"PYTHON","opaque":9,"version":513}'
+    )
+
+
+def test_commas_around_absent_fields() -> None:
+    for request in (
+        Optional(),
+        Optional(name="n"),
+        Optional(size=1),
+        Optional(name="n", size=1),
+        Nothing(),
+        SEEK,
+        Seek(topic="", queue_id=0, timestamp=0, boundary=Boundary.UPPER, weight=0.5, verbose=False),
+    ):
+        header = header_of(JSON, request)
+        msgspec.json.decode(header)
+        assert CATALOGUE.decode_request(JSON, header).request == request
+
+
+def test_answers_look_like_java_s() -> None:
+    head = encode_answer(JSON, 7, Found(offset=3), 0, None, 5)
+    assert head[8:] == b'{"code":0,"extFields":{"offset":"3"},"flag":1,"language":"PYTHON","opaque":7,"version":513}'
+    assert head[:8] == (4 + len(head) - 8 + 5).to_bytes(4, "big") + (len(head) - 8).to_bytes(4, "big")
+
+
+def test_a_refusal_has_a_remark_and_no_fields() -> None:
+    assert encode_answer(JSON, 7, None, 17, 'no "T"')[8:] == (
+        b'{"code":17,"flag":1,"language":"PYTHON","opaque":7,"remark":"no \\"T\\"","version":513}'
+    )
+
+
+def test_one_way_flag_and_extra_fields() -> None:
+    header = encode_request(JSON, SEEK, 1, oneway=True, extra={"AccessKey": "k"})[8:]
+    heading = CATALOGUE.decode_request(JSON, header)
+    assert heading.is_oneway
+    assert not heading.is_answer
+    assert heading.request == SEEK
+    assert ext_fields(JSON, header)["AccessKey"] == "k"
+
+
+def test_golden_header() -> None:
+    header = (
+        b'{"code":105,"extFields":{"topic":"T"},"flag":0,"language":"JAVA","opaque":0,'
+        b'"serializeTypeCurrentRPC":"JSON","version":479}'
+    )
+    heading, _ = read_heading(JSON, header)
+    assert (heading.code, heading.flag, heading.opaque, heading.version, heading.language) == (105, 0, 0, 479, "JAVA")
+    assert ext_fields(JSON, header) == {"topic": "T"}
+
+
+def test_what_is_absent_has_java_s_default() -> None:
+    heading = CATALOGUE.decode_request(JSON, b'{"code":106}')
+    assert (heading.flag, heading.opaque, heading.version, heading.language, heading.remark) == (0, 0, 0, "JAVA", None)
+    assert heading.request == Nothing()
+
+
+@pytest.mark.parametrize(
+    "ext",
+    [
+        '"topic":"T","queueId":3,"timestamp":5',
+        '"topic":"T","queueId":"+3","timestamp":"005"',
+        REQUIRED + ',"verbose":null,"g":null',
+        REQUIRED + ',"unknown":{"a":[1,{}]},"more":"x"',
+        '"topic":"X",' + REQUIRED,
+        "'topic':'T',queueId:3,timestamp:'5'",
+    ],
+)
+def test_leniency(ext: str) -> None:
+    assert seek(ext) == Seek(topic="T", queue_id=3, timestamp=5)
+
+
+def test_scalars_become_text() -> None:
+    assert seek('"topic":12,"queueId":"3","timestamp":"5","g":true') == Seek(
+        topic="12", queue_id=3, timestamp=5, group="true"
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "meaning"),
+    [
+        ('"true"', True),
+        ('"TRUE"', True),
+        ("true", True),
+        ('"1"', False),
+        ("1", False),
+        ('"yes"', False),
+        ('"0"', False),
+    ],
+)
+def test_booleans_are_java_s(value: str, meaning: bool) -> None:
+    assert seek(f'{REQUIRED},"exact":{value}').exact is meaning
+    assert seek(f'{REQUIRED},"verbose":{value}').verbose is meaning
+
+
+def test_enums_in_any_case() -> None:
+    assert seek(REQUIRED + ',"boundary":"upper"').boundary is Boundary.UPPER
+    assert seek(REQUIRED + ',"boundary":"UPPER"').boundary is Boundary.UPPER
+
+
+@pytest.mark.parametrize(
+    ("ext", "reason"),
+    [
+        ('"queueId":"3","timestamp":"5"', "<topic> is null"),
+        ('"topic":null,"queueId":"3","timestamp":"5"', "<topic> is null"),
+        ('"topic":"T","queueId":"2147483648","timestamp":"5"', "<queueId>"),
+        ('"topic":"T","queueId":"3","timestamp":"9223372036854775808"', "<timestamp>"),
+        ('"topic":"T","queueId":" 3","timestamp":"5"', "<queueId>"),
+        ('"topic":"T","queueId":"","timestamp":"5"', "<queueId>"),
+        (REQUIRED + ',"boundary":"middle"', "<boundary>"),
+        (REQUIRED + ',"weight":"heavy"', "<weight>"),
+    ],
+)
+def test_bad_fields_name_the_field_and_who_asked(ext: str, reason: str) -> None:
+    with pytest.raises(BadFields, match=reason) as caught:
+        seek(ext)
+    assert (caught.value.heading.opaque, caught.value.heading.code) == (7, 29)
+
+
+def test_members_in_any_order_and_with_blanks() -> None:
+    header = b'{ "extFields" : {"topic":"T","queueId":"3","timestamp":"5"},\n"opaque":7, "code" : 29 }\n'
+    heading = CATALOGUE.decode_request(JSON, header)
+    assert heading.request == Seek(topic="T", queue_id=3, timestamp=5)
+    assert heading.opaque == 7
+
+
+def test_code_and_opaque_as_strings_and_odd_languages() -> None:
+    heading = CATALOGUE.decode_request(JSON, b'{"code":"106","opaque":"5","language":"KLINGON","version":null}')
+    assert (heading.request, heading.opaque, heading.language) == (Nothing(), 5, "KLINGON")
+    assert CATALOGUE.decode_request(JSON, b'{"code":106,"language":null}').language == "JAVA"
+
+
+def test_an_unknown_code_has_no_request() -> None:
+    heading = CATALOGUE.decode_request(JSON, b'{"code":4711,"opaque":3,"extFields":{"a":1}}')
+    assert (heading.request, heading.code, heading.opaque) == (None, 4711, 3)
+
+
+def test_an_answer_is_not_taken_for_a_request() -> None:
+    for header in (b'{"code":29,"flag":1,"opaque":3}', f'{{"code":29,"extFields":{{{REQUIRED}}},"flag":1}}'.encode()):
+        heading = CATALOGUE.decode_request(JSON, header)
+        assert heading.is_answer
+        assert heading.request is None
+
+
+def test_answers_decode_by_the_type_asked_for() -> None:
+    header = encode_answer(JSON, 7, Found(offset=3, note="n"))[8:]
+    assert decode_answer(JSON, header, Found).request == Found(offset=3, note="n")
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"",
+        b"{",
+        b"null",
+        b"[]",
+        b'"x"',
+        b"{}x",
+        b"\xff",
+        b"\xef\xbb\xbf{}",
+        b'{"code":"x"}',
+        b'{"code":29,"opaque":2147483648}',
+        b'{"code":29,"extFields":[]}',
+        b'{"code":29,"extFields":"x"}',
+        b'{"code":1e400}',
+        b'{"code":29,"extFields":{"topic":"\\ud800"}}',
+        b'{"code":' + b"9" * 5000 + b"}",
+        b"[" * 100_000,
+        b'{"a":' * 100_000,
+        b'{"code":29,"extFields":' * 1000,
+    ],
+)
+def test_hostile_headers_raise_bad_header_alone(header: bytes) -> None:
+    with pytest.raises(BadHeader):
+        CATALOGUE.decode_request(JSON, header)
+    with pytest.raises(BadHeader):
+        ext_fields(JSON, header)

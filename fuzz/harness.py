@@ -39,7 +39,7 @@ import atheris
 
 MAX_CPU_MS = 50.0
 MAX_RSS_GROWTH_MIB = 64.0
-_SUSPECT_MS = 5.0
+_SUSPECT_MS = 1.0
 _SETTLING_EXECUTIONS = 1000
 _RSS_EVERY = 512
 _PAGE_MIB = resource.getpagesize() / (1 << 20)

@@ -32,12 +32,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 def decode_properties(raw: bytes) -> dict[str, str]:
     """The properties in a record's bytes, without the stamp."""
-    if ends_with_stamp(raw):
-        raw = raw[:-STAMP_SIZE]
-    properties = parse_properties(raw.decode("utf-8", "replace"))
-    # A stamp away from the end is a leftover of a record that was read and written again: it proves nothing.
-    properties.pop("__CRC32#", None)
-    return properties
+    return parse_properties(without_stamps(raw).decode("utf-8", "replace"))
 
 
 def format_properties(properties: Mapping[str, str]) -> str:
@@ -58,8 +53,7 @@ def _forgery(properties: Mapping[str, str]) -> str:
 def stored_properties(text: str | bytes) -> StoredProperties:
     """Properties of a request, ready for a record: any stamp removed, the last entry closed."""
     raw = _utf8(text) if isinstance(text, str) else text
-    if _HASH in raw and STAMP_KEY in raw:
-        raw = _without_stamp(raw)
+    raw = without_stamps(raw)
     if raw and raw[-1] != _SEPARATOR:
         raw += b"\x02"
     if len(raw) > MAX_PROPERTIES_BYTES:
@@ -74,11 +68,21 @@ def _utf8(text: str) -> bytes:
         return text.encode("utf-8", "replace")  # a lone surrogate becomes "?", as in Java
 
 
-def _without_stamp(raw: bytes) -> bytes:
-    if ends_with_stamp(raw):
-        raw = raw[:-STAMP_SIZE]
-    kept = [entry for entry in raw.split(b"\x02") if entry and not entry.startswith(STAMP_KEY)]
-    return b"".join([entry + b"\x02" for entry in kept])
+def without_stamps(raw: bytes) -> bytes:
+    """The properties without any stamp: the record's own, or one left over from a record that was written again."""
+    if _HASH not in raw or STAMP_KEY not in raw:
+        return raw
+    if ends_with_stamp(raw) and raw.find(STAMP_KEY) == len(raw) - STAMP_SIZE:
+        return raw[:-STAMP_SIZE]
+    kept = [_unglued(entry) + b"\x02" for entry in raw.split(b"\x02") if entry and not entry.startswith(STAMP_KEY)]
+    return b"".join(kept)
+
+
+def _unglued(entry: bytes) -> bytes:
+    glued = -STAMP_SIZE + 1
+    while entry[glued : glued + len(STAMP_KEY)] == STAMP_KEY and b"\x01" in entry[:glued]:
+        entry = entry[:glued]
+    return entry
 
 
 def encode_properties(properties: Mapping[str, str]) -> StoredProperties:

@@ -35,7 +35,7 @@ def ends_with_stamp(properties: bytes) -> bool:
     Apache's broker glues the stamp to an entry that a client left open (``TAGS 0x01 a __CRC32# 0x01 ...``), and a key
     may happen to end in the stamp's key (``x__CRC32# 0x01 ...``): the first is a stamp, the second is not.
     """
-    if properties[-STAMP_SIZE:_KEY_END] != STAMP_KEY or properties[-1] != 2:
+    if properties[-STAMP_SIZE:_KEY_END] != STAMP_KEY or properties.find(b"\x02", _KEY_END) != len(properties) - 1:
         return False
     begins = len(properties) - STAMP_SIZE
     entry = properties.rfind(b"\x02", 0, begins) + 1

@@ -65,11 +65,16 @@ def test_the_stamp_is_twenty_bytes_with_its_digits_reversed() -> None:
         (b"a\x01b\x02__CRC32#\x01junk\x02c\x01d", b"a\x01b\x02c\x01d\x02"),
         (STAMP + STAMP, b""),
         (b"TAGS\x01x" + STAMP, b"TAGS\x01x\x02"),  # glued by Apache's broker to an entry that was left open
+        (b"TAGS\x01x" + STAMP + b"__CRC32#\x01junk\x02", b"TAGS\x01x\x02"),
+        (b"TAGS\x01x" + STAMP[:-1] + STAMP, b"TAGS\x01x\x02"),
+        (b"k\x01v__CRC32#\x01\x02\x02\x02_]SG\x01true\x02", b"k\x01v__CRC32#\x01\x02_]SG\x01true\x02"),
         (b"x" + STAMP, b"x" + STAMP),  # a key of the application that ends like the stamp's
     ],
 )
 def test_stamps_are_stripped_before_a_record_is_written_again(raw: bytes, kept: bytes) -> None:
     assert stored_properties(raw) == kept
+    assert stored_properties(kept) == kept
+    assert decode_properties(raw) == decode_properties(kept)
     assert "__CRC32#" not in decode_properties(raw)
 
 

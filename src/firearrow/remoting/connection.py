@@ -86,7 +86,7 @@ class Connection(Wire):
         self._is_gathering = True
         events = talk.receive_data(data)
         self._frames_heard += len(events)
-        if talk.kept or self._frame_began:
+        if talk.kept or self._frame_began is not None:
             self._note_partial(bool(events))
         if endpoint.handlers.urgent and len(events) > 1:
             events = self._urgent_first(events)

@@ -37,7 +37,8 @@ class Wire(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._holds = 0
         self._is_gathering = False
-        self._opened_at = self._last_heard = self._last_said = self._frame_began = 0.0
+        self._opened_at = self._last_heard = self._last_said = 0.0
+        self._frame_began: float | None = None
         self._frames_heard = 0
         self._closing_at: float | None = None
         self._writable: list[asyncio.Future[None]] = []
@@ -90,8 +91,8 @@ class Wire(asyncio.Protocol):
     def _note_partial(self, has_ended_frames: bool) -> None:
         kept = self._talk.kept
         if not kept:
-            self._frame_began = 0.0
-        elif has_ended_frames or not self._frame_began:
+            self._frame_began = None
+        elif has_ended_frames or self._frame_began is None:
             self._frame_began = self._last_heard
         self._endpoint.partials.update(self, kept, is_new=has_ended_frames)
 
@@ -169,7 +170,7 @@ class Wire(asyncio.Protocol):
         elif now - max(self._last_heard, self._last_said) >= limits.idle_s:
             log.info("idle connection closed", extra={"peer": str(self.address), "idle_s": limits.idle_s})
             self.close()
-        elif limits.frame_s and self._frame_began and now - self._frame_began >= limits.frame_s:
+        elif limits.frame_s and self._frame_began is not None and now - self._frame_began >= limits.frame_s:
             self.cut("frame_s is over and the frame is not whole")
         elif limits.first_frame_s and not self._frames_heard and now - self._opened_at >= limits.first_frame_s:
             self.cut("first_frame_s is over and nothing whole was said")

@@ -26,7 +26,9 @@ The tree::
     │   ├── DiskFull             no space left
     │   ├── FileMissing          no such file or directory
     │   ├── SyncFailed           a sync failed: what was unsynced must be taken for lost
-    │   └── LockHeld             another process owns the directory
+    │   ├── LockHeld             another process owns the directory
+    │   └── StoreFenced          a write or sync failed before: the store takes nothing until it is opened again
+    ├── OffsetNotStored          the log or queue does not hold that offset: deleted, damaged or not written yet
     └── BrokenInvariant          a bug of ours: the process must end (never raised for bad input)
 """
 
@@ -152,6 +154,16 @@ class SyncFailed(DiskError):
 
 class LockHeld(DiskError):
     """Another process owns the directory."""
+
+
+class StoreFenced(DiskError):
+    """An earlier write or sync of the store failed, so it acknowledges nothing more until it is opened again."""
+
+    may_have_happened = True
+
+
+class OffsetNotStored(FireArrowError):
+    """The log or queue does not hold that offset: it was deleted, is damaged, or is not written yet."""
 
 
 class BrokenInvariant(FireArrowError):

@@ -1,0 +1,73 @@
+"""Makes the next segment before it is needed.
+
+The file is sized (and under ``zeroed`` filled) in ``firearrow/``, synced, and only then renamed into ``commitlog/``, so
+that Apache never meets a segment of the wrong length. Filling happens off the loop. When the log is faster it makes its
+segment in place, and the one made here is dropped. Failing to make one ahead is no failure of the store: the log meets
+the same disk itself, and says so then.
+"""
+
+import asyncio
+import logging
+
+from firearrow.errors import DiskError
+from firearrow.runtime.disk import Disk
+from firearrow.store.commitlog import CommitLog
+from firearrow.store.paths import COMMIT_LOG, NEXT_SEGMENT, OURS, log_path
+from firearrow.store.segments import Segments
+
+logger = logging.getLogger(__name__)
+
+
+class SegmentAhead:
+    """Prepares one segment at a time."""
+
+    def __init__(self, disk: Disk, segments: Segments, log: CommitLog, *, zeroed: bool) -> None:
+        self._disk = disk
+        self._segments = segments
+        self._log = log
+        self._zeroed = zeroed
+        self._needed = asyncio.Event()
+        self._needed.set()
+        log.on_roll = self._needed.set
+
+    async def run(self) -> None:
+        """Keep one segment ready behind the one in use, until cancelled."""
+        size = self._segments.size
+        while True:
+            await self._needed.wait()
+            self._needed.clear()
+            for start in (self._log.tail // size * size, self._log.tail // size * size + size):
+                await self.prepare(start)
+
+    async def discard_leftover(self) -> None:
+        """Remove what an earlier run did not finish."""
+        if self._disk.exists(NEXT_SEGMENT):
+            await self._disk.unlink(NEXT_SEGMENT)
+
+    async def prepare(self, start: int) -> None:
+        """Have the segment that starts at ``start`` in place, durably, unless it is there."""
+        if self._segments.at(start) is not None:
+            return
+        try:
+            await self._make(start)
+        except DiskError as error:
+            logger.warning("no segment made ahead", extra={"segment": start, "reason": str(error)})
+
+    async def _make(self, start: int) -> None:
+        file = self._disk.open(NEXT_SEGMENT, create=True)
+        try:
+            await file.allocate(self._segments.size, zeroed=self._zeroed)
+            await file.sync()
+        except DiskError:
+            file.close()
+            await self.discard_leftover()
+            raise
+        if self._segments.at(start) is not None:
+            file.close()
+            await self.discard_leftover()
+            return
+        self._disk.rename(NEXT_SEGMENT, log_path(start))
+        segment = self._segments.add(start, file, named=False)
+        await self._disk.sync_directory(COMMIT_LOG)
+        segment.named = True
+        await self._disk.sync_directory(OURS)

@@ -1,0 +1,432 @@
+"""The commit log: every message of the broker, one after the other.
+
+An append gets its place at once, is encoded, and waits in a list; the list is written with one call at the end of the
+loop's turn, when it grows over a limit, or when somebody reads what is in it. Whoever promises something waits for
+`reached`. All places advance in this order, and never go back but by a failed write of what nobody was promised::
+
+    flushed <= written <= handed <= tail
+    synced     survives   given to  where the next
+               a crash    the disk  append goes
+
+A segment ends with a BLANK of at least 8 bytes: a record, or a whole batch, that needs more than what remains less 8
+goes to the next one. Bytes above the tail are zero. Java: ``CommitLog``, ``DefaultAppendMessageCallback``.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TypeAlias
+
+from firearrow.errors import DiskError, DiskFull, FireArrowError, IllegalMessage, OffsetNotStored, StoreFenced
+from firearrow.model import EpochMs, PhysicalOffset, QueueOffset
+from firearrow.model.flags import PREPARED
+from firearrow.record.batch import encode_each
+from firearrow.record.encode import Draft, encode
+from firearrow.record.layout import BLANK_SIZE, blank
+from firearrow.runtime.clock import Clock
+from firearrow.store.config import LogConfig
+from firearrow.store.placement import FLUSHED, WRITTEN, Appended, Level, Placed, QueueTail
+from firearrow.store.segments import Segment, Segments
+from firearrow.store.verify import LARGEST_STAMPED_PROPERTIES
+from firearrow.store.waiting import Told, Waiters
+
+Sink: TypeAlias = Callable[[list[Placed]], None]
+"""Takes the rows of the log in order, each once."""
+
+
+class CommitLog:
+    """The log from its recovered end on."""
+
+    def __init__(
+        self, segments: Segments, clock: Clock, config: LogConfig, end: int, sink: Sink, *, last_store_ms: int = 0
+    ) -> None:
+        self.tail = self.handed = self.written = self.flushed = end
+        self.opened_at = end
+        """Records below were not written by this process: reading one is cold, and its checksum must be checked."""
+        self.fenced: StoreFenced | None = None
+        self._segments = segments
+        self._clock = clock
+        self._sink = sink
+        self._dispatches_at = FLUSHED if config.syncs_first else WRITTEN
+        self._max_body = config.max_message_size
+        self._max_pending = config.max_pending_bytes
+        self._store_ms = last_store_ms
+        self._active: Segment | None = None
+        self._limit = -1  # end of the room for records in the active segment; -1 sends every append the slow way
+        self._pending: list[bytes] = []
+        self._fresh: list[Placed] = []
+        self._turn_scheduled = False
+        self._rows: deque[tuple[int, list[Placed]]] = deque()
+        self._waiters = (Waiters(), Waiters())
+        self._growth: list[Callable[[], None]] = []
+        self._dirty: list[Segment] = []
+        self._taken_back: DiskError | None = None
+        self._taking_back_synced = False
+        self._closed = False
+        self.on_written: Callable[[], None] = lambda: None
+        """Called after every write that reached WRITTEN: there is something to flush."""
+        self.on_roll: Callable[[], None] = lambda: None
+        """Called when another segment is appended to: the one after it will be needed."""
+        self.on_late: Callable[[], None] = lambda: None
+        """Called after a write that the disk has only promised: `confirm` must be awaited."""
+
+    # ---- appending
+
+    def append(self, tail: QueueTail, draft: Draft) -> Appended:
+        """Give the message its place. Wait for ``end`` of the answer before promising anything."""
+        if not self._pending:
+            self._begin_turn()
+        physical = self.tail
+        queue_offset = tail.next_offset
+        sys_flag = draft.sys_flag
+        properties = draft.properties
+        numbered = not sys_flag & PREPARED
+        store_ms = self._store_ms
+        record = encode(
+            draft,
+            QueueOffset(queue_offset if numbered else 0),
+            PhysicalOffset(physical),
+            EpochMs(store_ms),
+            stamped=len(properties) <= LARGEST_STAMPED_PROPERTIES,
+        )
+        end = physical + len(record)
+        if end > self._limit or len(draft.body) > self._max_body:
+            self._make_room(len(record), (draft,))
+            return self.append(tail, draft)
+        self._pending.append(record)
+        self.tail = end
+        if numbered:
+            tail.next_offset = queue_offset + 1
+        else:
+            queue_offset = 0
+        self._fresh.append((tail, physical, end - physical, queue_offset, store_ms, sys_flag, properties))
+        if end - self.handed >= self._max_pending:
+            self.write_pending()
+        return Appended(physical, queue_offset, end, store_ms)
+
+    def append_batch(self, tail: QueueTail, drafts: Sequence[Draft]) -> list[Appended]:
+        """Give messages of one queue consecutive places in one segment: all of them or none."""
+        if not self._pending:
+            self._begin_turn()
+        physical = self.tail
+        queue_offset = tail.next_offset
+        store_ms = self._store_ms
+        records = _encode_batch(drafts, queue_offset, physical, store_ms)
+        total = sum(map(len, records))
+        if physical + total > self._limit or max(len(draft.body) for draft in drafts) > self._max_body:
+            self._make_room(total, drafts)
+            return self.append_batch(tail, drafts)
+        places = []
+        fresh = self._fresh
+        for draft, record in zip(drafts, records, strict=True):
+            size = len(record)
+            fresh.append((tail, physical, size, queue_offset, store_ms, draft.sys_flag, draft.properties))
+            places.append(Appended(physical, queue_offset, physical + size, store_ms))
+            physical += size
+            queue_offset += 1
+        tail.next_offset = queue_offset
+        self._pending += records
+        self.tail = physical
+        if physical - self.handed >= self._max_pending:
+            self.write_pending()
+        return places
+
+    def _begin_turn(self) -> None:
+        self._store_ms = max(self._clock.now_ms(), self._store_ms)
+        if not self._turn_scheduled:
+            self._turn_scheduled = True
+            asyncio.get_running_loop().call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        self._turn_scheduled = False
+        self.write_pending()
+
+    def _make_room(self, size: int, drafts: Sequence[Draft]) -> None:
+        """The slow way of an append: find out why it does not fit, and make it fit or say why not."""
+        self._check_open()
+        largest = max(len(draft.body) for draft in drafts)
+        if largest > self._max_body:
+            raise IllegalMessage(f"a body of {largest} bytes is over the {self._max_body} of maxMessageSize")
+        if size + BLANK_SIZE > self._segments.size:
+            raise IllegalMessage(f"{size} bytes in one piece do not fit a log file of {self._segments.size} bytes")
+        active = self._active
+        if active is not None and self.tail < active.end:
+            self._fill_up(active)
+        self._activate()
+
+    def _fill_up(self, active: Segment) -> None:
+        self._pending.append(blank(active.end - self.tail))
+        self.tail = active.end
+        error = self.write_pending()
+        if error is not None:
+            raise error
+
+    def _activate(self) -> None:
+        """Append to the segment at the tail from here on."""
+        self._limit = -1
+        segment = self._segments.at(self.tail)
+        if segment is None:
+            segment = self._segments.create(self.tail - self.tail % self._segments.size)
+            self._dirty.append(segment)
+        self._active = segment
+        self._limit = segment.end - BLANK_SIZE
+        self.on_roll()
+
+    # ---- writing
+
+    def write_pending(self) -> DiskError | None:
+        """Hand what is pending to the disk. The error that failed it is returned, and everybody concerned knows it."""
+        pending, rows, segment = self._pending, self._fresh, self._active
+        if not pending or segment is None:
+            return None
+        self._pending, self._fresh = [], []
+        try:
+            segment.file.write_at(self.handed - segment.start, pending)
+        except DiskError as error:
+            return self._undo(error, rows, segment)
+        if not segment.unsynced:
+            segment.unsynced = True
+            self._dirty.append(segment)
+        self.handed = self.tail
+        self._rows.append((self.tail, rows))
+        try:
+            at_once = _done_at_once(segment.file.written())
+        except DiskError as error:
+            return self.fence(error)
+        if at_once:
+            self.note_written(self.tail)
+        else:
+            self.on_late()
+        return None
+
+    def _undo(self, error: DiskError, rows: list[Placed], segment: Segment) -> DiskError:
+        """Take back a write that failed: nobody was promised anything of it."""
+        for tail, _, _, queue_offset, _, sys_flag, _ in reversed(rows):
+            if not sys_flag & PREPARED:
+                tail.next_offset = queue_offset
+        self.tail = self.handed
+        try:
+            # Whole records of the failed write may be in place; left there, recovery would find them.
+            segment.file.truncate(self.handed - segment.start)
+            segment.file.truncate(self._segments.size)
+        except DiskError as worse:
+            return self.fence(worse)
+        if not isinstance(error, DiskFull):
+            return self.fence(error)
+        # Nothing may be appended before the cut is durable: a lost cut would bring the failed records back behind it.
+        self._taken_back, self._taking_back_synced = error, False
+        self._limit = -1
+        if not segment.unsynced:
+            segment.unsynced = True
+            self._dirty.append(segment)
+        for waiters in self._waiters:
+            waiters.failed(error, above=self.handed)
+        self.on_written()
+        return error
+
+    def note_written(self, offset: int) -> None:
+        """Everything below ``offset`` survives the end of this process."""
+        if self.fenced is not None:
+            return
+        self.written = offset
+        self._waiters[WRITTEN].reached(offset)
+        growth, self._growth = self._growth, []
+        for call in growth:
+            call()
+        if self._dispatches_at is WRITTEN:
+            self._dispatch(offset)
+        self.on_written()
+
+    async def confirm(self) -> None:
+        """Wait for a disk that writes late, and note what it has written."""
+        target = self.handed
+        for segment in [*self._dirty, *([self._active] if self._active else [])]:
+            await segment.file.written()
+        if target > self.written:
+            self.note_written(target)
+
+    # ---- flushing (called by the flusher)
+
+    def take_dirty(self) -> list[Segment]:
+        """The segments with unsynced bytes, oldest first; they count as clean from now on."""
+        dirty, self._dirty = self._dirty, []
+        for segment in dirty:
+            segment.unsynced = False
+        self._taking_back_synced = self._taken_back is not None
+        return dirty
+
+    def give_back(self, dirty: list[Segment]) -> None:
+        """The sync of these did not come to an end."""
+        for segment in dirty:
+            segment.unsynced = True
+        self._dirty = dirty + [segment for segment in self._dirty if segment not in dirty]
+
+    def note_flushed(self, offset: int) -> None:
+        """Everything below ``offset`` survives the loss of power."""
+        if self.fenced is not None:
+            return
+        self.flushed = offset
+        if self._taking_back_synced:
+            self._taken_back = None
+        self._waiters[FLUSHED].reached(offset)
+        if self._dispatches_at is FLUSHED:
+            self._dispatch(offset)
+
+    def fence(self, error: Exception) -> StoreFenced:
+        """Acknowledge nothing from here on: what was unsynced must be taken for lost."""
+        if self.fenced is None:
+            self.fenced = StoreFenced(f"the store takes no messages since a write or sync failed: {error}; restart it")
+            self.fenced.__cause__ = error
+            self._limit = -1
+            self._pending, self._fresh = [], []
+            self.tail = self.handed
+            for waiters in self._waiters:
+                waiters.failed(self.fenced)
+            growth, self._growth = self._growth, []
+            for call in growth:
+                call()
+        return self.fenced
+
+    def _dispatch(self, offset: int) -> None:
+        rows = self._rows
+        while rows and rows[0][0] <= offset:
+            batch = rows.popleft()[1]
+            if not batch:
+                continue
+            try:
+                self._sink(batch)
+            except Exception as error:
+                self.fence(error)
+                raise
+
+    # ---- waiting
+
+    def has_reached(self, offset: int, level: Level) -> bool:
+        """Whether everything below ``offset`` has come that far."""
+        return offset <= (self.flushed if level is FLUSHED else self.written)
+
+    def on_reached(self, offset: int, level: Level, call: Told) -> None:
+        """Call ``call`` once everything below ``offset`` has come that far, or with the error that prevents it."""
+        if self.fenced is not None:
+            call(self.fenced)
+        elif offset <= (self.flushed if level is FLUSHED else self.written):
+            call(None)
+        else:
+            self._waiters[level].add(offset, call)
+
+    async def reached(self, offset: int, level: Level) -> None:
+        """Return once everything below ``offset`` has come that far."""
+        if self.has_reached(offset, level) and self.fenced is None:
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def tell(error: FireArrowError | None) -> None:
+            if future.done():
+                return
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(error)
+
+        self.on_reached(offset, level, tell)
+        await future
+
+    def on_growth(self, call: Callable[[], None]) -> None:
+        """Call ``call`` once, at the next write or when the log is fenced: the tail signal."""
+        self._growth.append(call)
+
+    @property
+    def needs_flush(self) -> bool:
+        """Whether there is anything that a sync would make durable."""
+        return self.flushed < self.written or self._taken_back is not None
+
+    @property
+    def wants_flush(self) -> bool:
+        """Whether a sync should come soon for somebody's sake."""
+        return len(self._waiters[FLUSHED]) > 0 or self._taken_back is not None
+
+    # ---- reading
+
+    @property
+    def min_offset(self) -> int:
+        """Where the oldest segment starts."""
+        return self._segments.min_offset
+
+    def read(self, physical: int, size: int) -> bytes:
+        """The bytes at an offset, inside one segment. Waits for the device when they are cold."""
+        segment = self._holding(physical, size)
+        return self._whole(segment.file.read_at(physical - segment.start, size), physical, size)
+
+    def read_hot(self, physical: int, size: int) -> bytes | None:
+        """What `read` returns, or None when it would wait for the device."""
+        segment = self._holding(physical, size)
+        data = segment.file.read_hot(physical - segment.start, size)
+        return None if data is None else self._whole(data, physical, size)
+
+    async def read_cold(self, physical: int, size: int) -> bytes:
+        """What `read` returns, off the loop when it would wait for the device."""
+        segment = self._holding(physical, size)
+        return self._whole(await segment.file.read(physical - segment.start, size), physical, size)
+
+    def read_from(self, physical: int, max_bytes: int) -> bytes:
+        """The log's bytes from an offset on, as they lie, up to the end of the segment or of what is written."""
+        if physical == self.written:
+            return b""
+        segment = self._holding(physical, 1)
+        return segment.file.read_at(
+            physical - segment.start, min(max_bytes, segment.end - physical, self.written - physical)
+        )
+
+    def _holding(self, physical: int, size: int) -> Segment:
+        if physical + size > self.handed:
+            self.write_pending()
+        segment = self._segments.at(physical)
+        if segment is None or physical + size > min(self.handed, segment.end):
+            raise OffsetNotStored(
+                f"the log holds {self.min_offset} to {self.handed} in files of {self._segments.size} bytes; "
+                f"{size} bytes at {physical} are not there"
+            )
+        return segment
+
+    def _whole(self, data: bytes, physical: int, size: int) -> bytes:
+        if len(data) != size:
+            raise OffsetNotStored(f"the file holds {len(data)} of the {size} bytes at {physical}")
+        return data
+
+    # ---- ending
+
+    def refuse_appends(self) -> None:
+        """Take no more messages: the store is closing."""
+        self.write_pending()
+        self._closed = True
+        self._limit = -1
+
+    def _check_open(self) -> None:
+        if self.fenced is not None:
+            raise self.fenced
+        if self._taken_back is not None:
+            raise self._taken_back
+        if self._closed:
+            raise StoreFenced("the store is closing and takes no messages; send to another broker")
+
+
+def _encode_batch(drafts: Sequence[Draft], queue_offset: int, physical: int, store_ms: int) -> list[bytes]:
+    if max(len(draft.properties) for draft in drafts) <= LARGEST_STAMPED_PROPERTIES:
+        return encode_each(drafts, QueueOffset(queue_offset), PhysicalOffset(physical), EpochMs(store_ms))
+    records: list[bytes] = []
+    for number, draft in enumerate(drafts, queue_offset):
+        fits = len(draft.properties) <= LARGEST_STAMPED_PROPERTIES
+        record = encode(draft, QueueOffset(number), PhysicalOffset(physical), EpochMs(store_ms), stamped=fits)
+        records.append(record)
+        physical += len(record)
+    return records
+
+
+def _done_at_once(waiting: Coroutine[object, object, None]) -> bool:
+    """Whether a coroutine comes to its end without waiting. One that does not is abandoned."""
+    try:
+        waiting.send(None)
+    except StopIteration:
+        return True
+    waiting.close()
+    return False

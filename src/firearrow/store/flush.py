@@ -1,0 +1,124 @@
+"""Makes the log durable: group commit and interval flush, the flush slot, and the fence.
+
+One sync acknowledges everything that was written before it started. The order after a sync is fixed: `flushed` moves
+and waiters hear of it only when every segment written, and the directory of every new one, is synced; then the slot is
+written. So neither an acknowledgement nor the slot is ever ahead of a sync. The first failed sync fences the log: the
+kernel has dropped pages and would say OK the next time.
+
+Under ASYNC_FLUSH a sync comes every interval when enough pages are dirty or somebody waits for FLUSHED, and after the
+thorough interval in any case: at most that much is lost with the power. Java: ``CommitLog.GroupCommitService``,
+``CommitLog.FlushRealTimeService``.
+"""
+
+import asyncio
+from typing import Final
+
+from firearrow.errors import DiskError
+from firearrow.runtime.disk import Disk
+from firearrow.store.commitlog import CommitLog
+from firearrow.store.config import LogConfig
+from firearrow.store.paths import COMMIT_LOG
+from firearrow.store.segments import Segment
+from firearrow.store.slotfile import SYNC_SECONDS, SlotFile
+
+PAGE_BYTES: Final = 4096
+
+
+class Flusher:
+    """The loops that bring the log to the device."""
+
+    def __init__(self, disk: Disk, log: CommitLog, slot: SlotFile, config: LogConfig) -> None:
+        self._disk = disk
+        self._log = log
+        self._slot = slot
+        self._config = config
+        self._work = asyncio.Event()
+        self._late = asyncio.Event()
+        self._one_at_a_time = asyncio.Lock()
+        log.on_written = self._work.set
+        log.on_late = self._late.set
+
+    async def run(self) -> None:
+        """Flush until cancelled or fenced."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._group_commit() if self._config.syncs_first else self._at_intervals())
+            group.create_task(self._keep_slot())
+            group.create_task(self._confirm_late_writes())
+
+    async def flush(self) -> None:
+        """Make everything written so far durable; raise when that fails."""
+        log = self._log
+        log.write_pending()
+        if log.written < log.handed:
+            await log.confirm()
+        while log.fenced is None and log.needs_flush:
+            await self._sync()
+        if log.fenced is not None:
+            raise log.fenced
+
+    async def _group_commit(self) -> None:
+        while self._log.fenced is None:
+            await self._work.wait()
+            self._work.clear()
+            if self._log.needs_flush:
+                await self._sync()
+
+    async def _at_intervals(self) -> None:
+        config, log = self._config, self._log
+        loop = asyncio.get_running_loop()
+        least = config.flush_commit_log_least_pages * PAGE_BYTES
+        thorough = config.flush_commit_log_thorough_interval / 1000
+        last = loop.time()
+        while log.fenced is None:
+            await asyncio.sleep(config.flush_interval_commit_log / 1000)
+            due = loop.time() - last >= thorough
+            if log.needs_flush and (due or log.wants_flush or log.written - log.flushed >= least):
+                await self._sync()
+            if due:
+                last = loop.time()
+
+    async def _sync(self) -> None:
+        # One at a time: what one has taken is not durable yet, and another must not say so.
+        async with self._one_at_a_time:
+            await self._sync_taken()
+
+    async def _sync_taken(self) -> None:
+        log = self._log
+        target = log.written
+        dirty = log.take_dirty()
+        try:
+            await self._sync_segments(dirty)
+            self._slot.note(target)
+        except DiskError as error:
+            log.fence(error)
+        except asyncio.CancelledError:
+            log.give_back(dirty)
+            raise
+        else:
+            log.note_flushed(target)
+
+    async def _sync_segments(self, dirty: list[Segment]) -> None:
+        for segment in dirty:
+            await segment.file.sync()
+        unnamed = [segment for segment in dirty if not segment.named]
+        if unnamed:
+            await self._disk.sync_directory(COMMIT_LOG)
+            for segment in unnamed:
+                segment.named = True
+
+    async def _keep_slot(self) -> None:
+        while self._log.fenced is None:
+            await asyncio.sleep(SYNC_SECONDS)
+            try:
+                await self._slot.sync()
+            except DiskError as error:
+                self._log.fence(error)
+
+    async def _confirm_late_writes(self) -> None:
+        while self._log.fenced is None:
+            await self._late.wait()
+            self._late.clear()
+            try:
+                await self._log.confirm()
+            except DiskError as error:
+                self._log.fence(error)

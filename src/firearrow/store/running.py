@@ -1,0 +1,85 @@
+"""A log that runs: opened, written, flushed, closed in order. Wiring only.
+
+`open` leaves a log at its recovered end that takes appends; `run` must be a task of the owner's, for without it nothing
+is flushed; `close` ends in order. Whoever wants to stop without order cancels `run` and lets everything go.
+"""
+
+import asyncio
+
+from firearrow.errors import DiskError
+from firearrow.runtime.clock import Clock
+from firearrow.runtime.disk import Disk
+from firearrow.store.ahead import SegmentAhead
+from firearrow.store.commitlog import CommitLog, Sink
+from firearrow.store.config import LogConfig
+from firearrow.store.flush import Flusher
+from firearrow.store.opening import OpenedLog, checkpoint_crc, open_log
+
+
+class RunningLog:
+    """The commit log and the loops that serve it."""
+
+    def __init__(self, disk: Disk, clock: Clock, config: LogConfig, opened: OpenedLog, sink: Sink) -> None:
+        self.opened = opened
+        self.log = CommitLog(
+            opened.segments,
+            clock,
+            config,
+            opened.recovered.end,
+            sink,
+            last_store_ms=opened.recovered.last_store_ms,
+        )
+        self.flusher = Flusher(disk, self.log, opened.slot, config)
+        self._disk = disk
+        self._ahead = SegmentAhead(
+            disk, opened.segments, self.log, zeroed=config.syncs_first and config.zero_fill_ahead
+        )
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @classmethod
+    async def open(cls, disk: Disk, clock: Clock, config: LogConfig, boot_id: str, sink: Sink) -> "RunningLog":
+        """Recover the log of a directory. ``sink`` takes the rows of what is appended from now on."""
+        return cls(disk, clock, config, await open_log(disk, clock, config, boot_id), sink)
+
+    async def run(self) -> None:
+        """Flush and prepare until `close` or cancellation."""
+        async with asyncio.TaskGroup() as group:
+            self._tasks = [group.create_task(self.flusher.run()), group.create_task(self._ahead.run())]
+
+    async def flush(self) -> None:
+        """Make everything appended so far durable; raise when that fails."""
+        await self.flusher.flush()
+
+    async def close(self) -> None:
+        """End in order: nothing more is taken, everything is durable, and the directory says so."""
+        in_order = False
+        try:
+            self.log.refuse_appends()
+            await self._stop()
+            await self.flusher.flush()
+            await self._say_closed()
+            in_order = True
+        finally:
+            await self._let_go(in_order=in_order)
+
+    async def _stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _say_closed(self) -> None:
+        opened, end = self.opened, self.log.flushed
+        await opened.damage.keep(opened.segments)
+        opened.ranges.ranges.finish(end)
+        await opened.ranges.save(opened.segments.size)
+        await opened.slot.finish(end, await checkpoint_crc(self._disk))
+
+    async def _let_go(self, *, in_order: bool) -> None:
+        try:
+            await self.opened.presence.leave(in_order=in_order)
+        except DiskError:
+            if in_order:
+                raise
+        finally:
+            self.opened.slot.close()
+            self.opened.segments.close()

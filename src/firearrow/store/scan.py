@@ -1,0 +1,187 @@
+"""Walks the records of the log in order, and finds the next good one after a bad one.
+
+A segment's start is always the start of a record, and so is every offset that was ever flushed. Records are read in
+large pieces; a piece is judged without going back to the disk. Nothing here writes.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from enum import Enum
+from typing import Final, NamedTuple, TypeAlias
+
+from firearrow.errors import BadRecord
+from firearrow.record.decode import RecordHead, size_and_magic
+from firearrow.record.layout import BLANK_MAGIC, BLANK_SIZE, MAGIC_V1, MAGIC_V2, SMALLEST_RECORD
+from firearrow.store.placement import Placed, QueueTail
+from firearrow.store.ranges import Ranges
+from firearrow.store.segments import Segment, Segments
+from firearrow.store.verify import judge, written_by_another
+
+PIECE_BYTES: Final = 4 << 20
+_MAGICS: Final = tuple(magic.to_bytes(4, "big") for magic in (MAGIC_V1, MAGIC_V2, BLANK_MAGIC))
+_PHYSICAL_AT: Final = 28
+
+TailOf: TypeAlias = Callable[[str, int], QueueTail]
+
+
+class Stop(Enum):
+    """Why a walk ended where it did."""
+
+    MORE = "there may be more"
+    SEGMENT_END = "the segment is full"
+    BAD = "the next record is bad"
+    FOREIGN = "the next record lies in our range and is somebody else's"
+
+
+class Walked(NamedTuple):
+    """Good records in one piece of the log, and what comes after them."""
+
+    piece: bytes
+    base: int
+    """Physical offset of the piece's first byte."""
+    heads: list[RecordHead]
+    end: int
+    """Physical offset after the last good record; after the filler when the segment is full."""
+    stop: Stop
+    reason: str = ""
+
+
+class Scanner:
+    """Reads the log as it lies in the files."""
+
+    def __init__(self, segments: Segments, ranges: Ranges) -> None:
+        self._segments = segments
+        self._ranges = ranges
+
+    async def walk(self, start: int, end: int | None = None) -> Walked:
+        """The good records from ``start`` on: at least one unless what is there is bad, at most a piece of them."""
+        segment = self._segments.at(start)
+        if segment is None:
+            return Walked(b"", start, [], start, Stop.BAD, "the file is missing")
+        limit = segment.end if end is None else min(end, segment.end)
+        piece = await segment.file.read(start - segment.start, min(PIECE_BYTES, limit - start))
+        walked = self._walk_piece(piece, start, segment)
+        if walked.heads or walked.stop is not Stop.MORE:
+            return walked
+        size = size_and_magic(piece)[0] if len(piece) >= BLANK_SIZE else 0
+        if not len(piece) < size <= limit - start:
+            return walked._replace(stop=Stop.BAD, reason=f"its size {size} is more than the {limit - start} left")
+        return self._walk_piece(await segment.file.read(start - segment.start, size), start, segment)
+
+    def _walk_piece(self, piece: bytes, base: int, segment: Segment) -> Walked:
+        heads: list[RecordHead] = []
+        at, length = 0, len(piece)
+        covers = self._ranges.covers
+        while at + BLANK_SIZE <= length:
+            size, magic = size_and_magic(piece, at)
+            physical = base + at
+            if magic == BLANK_MAGIC and size == segment.end - physical:
+                return Walked(piece, base, heads, segment.end, Stop.SEGMENT_END)
+            if size > length - at and size <= segment.end - physical:
+                break
+            ours = covers(physical)
+            try:
+                head, _ = judge(piece, at, physical, ours=ours)
+            except BadRecord as bad:
+                foreign = ours and written_by_another(piece, at, physical)
+                return Walked(piece, base, heads, physical, Stop.FOREIGN if foreign else Stop.BAD, str(bad))
+            heads.append(head)
+            at = head.end
+        return Walked(piece, base, heads, base + at, Stop.MORE)
+
+    async def is_good(self, physical: int) -> bool:
+        """Whether a good record, or the filler of its segment, starts there."""
+        segment = self._segments.at(physical)
+        if segment is None or physical + BLANK_SIZE > segment.end:
+            return False
+        size, magic = size_and_magic((await segment.file.read(physical - segment.start, BLANK_SIZE)).ljust(8, b"\0"))
+        left = segment.end - physical
+        if magic == BLANK_MAGIC or not SMALLEST_RECORD <= size <= left:
+            return magic == BLANK_MAGIC and size == left
+        try:
+            record = await segment.file.read(physical - segment.start, size)
+            judge(record, 0, physical, ours=self._ranges.covers(physical))
+        except BadRecord:
+            return False
+        return True
+
+    async def next_good(self, bad: int, limit: int) -> int | None:
+        """Where the first good record after the bad one at ``bad`` starts, below ``limit``; None when there is none."""
+        segment = self._segments.at(bad)
+        if segment is not None:
+            found = await self._by_its_size(segment, bad, limit) or await self._by_magic(segment, bad, limit)
+            if found is not None:
+                return found
+        start = bad - bad % self._segments.size + self._segments.size
+        while start < limit:
+            if self._segments.at(start) is not None:
+                if await self.is_good(start):
+                    return start
+                found = await self.next_good(start, min(limit, start + self._segments.size))
+                if found is not None:
+                    return found
+            start += self._segments.size
+        return None
+
+    async def _by_its_size(self, segment: Segment, bad: int, limit: int) -> int | None:
+        size = size_and_magic((await segment.file.read(bad - segment.start, BLANK_SIZE)).ljust(BLANK_SIZE, b"\0"))[0]
+        after = bad + size
+        if size >= SMALLEST_RECORD and after < min(limit, segment.end) and await self.is_good(after):
+            return after
+        return None
+
+    async def _by_magic(self, segment: Segment, bad: int, limit: int) -> int | None:
+        end = min(limit, segment.end)
+        base = bad + 1
+        while base < end:
+            piece = await segment.file.read(base - segment.start, PIECE_BYTES)
+            for at in _magic_places(piece):
+                physical = base + at
+                if physical < end and _may_start_here(piece, at, physical, segment) and await self.is_good(physical):
+                    return physical
+            # The next piece begins so that a head cut in two here is whole there.
+            base += max(len(piece) - SMALLEST_RECORD, 1) if len(piece) == PIECE_BYTES else PIECE_BYTES
+        return None
+
+    async def rows(
+        self, start: int, end: int, tail_of: TailOf, skip: Callable[[int], int]
+    ) -> AsyncIterator[list[Placed]]:
+        """The rows of the records in a part of the log. ``skip`` says where to go on after a bad record."""
+        at = start
+        while at < end:
+            walked = await self.walk(at, end)
+            if walked.heads:
+                yield [_row(walked.piece, head, tail_of) for head in walked.heads]
+            at = walked.end
+            if walked.stop in (Stop.BAD, Stop.FOREIGN) and at < end:
+                at = max(skip(at), at + 1)
+
+
+def _row(piece: bytes, head: RecordHead, tail_of: TailOf) -> Placed:
+    return (
+        tail_of(head.topic, head.queue_id),
+        head.physical_offset,
+        head.size,
+        head.queue_offset,
+        head.store_timestamp,
+        head.sys_flag,
+        piece[head.properties_start : head.end],
+    )
+
+
+def _magic_places(piece: bytes) -> list[int]:
+    """Where records might start, in order: four bytes before every magic."""
+    places = []
+    for magic in _MAGICS:
+        found = piece.find(magic, 4)
+        while found >= 0:
+            places.append(found - 4)
+            found = piece.find(magic, found + 1)
+    return sorted(places)
+
+
+def _may_start_here(piece: bytes, at: int, physical: int, segment: Segment) -> bool:
+    size, magic = size_and_magic(piece, at)
+    if magic == BLANK_MAGIC:
+        return size == segment.end - physical
+    stated = piece[at + _PHYSICAL_AT : at + _PHYSICAL_AT + 8]
+    return size >= SMALLEST_RECORD and (len(stated) < 8 or int.from_bytes(stated, "big") == physical)

@@ -1,0 +1,36 @@
+"""Our own JSON files: replaced atomically, sealed with a checksum, kept twice.
+
+The copy is written second, so at every moment one of the two is whole; when rot breaks a seal the other is read.
+"""
+
+from typing import TypeVar
+
+import msgspec
+
+from firearrow.errors import FileMissing
+from firearrow.runtime.disk import Disk
+from firearrow.store.sidecar import seal, unseal
+
+T = TypeVar("T")
+
+
+async def read_sealed(disk: Disk, path: str, kind: type[T]) -> T | None:
+    """What was last written, or None when there is no whole copy."""
+    for name in (path, f"{path}.bak"):
+        try:
+            body = unseal(await disk.read_whole(name))
+        except FileMissing:
+            continue
+        if body is not None:
+            try:
+                return msgspec.json.decode(body, type=kind)
+            except msgspec.DecodeError:
+                continue
+    return None
+
+
+async def write_sealed(disk: Disk, path: str, contents: msgspec.Struct) -> None:
+    """Put new contents in place, durably."""
+    data = seal(msgspec.json.encode(contents))
+    await disk.replace(path, data)
+    await disk.replace(f"{path}.bak", data)

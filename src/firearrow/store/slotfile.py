@@ -1,0 +1,82 @@
+"""The file that says how far the log is durable: written after each successful sync, never ahead of one.
+
+Two slots take turns, so a torn or rotten write loses one step and not the file. The file has its full length before the
+first note, so a note needs no space. Nobody waits for a note: recovery is right with any older one, it only calls less
+of the log promised. It is synced at least every `SYNC_SECONDS` while it changes, and at close.
+"""
+
+from collections import deque
+from typing import Final
+
+from firearrow.errors import DiskFull
+from firearrow.runtime.disk import Disk, File
+from firearrow.store.paths import FLUSH_SLOT, OURS
+from firearrow.store.sidecar import SLOT_FILE_BYTES, FlushSlot, newest_slot
+
+SYNC_SECONDS: Final = 1.0
+_MARKS: Final = 4
+
+
+class SlotFile:
+    """The flush slots on disk."""
+
+    def __init__(self, file: File, last: FlushSlot | None, boot_id: str, window: int) -> None:
+        self.found = last
+        """What the file said when it was opened."""
+        self._file = file
+        self._boot_id = boot_id
+        self._window = window
+        self._number = last.number if last else 0
+        self._marks: deque[int] = deque([last.boundary if last else 0])
+        self._unsynced = False
+
+    @classmethod
+    async def open(cls, disk: Disk, boot_id: str, window: int) -> "SlotFile":
+        """Open the file, making it durably when it is not there."""
+        file = disk.open(FLUSH_SLOT, create=True)
+        data = await file.read(0, SLOT_FILE_BYTES)
+        if len(data) < SLOT_FILE_BYTES:
+            file.write_at(len(data), [bytes(SLOT_FILE_BYTES - len(data))])
+            await file.sync()
+            await disk.sync_directory(OURS)
+        return cls(file, newest_slot(data), boot_id, window)
+
+    def note(self, flushed: int) -> None:
+        """Say that everything below ``flushed`` is durable."""
+        marks = self._marks
+        if flushed - marks[-1] >= self._window // _MARKS:
+            marks.append(flushed)
+            while len(marks) > 1 and flushed - marks[0] > self._window:
+                marks.popleft()
+        try:
+            self._write(flushed, closed=False, checkpoint_crc=0)
+        except DiskFull:
+            # An older note is as true. The bytes written over are there on any disk but a copy-on-write one.
+            self._number -= 1
+
+    async def begin(self, flushed: int, boundary: int) -> None:
+        """Say durably that a run begins with a log that ends at ``flushed`` and was checked from ``boundary``."""
+        self._marks = deque([boundary])
+        self._write(flushed, closed=False, checkpoint_crc=0)
+        await self.sync()
+
+    async def finish(self, flushed: int, checkpoint_crc: int) -> None:
+        """Say durably that the log ends at ``flushed`` and was closed in order."""
+        self._write(flushed, closed=True, checkpoint_crc=checkpoint_crc)
+        await self.sync()
+
+    async def sync(self) -> None:
+        """Make the last note durable."""
+        if self._unsynced:
+            self._unsynced = False
+            await self._file.sync()
+
+    def close(self) -> None:
+        """Give the file up."""
+        self._file.close()
+
+    def _write(self, flushed: int, *, closed: bool, checkpoint_crc: int) -> None:
+        self._number += 1
+        slot = FlushSlot(self._number, flushed, min(self._marks[0], flushed), closed, checkpoint_crc, self._boot_id)
+        self._file.write_at(slot.position, [slot.encode()])
+        self._unsynced = True

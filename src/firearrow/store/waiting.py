@@ -1,0 +1,52 @@
+"""Who waits for which offset: one ordered list, told in bulk. Pure.
+
+Invariant: calls are in the order of their offsets, so telling those who are done is popping from the left. Nobody is
+told twice. A call that raises keeps its own fate and nobody else's: it is popped before it is called.
+"""
+
+from bisect import insort
+from collections import deque
+from collections.abc import Callable
+from operator import itemgetter
+from typing import TypeAlias
+
+from firearrow.errors import FireArrowError
+
+Told: TypeAlias = Callable[[FireArrowError | None], None]
+"""What a waiter is called with: None when the offset is reached, else why it never will be."""
+
+_offset = itemgetter(0)
+
+
+class Waiters:
+    """Calls that wait for an offset."""
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[int, Told]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, offset: int, call: Told) -> None:
+        """Let ``call`` wait until ``offset`` is reached."""
+        waiting = self._waiting
+        if waiting and waiting[-1][0] > offset:
+            insort(waiting, (offset, call), key=_offset)
+        else:
+            waiting.append((offset, call))
+
+    def reached(self, offset: int) -> None:
+        """Tell everyone who waited for ``offset`` or less."""
+        waiting = self._waiting
+        while waiting and waiting[0][0] <= offset:
+            waiting.popleft()[1](None)
+
+    def failed(self, error: FireArrowError, above: int = -1) -> None:
+        """Tell everyone who waits for more than ``above`` that it will not come."""
+        kept = deque(waiter for waiter in self._waiting if waiter[0] <= above)
+        failing = [call for offset, call in self._waiting if offset > above]
+        self._waiting = kept
+        for call in failing:
+            call(error)

@@ -1,0 +1,52 @@
+"""`python -m firearrow.testing.apache install [--only NAME ...]`: fetch and build what the tests need, once."""
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+
+from firearrow.errors import FireArrowError
+from firearrow.testing.apache.archives import PAIRS, make_archives
+from firearrow.testing.apache.artifacts import all_artifacts
+from firearrow.testing.apache.cache import cache_root, say
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command."""
+    names = list(all_artifacts())
+    parser = argparse.ArgumentParser(prog="python -m firearrow.testing.apache", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    install = commands.add_parser("install", help="fetch and build; what is there already is left alone")
+    install.add_argument("--only", nargs="+", choices=names, default=names, metavar="NAME", help=", ".join(names))
+    install.add_argument("--no-archives", action="store_true", help="skip the archives that make JVMs start faster")
+    commands.add_parser("list", help="show what there is and whether it is installed")
+    chosen = parser.parse_args(arguments)
+    if chosen.command == "list":
+        return _list()
+    return _install(chosen.only, archives=not chosen.no_archives)
+
+
+def _install(names: Sequence[str], *, archives: bool) -> int:
+    start = time.monotonic()
+    known = all_artifacts()
+    try:
+        for name in names:
+            known[name].install()
+        for servers, client in PAIRS.items() if archives else ():
+            if {f"java-{servers}", f"java-{client}"}.issubset(names):
+                make_archives(servers)
+    except FireArrowError as failure:
+        say(str(failure))
+        return 1
+    say(f"all there after {time.monotonic() - start:.0f} s, below {cache_root()}")
+    return 0
+
+
+def _list() -> int:
+    for name, artifact in all_artifacts().items():
+        print(f"{name:14} {'installed' if artifact.installed else 'missing':10} {artifact.path}")  # noqa: T201
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,164 @@
+"""Every artifact that the tests stand on, and how each is made.
+
+`apache-5.5.0`       jars: name server, broker, tools and client of 5.5.0
+`apache-4.9.7`       jars: name server and broker of 4.9.7, the newest complete server set of 4.9
+`apache-4.9.8`       jars: client and tools of 4.9.8
+`java-VERSION`       our Java programs compiled against that set
+`go`                 our Go program with the stock Go client
+`node`               our JavaScript program beside ali-ons
+`cpp`                our Python program beside the wheel that holds the C++ client
+
+Where packages come from is the business of each tool's own settings: no address stands here, and no lock file
+is kept.
+"""
+
+import inspect
+import shutil
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+from firearrow.testing.apache.cache import Artifact
+from firearrow.testing.apache.toolchain import run_tool
+
+SERVER_VERSIONS = ("5.5.0", "4.9.7")
+JAVA_CLIENT_VERSIONS = ("5.5.0", "4.9.8")
+GO_CLIENT = "v2.1.2"
+NODE_CLIENT = "3.12.0"
+CPP_WHEEL = "0.4.4"
+JAVA_RELEASE = "17"
+CLASSES_JAR = "judge.jar"
+
+# Which jar set serves mqadmin beside servers of a version.
+TOOLS_VERSION = {"5.5.0": "5.5.0", "4.9.7": "4.9.8", "4.9.8": "4.9.8"}
+
+_JAR_SETS = {
+    "5.5.0": ("namesrv", "broker", "tools", "client"),
+    "4.9.7": ("namesrv", "broker"),
+    "4.9.8": ("client", "tools"),
+}
+
+_PROGRAMS = Path(__file__).parent.parent / "judges"
+
+
+def _pom(version: str) -> str:
+    dependencies = "".join(
+        f"<dependency><groupId>org.apache.rocketmq</groupId><artifactId>rocketmq-{part}</artifactId>"
+        f"<version>{version}</version></dependency>"
+        for part in _JAR_SETS[version]
+    )
+    return (
+        "<project><modelVersion>4.0.0</modelVersion><groupId>firearrow.judges</groupId>"
+        f"<artifactId>apache</artifactId><version>{version}</version>"
+        f"<dependencies>{dependencies}</dependencies></project>"
+    )
+
+
+@cache
+def jars(version: str) -> Artifact:
+    """A directory of jars."""
+    pom = _pom(version)
+
+    def build(directory: Path, log: Path) -> None:
+        (directory / "pom.xml").write_text(pom)
+        goal = ["dependency:copy-dependencies", "-DoutputDirectory=.", "-DincludeScope=runtime"]
+        run_tool(["mvn", "-B", "-q", *goal], directory, log)
+
+    return _artifact(f"apache-{version}", (pom,), build)
+
+
+def _artifact(name: str, inputs: tuple[str | bytes, ...], build: Callable[[Path, Path], None]) -> Artifact:
+    """An artifact made anew also when the way of making it changes."""
+    return Artifact(name, (inspect.getsource(build), *inputs), build)
+
+
+def _sources(language: str, pattern: str) -> dict[str, bytes]:
+    root = _PROGRAMS / language
+    found = {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob(pattern))}
+    assert found, f"no {pattern} below {root}: the package is not whole"
+    return found
+
+
+def _inputs(sources: dict[str, bytes], *more: str) -> tuple[str | bytes, ...]:
+    return (*more, *(part for name, content in sources.items() for part in (name, content)))
+
+
+def _write(sources: dict[str, bytes], directory: Path) -> None:
+    for name, content in sources.items():
+        target = directory / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content)
+
+
+@cache
+def classes(version: str) -> Artifact:
+    """Our Java programs, compiled against one jar set."""
+    sources = _sources("java", "*.java")
+    library = jars(version)
+
+    def build(directory: Path, log: Path) -> None:
+        class_path = f"{library.install()}/*"
+        _write(sources, directory / "source")
+        words = ["javac", "--release", JAVA_RELEASE, "-nowarn", "-proc:none", "-cp", class_path, "-d", "classes"]
+        run_tool([*words, *(f"source/{name}" for name in sources)], directory, log)
+        # A jar, because the JVM makes no archive of classes over a class path with directories.
+        shutil.make_archive(str(directory / "judge"), "zip", directory / "classes")
+        (directory / "judge.zip").rename(directory / CLASSES_JAR)
+
+    return _artifact(f"java-{version}", _inputs(sources, _pom(version), JAVA_RELEASE), build)
+
+
+@cache
+def go_judge() -> Artifact:
+    """The Go program; `go.sum` is made beside it, never kept."""
+    sources = _sources("go", "*.go")
+    module = f"module judge\n\ngo 1.21\n\nrequire github.com/apache/rocketmq-client-go/v2 {GO_CLIENT}\n"
+
+    def build(directory: Path, log: Path) -> None:
+        _write(sources, directory)
+        (directory / "go.mod").write_text(module)
+        # -mod=mod adds to go.sum what the build needs; `go mod tidy` would fetch the tests' modules too.
+        words = ["go", "build", "-mod=mod", "-p", "2", "-trimpath", "-ldflags=-s -w", "-o", "judge", "."]
+        run_tool(words, directory, log, {"GOFLAGS": "", "GOWORK": "off", "CGO_ENABLED": "0"})
+
+    return _artifact("go", _inputs(sources, module), build)
+
+
+@cache
+def node_judge() -> Artifact:
+    """The JavaScript program and the packages it needs."""
+    sources = _sources("node", "*.js")
+    package = f'{{"name": "judge", "private": true, "dependencies": {{"ali-ons": "{NODE_CLIENT}"}}}}\n'
+
+    def build(directory: Path, log: Path) -> None:
+        _write(sources, directory)
+        (directory / "package.json").write_text(package)
+        run_tool(["npm", "install", "--no-package-lock", "--no-audit", "--no-fund"], directory, log)
+
+    return _artifact("node", _inputs(sources, package), build)
+
+
+@cache
+def cpp_judge() -> Artifact:
+    """The Python program and the wheel with the C++ library."""
+    sources = _sources("cpp", "*.py")
+    wheel = f"rocketmq=={CPP_WHEEL}"
+
+    def build(directory: Path, log: Path) -> None:
+        _write(sources, directory)
+        words = [sys.executable, "-m", "pip", "install", "--no-deps", "--target", ".", wheel]
+        run_tool(words, directory, log)
+
+    return _artifact("cpp", _inputs(sources, wheel), build)
+
+
+def _each(make: Callable[[str], Artifact], versions: tuple[str, ...]) -> list[Artifact]:
+    return [make(version) for version in versions]
+
+
+def all_artifacts() -> dict[str, Artifact]:
+    """Every artifact by name, in the order in which to make them (the Go build, the longest, first)."""
+    versions = tuple(_JAR_SETS)
+    listed = [go_judge(), *_each(jars, versions), *_each(classes, versions), node_judge(), cpp_judge()]
+    return {artifact.name: artifact for artifact in listed}

@@ -1,0 +1,1 @@
+"""The program that drives the C++ client."""

@@ -1,0 +1,27 @@
+package judge;
+
+import java.util.Map;
+
+/** The stock Java client as a judge: compiled unchanged against every version. */
+public final class Judge {
+    private Judge() {
+    }
+
+    public static void main(String[] arguments) throws Exception {
+        Conversation conversation = Conversation.open();
+        Senders senders = new Senders();
+        Receivers receivers = new Receivers();
+        conversation.serve(Map.of(
+            "send", senders::send,
+            "checks", senders::checks,
+            "subscribe", receivers::subscribe,
+            "collect", receivers::collect,
+            "close", receivers::close,
+            "reset", request -> {
+                receivers.reset();
+                senders.reset();
+                return Map.of();
+            }));
+        System.exit(0);
+    }
+}

@@ -1,0 +1,50 @@
+"""What goes into the table of routes, and what has to be done when it changed."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from firearrow.nameserver.brokers import Member
+from firearrow.nameserver.queues import Queues
+from firearrow.protocol.bodies.static_topic import TopicQueueMappingInfo
+from firearrow.protocol.bodies.version import DataVersion
+
+
+class Announcement(msgspec.Struct, frozen=True, kw_only=True):
+    """The body of a registration: the broker's topics, and the edition of its table.
+
+    ``topics`` are (name, queues); ``filter_servers`` is None when the broker did not mention any.
+    """
+
+    version: DataVersion
+    topics: list[tuple[str, Queues]]
+    mappings: Mapping[str, TopicQueueMappingInfo] = {}
+    filter_servers: list[str] | None = None
+
+
+class Notice(msgspec.Struct, frozen=True, kw_only=True):
+    """The lowest id of a broker name changed; ``to`` are the members to tell (NOTIFY_MIN_BROKER_ID_CHANGE)."""
+
+    to: tuple[str, ...]
+    min_broker_id: int
+    min_broker_address: str
+    offline_address: str | None = None
+    ha_address: str | None = None
+
+
+class Registered(msgspec.Struct, frozen=True, kw_only=True):
+    """What a registration led to. The master's addresses are for slaves."""
+
+    master_address: str | None = None
+    ha_address: str | None = None
+    is_new: bool = False
+    notices: tuple[Notice, ...] = ()
+
+
+class Departed(msgspec.Struct, frozen=True, kw_only=True):
+    """Who went: members, broker names left without one, connections to close, notices to send."""
+
+    members: tuple[Member, ...] = ()
+    names: tuple[str, ...] = ()
+    connections: tuple[object, ...] = ()
+    notices: tuple[Notice, ...] = ()

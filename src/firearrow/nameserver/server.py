@@ -1,0 +1,161 @@
+"""A name server: the table, its answers, its files and its clock, put together. Wiring only, no decisions.
+
+Brokers leave the table in three ways: they say so, their connection ends, or they are silent for longer than they said
+they would be, which is looked for every ``scanNotActiveBrokerInterval``. Elapsed time is the loop's, so a jump of the
+wall clock makes nobody look dead. Java: ``namesrv.NamesrvController``.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Final, cast
+
+from firearrow.errors import FireArrowError
+from firearrow.nameserver.changes import Changes, decode_changes, encode_changes, overlay
+from firearrow.nameserver.config import NameServerConfig
+from firearrow.nameserver.effects import Departed, Notice
+from firearrow.nameserver.handlers.lookup import LookupHandlers
+from firearrow.nameserver.handlers.membership import MembershipHandlers
+from firearrow.nameserver.handlers.operation import OperationHandlers
+from firearrow.nameserver.kvconfig import MAX_BYTES, ORDER_TOPIC_CONFIG, KvConfig
+from firearrow.nameserver.routes import Routes
+from firearrow.nameserver.stored import Stored
+from firearrow.protocol.requests.registration import NotifyMinBrokerIdChange
+from firearrow.remoting.caller import Caller
+from firearrow.remoting.handlers import Handlers, Peer
+from firearrow.remoting.limits import Limits
+from firearrow.remoting.server import Server
+from firearrow.runtime.disk import Disk
+from firearrow.runtime.network import Address, Network
+
+MAX_CHANGES_BYTES: Final = 64 * 1024
+
+log = logging.getLogger(__name__)
+
+MAX_NOTICES: Final = 10_000
+"""Notices waiting to be sent; more are dropped, because brokers also ask by themselves."""
+
+NOTICE_TIMEOUT_MS: Final = 300
+
+
+class NameServer:
+    """Knows who is where. ``disk`` is the directory of its files."""
+
+    def __init__(self, config: NameServerConfig, *, network: Network, disk: Disk, limits: Limits | None = None) -> None:
+        self._base = config
+        self._routes = Routes(config)
+        self._texts: Stored[KvConfig] = Stored(
+            disk,
+            config.kv_config_path,
+            KvConfig(),
+            encode=KvConfig.encode,
+            decode=KvConfig.decode,
+            limit_bytes=MAX_BYTES,
+            on_change=self._reconfigure,
+        )
+        self._changes: Stored[Changes] = Stored(
+            disk,
+            config.config_store_path,
+            {},
+            encode=encode_changes,
+            decode=decode_changes,
+            limit_bytes=MAX_CHANGES_BYTES,
+            on_change=self._reconfigure,
+        )
+        self._limits = limits or Limits(idle_s=config.server_channel_max_idle_time_seconds)
+        self._network = network
+        self._caller = Caller(network)
+        self._notices: asyncio.Queue[Notice] = asyncio.Queue(MAX_NOTICES)
+        self._server: Server | None = None
+
+    @property
+    def address(self) -> Address:
+        """Where it listens, with the real port."""
+        assert self._server is not None, "the name server has not been started"
+        return self._server.address
+
+    @property
+    def routes(self) -> Routes:
+        """The table, for whoever embeds a name server and wants to look."""
+        return self._routes
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        async with self.serving():
+            await asyncio.get_running_loop().create_future()
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[Address]:
+        """Serve within the block; raise ``ListenFailed`` or ``SettingsError`` when it cannot."""
+        await self._texts.read()
+        await self._changes.read()
+        self._reconfigure(None)
+        server = self._server = Server(self._network, self._handlers(), self._limits, on_disconnect=self._disconnected)
+        async with asyncio.TaskGroup() as group:
+            await server.start(Address(self._base.bind_address, self._base.listen_port))
+            work = (self._texts.write_changes(), self._changes.write_changes(), self._expire(), self._tell_brokers())
+            tasks = [group.create_task(each) for each in work]
+            log.info("name server listens", extra={"address": str(server.address)})
+            try:
+                yield server.address
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await server.stop()
+                await self._caller.close()
+
+    def _handlers(self) -> Handlers:
+        handlers = Handlers()
+        LookupHandlers(self._routes, _now_ms).add_to(handlers)
+        MembershipHandlers(self._routes, _now_ms, self._notify, self._order_table).add_to(handlers)
+        OperationHandlers(self._routes, self._texts, self._changes).add_to(handlers)
+        return handlers
+
+    def _order_table(self) -> Mapping[str, str] | None:
+        return self._texts.value.table(ORDER_TOPIC_CONFIG)
+
+    def _reconfigure(self, _changed: object) -> None:
+        self._routes.reconfigure(overlay(self._base, self._changes.value), self._order_table() or {})
+
+    def _disconnected(self, peer: Peer) -> None:
+        self._departed(self._routes.disconnected(peer), "its connection ended")
+
+    async def _expire(self) -> None:
+        while True:
+            await asyncio.sleep(self._routes.config.scan_not_active_broker_interval / 1000)
+            self._departed(self._routes.expire(_now_ms()), "it was silent for too long")
+
+    def _departed(self, departed: Departed, why: str) -> None:
+        for member in departed.members:
+            extra = {"broker": member.name, "id": member.broker_id, "at": member.address, "why": why}
+            log.warning("broker is gone", extra=extra)
+        for connection in departed.connections:
+            cast("Peer", connection).close()
+        self._notify(departed.notices)
+
+    def _notify(self, notices: tuple[Notice, ...]) -> None:
+        for notice in notices:
+            try:
+                self._notices.put_nowait(notice)
+            except asyncio.QueueFull:
+                log.warning("a notice is dropped: too many wait", extra={"brokers": notice.to})
+
+    async def _tell_brokers(self) -> None:
+        while True:
+            notice = await self._notices.get()
+            request = NotifyMinBrokerIdChange(
+                min_broker_id=notice.min_broker_id,
+                min_broker_addr=notice.min_broker_address,
+                offline_broker_addr=notice.offline_address,
+                ha_broker_addr=notice.ha_address,
+            )
+            for broker in notice.to:
+                try:
+                    await self._caller.tell(Address.parse(broker), request, timeout_ms=NOTICE_TIMEOUT_MS)
+                except FireArrowError as error:
+                    log.warning("a broker could not be told", extra={"broker": broker, "reason": str(error)})
+
+
+def _now_ms() -> int:
+    return int(asyncio.get_running_loop().time() * 1000)

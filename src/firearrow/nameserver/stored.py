@@ -1,0 +1,111 @@
+"""A value that is kept in a file and changes only once the change is durable.
+
+Changes queue up while the file is being written and go out together in the next writing. Whoever asked is told when
+it is done: with None once the new value is durable and in force, with the error when it is not, and then nothing has
+changed. The previous contents stay in ``<path>.bak``, as Apache's do, and are read when the file itself is not usable.
+
+Invariants: ``value`` is what a restart would read; changes apply in the order in which they were asked for.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from firearrow.errors import BadBody, DiskError, FireArrowError, SettingsError
+from firearrow.protocol.codes import ResponseCode
+from firearrow.protocol.refusal import Refused
+from firearrow.runtime.disk import Disk
+
+T = TypeVar("T")
+
+OnDone = Callable[[FireArrowError | None], None]
+
+log = logging.getLogger(__name__)
+
+
+class Stored(Generic[T]):
+    """A value in a file, with its changes in line."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        path: str,
+        initial: T,
+        *,
+        encode: Callable[[T], bytes],
+        decode: Callable[[bytes], T],
+        limit_bytes: int,
+        on_change: Callable[[T], None],
+    ) -> None:
+        self.value = initial
+        self._disk = disk
+        self._path = path
+        self._encode = encode
+        self._decode = decode
+        self._limit = limit_bytes
+        self._on_change = on_change
+        self._waiting: list[tuple[Callable[[T], T], OnDone]] = []
+        self._wanted = asyncio.Event()
+
+    async def read(self) -> None:
+        """Take over what the file holds; nothing when there is none yet."""
+        for path in (self._path, self._path + ".bak"):
+            if not self._disk.exists(path):
+                continue
+            try:
+                self.value = self._decode(await self._disk.read_whole(path))
+            except (BadBody, SettingsError) as error:
+                log.warning("a file cannot be read", extra={"path": path, "reason": str(error)})
+                continue
+            return
+        if self._disk.exists(self._path):
+            raise SettingsError(f"{self._path} cannot be read, nor can its .bak: repair it or move it away")
+
+    def change(self, how: Callable[[T], T], on_done: OnDone) -> None:
+        """Ask for a change; ``how`` makes the new value of the old one, or raises ``Refused``."""
+        self._waiting.append((how, on_done))
+        self._wanted.set()
+
+    async def write_changes(self) -> None:
+        """Write whatever is asked for, until cancelled."""
+        while True:
+            await self._wanted.wait()
+            self._wanted.clear()
+            await self._write_all()
+
+    async def _write_all(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        value, asked = self.value, []
+        for how, on_done in waiting:
+            try:
+                value = self._checked(how(value))
+            except Refused as refusal:
+                on_done(refusal)
+            else:
+                asked.append(on_done)
+        error = await self._write(value) if asked else None
+        if error is None and asked:
+            self.value = value
+            self._on_change(value)
+        for on_done in asked:
+            on_done(error)
+
+    def _checked(self, value: T) -> T:
+        size = len(self._encode(value))
+        if size > self._limit:
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"{self._path} would take {size} bytes, {self._limit} are allowed")
+        return value
+
+    async def _write(self, value: T) -> DiskError | None:
+        try:
+            directory = self._path.rpartition("/")[0]
+            if directory:
+                self._disk.make_directory(directory)
+            if self._disk.exists(self._path):
+                await self._disk.replace(self._path + ".bak", await self._disk.read_whole(self._path))
+            await self._disk.replace(self._path, self._encode(value))
+        except DiskError as error:
+            log.exception("a file cannot be written", extra={"path": self._path})
+            return error
+        return None

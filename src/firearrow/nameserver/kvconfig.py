@@ -2,7 +2,7 @@
 
 A ``KvConfig`` is never changed in place: ``put`` and ``delete`` return another one, which takes effect once it is on
 disk. The file is Apache's ``kvConfig.json``, ``{"configTable":{namespace:{key:value}}}``, read in any form of
-fastjson's. A namespace whose last key was deleted stays, empty, as in Apache. Java: ``namesrv.kvconfig.KVConfigManager``.
+fastjson's. A namespace whose last key was deleted stays, empty, as in Apache. Java: ``KVConfigManager``.
 """
 
 from collections.abc import Mapping

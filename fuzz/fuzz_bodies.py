@@ -6,7 +6,7 @@ The first byte chooses the type.
 from fuzz.harness import instrumented, run
 
 with instrumented():
-    from firearrow.protocol import fastjson
+    from firearrow import fastjson
     from firearrow.protocol.bodies.offset import read_reset_offsets
     from firearrow.protocol.bodies.properties import PropertiesText
     from firearrow.protocol.bodies.registration import decode_registration

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from firearrow.protocol import fastjson
+from firearrow import fastjson
 from firearrow.protocol.bodies.body import Body, empty_map
 
 ORDER_TOPIC_CONFIG: Final = "ORDER_TOPIC_CONFIG"

@@ -13,10 +13,10 @@ from typing import Final
 
 import msgspec
 
+from firearrow import fastjson
 from firearrow.nameserver.brokers import MASTER_ID, BrokerName, encode_addresses, encode_text
 from firearrow.nameserver.queues import Queues
 from firearrow.nameserver.routes import Routes
-from firearrow.protocol import fastjson
 from firearrow.protocol.bodies.static_topic import TopicQueueMappingInfo
 
 MEMBER_TOPIC_PREFIX: Final = "rmq_sys_SYNC_BROKER_MEMBER_"

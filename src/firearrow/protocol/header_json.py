@@ -21,8 +21,8 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
+from firearrow import fastjson
 from firearrow.errors import BadBody, BadHeader
-from firearrow.protocol import fastjson
 from firearrow.protocol.codegen import compile_function
 from firearrow.protocol.command import OUR_LANGUAGE, OUR_VERSION, BadFields, Encoding, HeaderEncoder, Heading
 from firearrow.protocol.conversation import Fields

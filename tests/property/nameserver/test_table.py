@@ -5,12 +5,12 @@ import msgspec
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from firearrow import fastjson
 from firearrow.nameserver import pictures
 from firearrow.nameserver.brokers import Member
 from firearrow.nameserver.config import NameServerConfig
 from firearrow.nameserver.effects import Announcement
 from firearrow.nameserver.routes import Routes
-from firearrow.protocol import fastjson
 from firearrow.protocol.bodies.route import ClusterInfo, TopicRouteData
 from firearrow.protocol.bodies.version import DataVersion
 from tests.property.nameserver.naive import Naive

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from firearrow import fastjson
 from firearrow.errors import BadBody
 from firearrow.model.message import MessageQueue
-from firearrow.protocol import fastjson
 from firearrow.protocol.bodies.body import Body, encode_body
 from firearrow.protocol.bodies.offset import ResetOffsetBody, for_c, read_reset_offsets
 from firearrow.protocol.bodies.properties import PropertiesText

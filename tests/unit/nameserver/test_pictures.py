@@ -2,10 +2,10 @@
 
 import json
 
+from firearrow import fastjson
 from firearrow.nameserver import pictures
 from firearrow.nameserver.answers import Answers
 from firearrow.nameserver.config import NameServerConfig
-from firearrow.protocol import fastjson
 from firearrow.protocol.bodies.route import ClusterInfo, TopicRouteData
 from firearrow.protocol.bodies.static_topic import TopicQueueMappingInfo
 from tests.unit.nameserver.cluster import Table, member

@@ -35,7 +35,7 @@ def test_reads_what_java_reads(text: str, pairs: dict[str, str]) -> None:
 
 
 def test_a_broken_escape_says_what_to_write() -> None:
-    with pytest.raises(SettingsError, match="four hexadecimal digits"):
+    with pytest.raises(SettingsError, match="escape without 4 digits"):
         parse_properties("a=\\u12")
 
 

@@ -13,12 +13,12 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from firearrow import fastjson
 from firearrow.errors import BadBody
 from firearrow.model.versions import version_number
 from firearrow.nameserver.brokers import Member
 from firearrow.nameserver.effects import Announcement, Notice
 from firearrow.nameserver.routes import Routes
-from firearrow.protocol import fastjson
 from firearrow.protocol.bodies.registration import RegisterBrokerBody, decode_registration
 from firearrow.protocol.bodies.route import KVTable
 from firearrow.protocol.bodies.topic import TopicConfigAndMappingTable

@@ -8,12 +8,12 @@ from typing import TypeVar
 
 import msgspec
 
+from firearrow import fastjson
 from firearrow.errors import BadBody, FireArrowError
 from firearrow.nameserver.changes import Changes, listing, read_changes
 from firearrow.nameserver.kvconfig import KvConfig
 from firearrow.nameserver.routes import Routes
 from firearrow.nameserver.stored import OnDone, Stored
-from firearrow.protocol import fastjson
 from firearrow.protocol.bodies.route import KVTable, TopicRouteData
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.refusal import Refused

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
-from firearrow.protocol import fastjson
+from firearrow import fastjson
 
 T = TypeVar("T")
 

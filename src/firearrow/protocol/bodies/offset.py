@@ -9,9 +9,9 @@ for C++. ``read_reset_offsets`` takes both; ``for_c`` turns the first into the s
 
 from typing import ClassVar
 
+from firearrow import fastjson
 from firearrow.errors import BadBody
 from firearrow.model.message import MessageQueue
-from firearrow.protocol import fastjson
 from firearrow.protocol.bodies.body import Body, always, empty_map
 from firearrow.protocol.bodies.version import DataVersion
 from firearrow.protocol.conversation import Int32, Int64

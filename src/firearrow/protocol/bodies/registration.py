@@ -22,8 +22,8 @@ from typing import Final
 
 import msgspec
 
+from firearrow import fastjson
 from firearrow.errors import BadBody
-from firearrow.protocol import fastjson
 from firearrow.protocol.bodies.body import Body, empty_list, fresh
 from firearrow.protocol.bodies.static_topic import TopicQueueMappingInfo
 from firearrow.protocol.bodies.topic import TopicConfig, TopicConfigAndMappingTable

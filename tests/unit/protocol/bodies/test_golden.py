@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from firearrow.protocol import fastjson
+from firearrow import fastjson
 from firearrow.protocol.bodies import (
     auth,
     group,

@@ -1,7 +1,7 @@
 """Bodies as clients in other languages write them."""
 
+from firearrow import fastjson
 from firearrow.model.message import MessageQueue
-from firearrow.protocol import fastjson
 from firearrow.protocol.bodies.body import encode_body
 from firearrow.protocol.bodies.heartbeat import ConsumeFromWhere, ConsumeType, HeartbeatData, MessageModel, word
 from firearrow.protocol.bodies.offset import ResetOffsetBody, for_c, read_reset_offsets

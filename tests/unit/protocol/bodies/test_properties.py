@@ -3,7 +3,8 @@
 import pytest
 
 from firearrow.errors import BadBody
-from firearrow.protocol.bodies.properties import PropertiesText, read_properties, write_properties
+from firearrow.protocol.bodies.properties import PropertiesText
+from firearrow.settings.properties import format_properties, parse_properties
 
 
 @pytest.mark.parametrize(
@@ -32,12 +33,12 @@ from firearrow.protocol.bodies.properties import PropertiesText, read_properties
     ],
 )
 def test_lines_are_read_as_java_reads_them(text: str, values: dict[str, str]) -> None:
-    assert read_properties(text) == values
+    assert parse_properties(text) == values
 
 
 def test_ordinary_settings_look_as_java_writes_them() -> None:
     values = {"brokerName": "broker-a", "namesrvAddr": "a:9876;b:9876", "storePathRootDir": "/root/store"}
-    assert write_properties(values) == (
+    assert format_properties(values) == (
         "brokerName=broker-a\nnamesrvAddr=a:9876;b:9876\nstorePathRootDir=/root/store\n"
     )
 

@@ -1,9 +1,9 @@
 import msgspec
 import pytest
 
+from firearrow import fastjson
 from firearrow.errors import BadBody
 from firearrow.model.message import MessageQueue
-from firearrow.protocol import fastjson
 from firearrow.protocol.conversation import Int32, Int64
 
 

@@ -4,9 +4,9 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from firearrow import fastjson
 from firearrow.errors import BadBody
 from firearrow.model.message import MessageQueue
-from firearrow.protocol import fastjson
 
 
 class Table(msgspec.Struct, frozen=True, rename="camel"):

@@ -1,0 +1,85 @@
+"""Follows docs/how-to/add-a-request-code.md in a copy of the tree: every block is applied, every command is run.
+
+A ``python`` block is appended to the file in its title, a ``diff`` block is applied to it, an ``sh`` block is run.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs/how-to/add-a-request-code.md"
+COPIED = ("src", "docs", "tests/architecture", "pyproject.toml")
+BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
+
+
+class Block(NamedTuple):
+    language: str
+    file: str
+    text: str
+
+
+def blocks() -> list[Block]:
+    return [Block(*match.groups(default="")) for match in BLOCK.finditer(PAGE.read_text())]
+
+
+def copy_tree(target: Path) -> None:
+    for name in COPIED:
+        source = ROOT / name
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, target / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(source, target / name)
+
+
+def apply_diff(text: str, diff: str) -> str:
+    lines = diff.splitlines()
+    before = "\n".join(line[1:] for line in lines if line[0] in " -")
+    after = "\n".join(line[1:] for line in lines if line[0] in " +")
+    assert before in text, f"the page expects lines that are not there:\n{before}"
+    return text.replace(before, after, 1)
+
+
+def append(text: str, addition: str) -> str:
+    return f"{text.rstrip()}\n\n\n{addition}" if text else addition
+
+
+def change(target: Path, block: Block) -> None:
+    path = target / block.file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = path.read_text() if path.exists() else ""
+    path.write_text(apply_diff(text, block.text) if block.language == "diff" else append(text, block.text))
+
+
+def run(target: Path, command: str) -> None:
+    environment = {**os.environ, "PYTHONPATH": f"{target / 'src'}{os.pathsep}{target}", "PYTHONDONTWRITEBYTECODE": "1"}
+    words = [sys.executable if word == "python" else word for word in command.split()]
+    done = subprocess.run(words, cwd=target, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+
+
+def lint(target: Path, files: list[str]) -> None:
+    for arguments in (["check", "--no-cache"], ["format", "--no-cache", "--check"]):
+        run(target, " ".join(["python", "-m", "ruff", *arguments, *files]))
+
+
+@pytest.mark.real
+def test_a_newcomer_who_follows_the_page_ends_with_a_working_conversation(tmp_path: Path) -> None:
+    copy_tree(tmp_path)
+    found = blocks()
+    assert {block.language for block in found} == {"diff", "python", "sh"}
+    for block in found:
+        if block.language != "sh":
+            change(tmp_path, block)
+    for block in found:
+        if block.language == "sh":
+            for command in block.text.splitlines():
+                run(tmp_path, command)
+    lint(tmp_path, sorted({block.file for block in found if block.file.endswith(".py")}))

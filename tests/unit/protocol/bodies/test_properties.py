@@ -37,9 +37,9 @@ def test_lines_are_read_as_java_reads_them(text: str, values: dict[str, str]) ->
 
 
 def test_ordinary_settings_look_as_java_writes_them() -> None:
-    values = {"brokerName": "broker-a", "namesrvAddr": "a:9876;b:9876", "storePathRootDir": "/root/store"}
+    values = {"brokerName": "broker-a", "namesrvAddr": "a:9876;b:9876", "storePathRootDir": "/data/store"}
     assert format_properties(values) == (
-        "brokerName=broker-a\nnamesrvAddr=a:9876;b:9876\nstorePathRootDir=/root/store\n"
+        "brokerName=broker-a\nnamesrvAddr=a:9876;b:9876\nstorePathRootDir=/data/store\n"
     )
 
 

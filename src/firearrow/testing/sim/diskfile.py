@@ -118,6 +118,8 @@ class FileNode:
         number = rng.choice(list(self.dirty)[:64])
         del self.dirty[number]
         self.durable[number] = bytes(self.pages[number])
+        for sync in self.syncing:
+            sync.pages.pop(number, None)  # a page is on its way once: an older version cannot land after this one
 
     def begin_sync(self) -> SyncInProgress:
         """Take what is dirty now; later writes are not part of it."""

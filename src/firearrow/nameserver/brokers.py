@@ -31,6 +31,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class Lease(msgspec.Struct):
     """A member's claim to be alive.
 
+    ``counts`` says whether the topics of that edition were taken over (a slave's are not while it has a master).
     ``repeats`` is what the last registration said, as a digest, with the edition of the broker name it left behind: the
     same digest at the same edition changes nothing.
     """
@@ -39,6 +40,7 @@ class Lease(msgspec.Struct):
     version: DataVersion
     connection: object
     seen_ms: int
+    counts: bool = False
     repeats: tuple[bytes, int] | None = None
 
     def has_expired(self, now_ms: int) -> bool:

@@ -86,9 +86,11 @@ class Routes:
         name = self.names.setdefault(member.name, name or BrokerName(member.name, member.cluster))
         lowest = name.lowest_id
         is_first = self._seat(name, member)
-        self._announce(name, member, announced, is_first=is_first)
+        counts = self._announce(name, member, announced, is_first=is_first)
         is_new = self._lease(member, announced, connection, now_ms)
-        self.leases[member.cluster, member.address].repeats = (digest, name.edition) if digest else None
+        lease = self.leases[member.cluster, member.address]
+        lease.counts = counts
+        lease.repeats = (digest, name.edition) if digest else None
         notices: tuple[Notice, ...] = ()
         if lowest is not None and member.broker_id < lowest and self.config.notify_min_broker_id_changed:
             notices = (_notice(name, ha_address=member.ha_address),)
@@ -128,17 +130,18 @@ class Routes:
             self.topics.touch(name.name)
         return not held
 
-    def _announce(self, name: BrokerName, member: Member, announced: Announcement, *, is_first: bool) -> None:
+    def _announce(self, name: BrokerName, member: Member, announced: Announcement, *, is_first: bool) -> bool:
+        # Returns whether the member's topics count: a slave's do only while it stands for the name.
         is_master = member.broker_id == MASTER_ID
         leads = member.acting_master is not None and not is_master and member.broker_id == name.lowest_id
         if not (is_master or leads):
-            return
+            return False
         if self.config.delete_topic_with_broker_registration and not announced.mappings:
             kept = {topic for topic, _ in announced.topics}
             for topic in [topic for topic in self.topics.at(name.name) if topic not in kept]:
                 self.topics.remove(topic, name.name)
         lease = self.leases.get((member.cluster, member.address))
-        rewrite = is_first or lease is None or lease.version != announced.version
+        rewrite = is_first or lease is None or not lease.counts or lease.version != announced.version
         for topic, queues in announced.topics:
             if rewrite or not self.topics.holds(name.name, topic):
                 self.topics.put(topic, name.name, self._read_only(queues) if leads and name.acting_master else queues)
@@ -146,6 +149,7 @@ class Routes:
             for topic, mapping in announced.mappings.items():
                 self.mappings.setdefault(topic, {})[mapping.bname or name.name] = mapping
                 self.answers.drop(topic)
+        return True
 
     def _read_only(self, queues: Queues) -> Queues:
         return self.topics.queues(queues.read, queues.write, queues.perm & ~PERM_WRITE, queues.sys_flag)

@@ -15,6 +15,7 @@ class Held(NamedTuple):
     version: DataVersion
     connection: object
     seen_ms: int
+    counts: bool
 
 
 class Naive:
@@ -59,23 +60,24 @@ class Naive:
         for (cluster, address), held in list(self.leases.items()):
             if address == who.address and cluster != who.cluster and held.who.name == who.name:
                 del self.leases[cluster, address]
-        self.announce(who, version, perms, mine, is_first=holder is None)
-        self.leases[key] = Held(who, version, connection, now)
+        counts = self.announce(who, version, perms, mine, is_first=holder is None)
+        self.leases[key] = Held(who, version, connection, now, counts)
         return True
 
     def announce(
         self, who: Member, version: DataVersion, perms: dict[str, int], mine: Held | None, *, is_first: bool
-    ) -> None:
+    ) -> bool:
         leads = who.broker_id != 0 and who.acting_master is not None and who.broker_id == self.ids(who.name)[0]
         if who.broker_id != 0 and not leads:
-            return
+            return False
         if self.whole_tables:
             for topic in self.topics_of(who.name) - set(perms):
                 del self.queues[topic, who.name]
-        rewrite = is_first or mine is None or mine.version != version
+        rewrite = is_first or mine is None or not mine.counts or mine.version != version
         for topic, perm in perms.items():
             if rewrite or (topic, who.name) not in self.queues:
                 self.queues[topic, who.name] = perm & ~WRITE if leads and who.acting_master else perm
+        return True
 
     def drop_leases(self, name: str, address: str) -> None:
         for key, held in list(self.leases.items()):

@@ -112,3 +112,14 @@ def test_nobody_hears_where_no_acting_master_is_wanted() -> None:
     for broker_id in range(2):
         table.join(member(broker_id=broker_id), "T", "U")
     assert table.leave(member(broker_id=0)).notices == ()
+
+
+def test_a_slave_brings_its_own_table_once_it_stands_for_the_name() -> None:
+    table = Table()
+    table.register(member(), table.announce("T", "U", counter=1, read=4))
+    newer = table.announce("T", "U", counter=2, read=8)
+    table.register(member(broker_id=1), newer)
+    assert table.route("T")["queueDatas"][0]["readQueueNums"] == 4
+    table.leave(member())
+    table.register(member(broker_id=1), newer)
+    assert table.route("T")["queueDatas"][0]["readQueueNums"] == 8

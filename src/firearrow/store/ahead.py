@@ -12,8 +12,8 @@ import logging
 from firearrow.errors import DiskError
 from firearrow.runtime.disk import Disk
 from firearrow.store.commitlog import CommitLog
-from firearrow.store.paths import COMMIT_LOG, NEXT_SEGMENT, OURS, log_path
-from firearrow.store.segments import Segments
+from firearrow.store.paths import NEXT_SEGMENT, log_path
+from firearrow.store.segments import Segments, sync_names
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +68,5 @@ class SegmentAhead:
             return
         self._disk.rename(NEXT_SEGMENT, log_path(start))
         segment = self._segments.add(start, file, named=False)
-        await self._disk.sync_directory(COMMIT_LOG)
+        await sync_names(self._disk)
         segment.named = True
-        await self._disk.sync_directory(OURS)

@@ -17,8 +17,7 @@ from firearrow.errors import DiskError
 from firearrow.runtime.disk import Disk
 from firearrow.store.commitlog import CommitLog
 from firearrow.store.config import LogConfig
-from firearrow.store.paths import COMMIT_LOG
-from firearrow.store.segments import Segment
+from firearrow.store.segments import Segment, sync_names
 from firearrow.store.slotfile import SYNC_SECONDS, SlotFile
 
 PAGE_BYTES: Final = 4096
@@ -90,6 +89,7 @@ class Flusher:
             await self._sync_segments(dirty)
             self._slot.note(target)
         except DiskError as error:
+            self._slot.distrust()
             log.fence(error)
         except asyncio.CancelledError:
             log.give_back(dirty)
@@ -102,7 +102,7 @@ class Flusher:
             await segment.file.sync()
         unnamed = [segment for segment in dirty if not segment.named]
         if unnamed:
-            await self._disk.sync_directory(COMMIT_LOG)
+            await sync_names(self._disk)
             for segment in unnamed:
                 segment.named = True
 

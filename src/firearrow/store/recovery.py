@@ -18,11 +18,10 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from firearrow.runtime.disk import Disk
-from firearrow.store.damage import Damage
-from firearrow.store.paths import COMMIT_LOG
+from firearrow.store.damage import PIECE_BYTES, Damage
 from firearrow.store.ranges import Ranges
 from firearrow.store.scan import Scanner, Stop
-from firearrow.store.segments import Segment, Segments
+from firearrow.store.segments import Segment, Segments, sync_names
 from firearrow.store.sidecar import FlushSlot
 
 APACHE_CLEAN_SEGMENTS: Final = 3
@@ -153,6 +152,8 @@ class Recovery:
         if damaged or cut:
             logger.error("the log was not whole", extra={"damaged_ranges": damaged, "cut_bytes": cut, "end": at})
         await self._damage.clip(at)
+        if self._known.flushed >= 0:
+            await self._write_again(self._known.flushed, at)
         await self._make_durable()
         return Recovered(at, self._known.start, self._last_store_ms, damaged, cut)
 
@@ -195,12 +196,24 @@ class Recovery:
             segment_at_end.file.truncate(self._segments.size)
         return last - end
 
+    async def _write_again(self, start: int, end: int) -> None:
+        """Make the kernel store what a failed sync of the last run let it forget, though it shows it as if stored."""
+        at = start
+        while at < end:
+            segment = self._segments.at(at)
+            stop = min(end, at - at % self._segments.size + self._segments.size)
+            while segment is not None and at < stop:
+                piece = await segment.file.read(at - segment.start, min(PIECE_BYTES, stop - at))
+                segment.file.write_at(at - segment.start, [piece])
+                at += len(piece)
+            at = stop
+
     async def _make_durable(self) -> None:
         """Sync every segment that may hold bytes nobody synced, and the names of all."""
         for segment in self._segments:
             if segment.unsynced or segment.end > self._known.start or self._known.ending is Ending.UNKNOWN:
                 await segment.file.sync()
                 segment.unsynced = False
-        await self._disk.sync_directory(COMMIT_LOG)
+        await sync_names(self._disk)
         for segment in self._segments:
             segment.named = True

@@ -4,8 +4,8 @@ Every segment starts at a multiple of the size and is exactly that long on disk,
 refuses to start on any other length. A segment may be missing in the middle when somebody lost a file; what lay there
 is damage, not a reason to lose what lies after it. The names ahead of the last record are spare segments, all zeros.
 
-Invariant: `Segment.named` is False until the directory was synced after the file got its name; nothing in the segment
-counts as durable before. Java: ``MappedFileQueue``.
+Invariant: `Segment.named` is False until both directories were synced after the file got its name; nothing in the
+segment counts as durable before. Java: ``MappedFileQueue``.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from itertools import pairwise
 from firearrow.errors import SettingsError
 from firearrow.runtime.disk import Disk, File
 from firearrow.store.config import DEFAULT_SEGMENT_BYTES, SMALLEST_SEGMENT_BYTES
-from firearrow.store.paths import COMMIT_LOG, log_path, segment_start
+from firearrow.store.paths import COMMIT_LOG, OURS, log_path, segment_start
 
 
 class Segment:
@@ -95,6 +95,12 @@ class Segments:
         for segment in self._by_start.values():
             segment.file.close()
         self._by_start.clear()
+
+
+async def sync_names(disk: Disk) -> None:
+    """Make the names of all segments durable: a rename into the log is, once both directories are synced."""
+    await disk.sync_directory(COMMIT_LOG)
+    await disk.sync_directory(OURS)
 
 
 async def load_segments(disk: Disk, configured: int, recorded: int = 0) -> Segments:

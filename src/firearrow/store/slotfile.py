@@ -6,9 +6,10 @@ of the log promised. It is synced at least every `SYNC_SECONDS` while it changes
 """
 
 from collections import deque
+from contextlib import suppress
 from typing import Final
 
-from firearrow.errors import DiskFull
+from firearrow.errors import DiskError, DiskFull
 from firearrow.runtime.disk import Disk, File
 from firearrow.store.paths import FLUSH_SLOT, OURS
 from firearrow.store.sidecar import SLOT_FILE_BYTES, FlushSlot, newest_slot
@@ -28,6 +29,7 @@ class SlotFile:
         self._window = window
         self._number = last.number if last else 0
         self._marks: deque[int] = deque([last.boundary if last else 0])
+        self._flushed = last.flushed if last else 0
         self._unsynced = False
 
     @classmethod
@@ -60,6 +62,12 @@ class SlotFile:
         self._write(flushed, closed=False, checkpoint_crc=0)
         await self.sync()
 
+    def distrust(self) -> None:
+        """Say that a sync failed: pages above the flushed offset may be gone, as after a loss of power."""
+        self._boot_id = ""
+        with suppress(DiskError):
+            self._write(self._flushed, closed=False, checkpoint_crc=0)
+
     async def finish(self, flushed: int, checkpoint_crc: int) -> None:
         """Say durably that the log ends at ``flushed`` and was closed in order."""
         self._write(flushed, closed=True, checkpoint_crc=checkpoint_crc)
@@ -79,4 +87,5 @@ class SlotFile:
         self._number += 1
         slot = FlushSlot(self._number, flushed, min(self._marks[0], flushed), closed, checkpoint_crc, self._boot_id)
         self._file.write_at(slot.position, [slot.encode()])
+        self._flushed = flushed
         self._unsynced = True

@@ -1,0 +1,291 @@
+"""What the tests of the store share: drafts, a log in a simulated world, and a disk that never waits.
+
+`InstantDisk` is the disk door over a simulated image whose coroutines end without suspending, so that a recovery is a
+plain function call (`now`): tens of thousands of crash states are opened a minute. It counts its calls and can die at
+any of them, which is how a crash in the middle of a recovery is made.
+"""
+
+import copy
+import random
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from firearrow.errors import FireArrowError, LockHeld
+from firearrow.model import Address, EpochMs
+from firearrow.record.encode import Draft
+from firearrow.record.hosts import host_bytes
+from firearrow.record.properties import stored_properties
+from firearrow.runtime.disk import Bytes, Status, Usage, checked, parent_of, refusal
+from firearrow.store.config import LogConfig
+from firearrow.store.placement import Placed
+from firearrow.testing.sim.diskfile import FileNode, SyncInProgress
+from firearrow.testing.sim.diskimage import DirectoryNode, DiskImage
+
+T = TypeVar("T")
+
+SEGMENT = 8192
+HOST = host_bytes(Address("127.0.0.1", 10911))
+
+
+def draft(body: bytes = b"hello", topic: str = "T", queue_id: int = 0, properties: str = "", **more: Any) -> Draft:
+    """A message without a place."""
+    return Draft(topic, queue_id, body, stored_properties(properties), EpochMs(1), HOST, HOST, **more)
+
+
+def config(*, sync: bool = True, segment: int = SEGMENT, **more: Any) -> LogConfig:
+    """A small log."""
+    return LogConfig(
+        mapped_file_size_commit_log=segment, flush_disk_type="SYNC_FLUSH" if sync else "ASYNC_FLUSH", **more
+    )
+
+
+def no_sink(rows: list[Placed]) -> None:
+    """Nobody is interested in the rows."""
+    del rows
+
+
+class Died(FireArrowError):
+    """The process ends here."""
+
+
+def now(coroutine: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine that never waits."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    coroutine.close()
+    raise AssertionError("the coroutine waited")
+
+
+class FrozenClock:
+    """A clock that stands still."""
+
+    def __init__(self, at_ms: int = 1_700_000_000_000) -> None:
+        self.at_ms = at_ms
+
+    def now_ms(self) -> int:
+        """The same time always."""
+        return self.at_ms
+
+    def ticks(self) -> int:
+        """None."""
+        return 0
+
+
+def clone(image: DiskImage, seed: int) -> DiskImage:
+    """A copy of an image with luck of its own and no ordered failures; running syncs and dirty pages included."""
+    memo: dict[int, Any] = {id(image._trace): _Silent(), id(image._clock): FrozenClock(), id(image.rng): None}
+    memo |= {id(process): process for process in image.locks.values()}
+    copied = copy.copy(image)
+    copied.rng = random.Random(seed)
+    copied.locks = {}
+    copied._failures = []
+    copied._trace = memo[id(image._trace)]
+    copied._clock = memo[id(image._clock)]
+    nodes: dict[int, Any] = {}
+    copied.root = _copy_entry(image.root, nodes)
+    copied._journal = [_copy_change(change, nodes) for change in image._journal]
+    return copied
+
+
+class _Silent:
+    def add(self, kind: str, detail: str) -> None:
+        """Nothing is remembered."""
+
+
+def _copy_entry(entry: Any, nodes: dict[int, Any]) -> Any:
+    if id(entry) in nodes:
+        return nodes[id(entry)]
+    if isinstance(entry, DirectoryNode):
+        directory = nodes[id(entry)] = DirectoryNode(entry.modified_ms)
+        directory.names = {name: _copy_entry(other, nodes) for name, other in entry.names.items()}
+        directory.durable = {name: _copy_entry(other, nodes) for name, other in entry.durable.items()}
+        return directory
+    file = nodes[id(entry)] = FileNode(entry.modified_ms)
+    file.pages = {number: bytearray(page) for number, page in entry.pages.items()}
+    file.size, file.durable_size, file.counted = entry.size, entry.durable_size, entry.counted
+    file.durable, file.dirty, file.resizes = dict(entry.durable), dict(entry.dirty), list(entry.resizes)
+    file.syncing = [SyncInProgress(dict(sync.pages), list(sync.resizes)) for sync in entry.syncing]
+    return file
+
+
+def _copy_change(change: Any, nodes: dict[int, Any]) -> Any:
+    copied = copy.copy(change)
+    copied.effects = [
+        (_copy_entry(parent, nodes), name, None if entry is None else _copy_entry(entry, nodes))
+        for parent, name, entry in change.effects
+    ]
+    copied.waiting = [_copy_entry(directory, nodes) for directory in change.waiting]
+    return copied
+
+
+class InstantFile:
+    """A file of an instant disk."""
+
+    def __init__(self, disk: "InstantDisk", node: FileNode, path: str) -> None:
+        self._disk = disk
+        self._node = node
+        self.path = path
+
+    @property
+    def size(self) -> int:
+        """Length in bytes."""
+        return self._node.size
+
+    def read_at(self, position: int, length: int) -> bytes:
+        """Up to ``length`` bytes."""
+        return self._node.read(position, length)
+
+    def read_hot(self, position: int, length: int) -> bytes | None:
+        """Everything is hot."""
+        return self._node.read(position, length)
+
+    async def read(self, position: int, length: int) -> bytes:
+        """Up to ``length`` bytes."""
+        return self._node.read(position, length)
+
+    def write_at(self, position: int, buffers: Sequence[Bytes]) -> None:
+        """Write all the buffers."""
+        self._disk.step("write", self.path)
+        self._node.write(position, b"".join(buffers))
+
+    async def written(self) -> None:
+        """At once."""
+
+    def truncate(self, size: int) -> None:
+        """Cut or lengthen."""
+        self._disk.step("truncate", self.path)
+        self._node.truncate(size)
+
+    async def allocate(self, size: int, *, zeroed: bool = False) -> None:
+        """Lengthen."""
+        self._disk.step("allocate", self.path)
+        if zeroed and size > self._node.size:
+            self._node.write(self._node.size, bytes(size - self._node.size))
+        elif size > self._node.size:
+            self._node.truncate(size)
+
+    async def sync(self) -> None:
+        """Durable at once."""
+        self._disk.step("sync", self.path)
+        self._node.finish_sync(self._node.begin_sync())
+
+    def close(self) -> None:
+        """Nothing to give up."""
+
+
+class _InstantLock:
+    def __init__(self, disk: "InstantDisk", path: str) -> None:
+        self._disk = disk
+        self._path = path
+
+    def release(self) -> None:
+        self._disk.held.discard(self._path)
+
+
+class InstantDisk:
+    """A disk on which nothing takes time."""
+
+    def __init__(self, image: DiskImage, *, dies_at: int | None = None) -> None:
+        self.image = image
+        self.calls = 0
+        self.held: set[str] = set()
+        self._dies_at = dies_at
+
+    def step(self, operation: str, path: str) -> None:
+        """Count a call that changes something; die when its time has come."""
+        self.calls += 1
+        if self._dies_at is not None and self.calls > self._dies_at:
+            raise Died(f"before {operation} {path}")
+
+    def _do(self, operation: str, path: str, action: Callable[[], T]) -> T:
+        checked(path)
+        try:
+            return action()
+        except OSError as error:
+            raise refusal(error, f"{operation} {path}") from error
+
+    def open(self, path: str, *, create: bool = False) -> InstantFile:
+        """Open a file."""
+        if create and self.image.find(path) is None:
+            self.step("create", path)
+            self._do("create", path, lambda: self.image.create(path))
+        return InstantFile(self, self._do("open", path, lambda: self.image.file(path)), path)
+
+    def exists(self, path: str) -> bool:
+        """Whether the name is there."""
+        return self.image.find(path) is not None
+
+    def status(self, path: str) -> Status:
+        """Size, time, kind."""
+        entry = self.image.find(path)
+        if isinstance(entry, DirectoryNode):
+            return Status(0, entry.modified_ms, is_directory=True)
+        file = self._do("look at", path, lambda: self.image.file(path))
+        return Status(file.size, file.modified_ms, is_directory=False)
+
+    async def list(self, path: str = "") -> list[str]:
+        """Names, sorted."""
+        return sorted(self._do("list", path, lambda: self.image.directory(path)).names)
+
+    def make_directory(self, path: str) -> None:
+        """Make a directory and its parents."""
+        parts = path.split("/") if path else []
+        for count in range(1, len(parts) + 1):
+            prefix = "/".join(parts[:count])
+            if self.image.find(prefix) is None:
+                self.step("make", prefix)
+                self.image.make_directory(prefix)
+
+    async def remove_directory(self, path: str) -> None:
+        """Remove an empty directory."""
+        self.step("remove", path)
+        self._do("remove", path, lambda: self.image.remove_directory(path))
+
+    def rename(self, source: str, target: str) -> None:
+        """Give a file a new name."""
+        self.step("rename", source)
+        self._do("rename", source, lambda: self.image.rename(source, target))
+
+    async def unlink(self, path: str) -> None:
+        """Remove a name."""
+        self.step("unlink", path)
+        self._do("unlink", path, lambda: self.image.unlink(path))
+
+    async def sync_directory(self, path: str = "") -> None:
+        """Durable at once."""
+        self.step("sync_directory", path)
+        directory = self._do("sync", path, lambda: self.image.directory(path))
+        self.image.directory_synced(directory, self.image.waiting_changes(directory))
+
+    async def replace(self, path: str, data: Bytes) -> None:
+        """Put new contents in place."""
+        fresh = f"{path}.tmp"
+        if self.exists(fresh):
+            await self.unlink(fresh)
+        file = self.open(fresh, create=True)
+        file.write_at(0, [data])
+        await file.sync()
+        self.rename(fresh, path)
+        await self.sync_directory(parent_of(path))
+
+    async def read_whole(self, path: str) -> bytes:
+        """The whole contents."""
+        file = self.open(path)
+        return file.read_at(0, file.size)
+
+    def usage(self) -> Usage:
+        """Plenty."""
+        return Usage(1 << 40, 1 << 40)
+
+    def lock(self, path: str) -> _InstantLock:
+        """Claim a lock."""
+        with suppress(Died):
+            self.open(path, create=True)
+        if path in self.held:
+            raise LockHeld(f"{path} is held")
+        self.held.add(path)
+        return _InstantLock(self, path)

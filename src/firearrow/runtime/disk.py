@@ -162,8 +162,8 @@ class Disk(Protocol):
     async def replace(self, path: str, data: Bytes) -> None:
         """Put ``data`` in place of the file's contents, durably and all at once.
 
-        Written to ``path + ".tmp"``, synced, renamed, directory synced. After an error the old contents
-        stand.
+        Written to ``path + ".tmp"``, synced, renamed, directory synced. After ``SyncFailed`` either may
+        stand, after any other error the old contents do.
         """
         ...
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from firearrow.errors import DiskError, LockHeld
-from firearrow.runtime.disk import Bytes, Status, Usage, checked, parent_of, refusal
+from firearrow.runtime.disk import Bytes, Status, Usage, checked, refusal
+from firearrow.runtime.replacing import Replacements
 from firearrow.runtime.syncing import SyncEnded, SyncTurns
 from firearrow.testing.sim.diskfile import FileNode
 from firearrow.testing.sim.diskimage import DirectoryNode, DiskImage
@@ -251,6 +252,7 @@ class SimDisk:
         self._dead = False
         self._open: dict[FileNode, _Open] = {}
         self._directories: dict[DirectoryNode, SyncTurns] = {}
+        self._replacements = Replacements(self)
 
     def unplug(self) -> None:
         """The process is dead: nothing it still tries reaches the image."""
@@ -322,15 +324,7 @@ class SimDisk:
 
     async def replace(self, path: str, data: Bytes) -> None:
         """Put ``data`` in place of the file's contents, durably and all at once."""
-        fresh = f"{path}.tmp"
-        if self.exists(fresh):
-            await self.unlink(fresh)
-        file = self.open(fresh, create=True)
-        file.write_at(0, [data])
-        await file.sync()
-        file.close()
-        self.rename(fresh, path)
-        await self.sync_directory(parent_of(path))
+        await self._replacements.replace(path, data)
 
     # -- directories
 

@@ -259,6 +259,7 @@ class Endpoint(asyncio.Transport):
         self._factory = factory
         self._inbox: deque[bytearray | Signal] = deque()
         self._made = False
+        self._told_lost = False
         self._closing = False
         self._eof_sent = False
         self._reading = True
@@ -294,6 +295,8 @@ class Endpoint(asyncio.Transport):
             raise TypeError(f"data must be bytes-like, not {type(data).__name__}")
         if self._eof_sent:
             raise RuntimeError("Cannot call write() after write_eof()")
+        if self._told_lost:
+            raise RuntimeError("write() after connection_lost(): uvloop refuses it too")
         if self._closing or not data:
             return
         self._stream.send(bytes(data))
@@ -498,5 +501,6 @@ class Endpoint(asyncio.Transport):
             self._cables.forget(self._connection)
 
     def _lost(self, error: Exception | None) -> None:
+        self._told_lost = True
         if self._made:
             self._protocol.connection_lost(error)

@@ -1,0 +1,466 @@
+"""The disk of the operating system.
+
+Writes are ``pwritev`` and are with the kernel when they return. Hot reads are ``preadv(RWF_NOWAIT)``; cold
+ones, zero-filling, unlinking and listing go to a small pool of threads, syncs where ``syncroute`` says.
+Descriptors come from a bounded cache. The size is remembered, not asked for: while a process holds the lock
+nobody else writes, and ``open`` looks afresh.
+
+The lock is a POSIX record lock on the first byte, as Apache's store takes it (``DefaultMessageStore``:
+``tryLock(0, 1, false)`` on a file called ``lock``, into which it writes the word), so that neither starts on
+the other's directory.
+"""
+
+import asyncio
+import errno
+import fcntl
+import os
+import resource
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Final, TypeVar
+
+from firearrow.errors import DiskError, LockHeld
+from firearrow.runtime.clock import Clock, SystemClock
+from firearrow.runtime.disk import Bytes, Status, Usage, checked, refusal
+from firearrow.runtime.opencache import Handle, OpenCache
+from firearrow.runtime.replacing import Replacements
+from firearrow.runtime.syncchoice import SyncChoice
+from firearrow.runtime.syncing import SyncEnded, SyncTurns
+from firearrow.runtime.syncroute import SyncRoute
+
+T = TypeVar("T")
+
+DESCRIPTORS_MAX: Final = 4096
+THREADS: Final = 4
+_SCRATCH_BYTES: Final = 1 << 20
+_ZEROS: Final = bytes(1 << 20)
+_BUFFERS_PER_CALL: Final = os.sysconf("SC_IOV_MAX") if "SC_IOV_MAX" in os.sysconf_names else 1024
+_NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
+
+
+class RealFile:
+    """A file of the operating system."""
+
+    def __init__(self, disk: "RealDisk", handle: Handle, path: str) -> None:
+        self._disk = disk
+        self._handle: Handle | None = handle
+        self._path = path
+        handle.references += 1
+
+    @property
+    def path(self) -> str:
+        """The path it was opened under."""
+        return self._path
+
+    @property
+    def size(self) -> int:
+        """Length in bytes."""
+        return self._held().size
+
+    def _held(self) -> Handle:
+        if self._handle is None:
+            raise DiskError(f"{self._path} is closed", errno.EBADF)
+        return self._handle
+
+    @contextmanager
+    def _doing(self, what: str) -> Iterator[Handle]:
+        try:
+            yield self._held()
+        except OSError as error:
+            raise refusal(error, f"{what} {self._path}") from error
+
+    # -- reading
+
+    def read_at(self, position: int, length: int) -> bytes:
+        """Return up to ``length`` bytes, fewer only at the file's end."""
+        handle = self._held()
+        try:
+            return _read(self._disk.cache.descriptor(handle), position, length)
+        except OSError as error:
+            raise refusal(error, f"read {self._path}") from error
+
+    def read_hot(self, position: int, length: int) -> bytes | None:
+        """Return what is in memory, or None when the device would have to be asked."""
+        handle, disk = self._held(), self._disk
+        wanted = max(0, min(length, handle.size - position))
+        if not disk.nowait:
+            return self.read_at(position, length)
+        buffer = disk.scratch[:wanted] if wanted <= _SCRATCH_BYTES else memoryview(bytearray(wanted))
+        try:
+            got = os.preadv(disk.cache.descriptor(handle), [buffer], position, _NOWAIT)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno != errno.EOPNOTSUPP:
+                raise refusal(error, f"read {self._path}") from error
+            disk.nowait = False  # this file system cannot tell: every read counts as hot
+            return self.read_at(position, length)
+        return bytes(buffer[:got]) if got == wanted else None
+
+    async def read(self, position: int, length: int) -> bytes:
+        """Return up to ``length`` bytes; a cold read happens in a thread."""
+        hot = self.read_hot(position, length)
+        if hot is not None:
+            return hot
+        with self._doing("read") as handle, self._disk.pinned(handle) as descriptor:
+            return await self._disk.off_loop(lambda: _read(descriptor, position, length))
+
+    # -- writing
+
+    def write_at(self, position: int, buffers: Sequence[Bytes]) -> None:
+        """Write all the buffers one after the other."""
+        handle = self._held()
+        total = sum(map(len, buffers))
+        try:
+            descriptor = self._disk.cache.descriptor(handle)
+            if len(buffers) > _BUFFERS_PER_CALL or os.pwritev(descriptor, buffers, position) != total:
+                _write_all(descriptor, position, buffers)
+        except OSError as error:
+            handle.size = os.fstat(self._disk.cache.descriptor(handle)).st_size
+            raise refusal(error, f"write {self._path}") from error
+        handle.unsynced += total
+        if position + total > handle.size:
+            handle.size = position + total
+
+    async def written(self) -> None:
+        """Return at once: the kernel has every write."""
+        self._held()
+
+    def truncate(self, size: int) -> None:
+        """Cut the file, or lengthen it with zeros that take no space."""
+        with self._doing("truncate") as handle:
+            os.ftruncate(self._disk.cache.descriptor(handle), size)
+            handle.size = size
+
+    async def allocate(self, size: int, *, zeroed: bool = False) -> None:
+        """Lengthen the file to ``size`` bytes of zeros."""
+        before = self._held().size
+        if size <= before:
+            return
+        if not zeroed:
+            self.truncate(size)
+            return
+        with self._doing("allocate") as handle, self._disk.pinned(handle) as descriptor:
+            await self._disk.off_loop(lambda: _fill(descriptor, before, size))
+            handle.size = max(size, handle.size)
+            handle.unsynced += size - before
+
+    async def sync(self) -> None:
+        """Return once everything before this call is durable."""
+        await self._disk.turns_of(self._held()).sync()
+
+    def close(self) -> None:
+        """Give the name up."""
+        if self._handle is not None:
+            handle, self._handle = self._handle, None
+            self._disk.release(handle)
+
+
+class RealDisk:
+    """A directory of the operating system."""
+
+    def __init__(
+        self,
+        root: str,
+        *,
+        clock: Clock | None = None,
+        descriptors_max: int = DESCRIPTORS_MAX,
+        read_only: bool = False,
+        choice: SyncChoice | None = None,
+    ) -> None:
+        self._root = os.path.abspath(root)
+        self._read_only = read_only
+        if not read_only:
+            os.makedirs(self._root, exist_ok=True)
+        self._flags = (os.O_RDONLY if read_only else os.O_RDWR) | os.O_CLOEXEC
+        allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
+        self.cache = OpenCache(min(descriptors_max, max(16, allowed)), self._flags)
+        self.scratch = memoryview(bytearray(_SCRATCH_BYTES))
+        self.nowait = bool(_NOWAIT)
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="disk")
+        self.route = SyncRoute(clock or SystemClock(), self._pool, choice)
+        self._handles: dict[tuple[int, int], Handle] = {}
+        self._turns: dict[tuple[int, int], SyncTurns] = {}
+        self._directory_turns: dict[str, SyncTurns] = {}
+        self._replacements = Replacements(self)
+
+    async def close(self) -> None:
+        """Give everything back: descriptors, threads, the process that syncs."""
+        await self.route.close()
+        self._pool.shutdown(wait=True)
+        self.cache.drop_all()
+        self._handles.clear()
+
+    # -- for files
+
+    async def off_loop(self, work: Callable[[], T]) -> T:
+        """Run blocking work in a thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+
+    @contextmanager
+    def pinned(self, handle: Handle) -> Iterator[int]:
+        """Keep a descriptor open while somebody else works on it."""
+        descriptor = self.cache.descriptor(handle)
+        handle.pins += 1
+        try:
+            yield descriptor
+        finally:
+            handle.pins -= 1
+
+    def turns_of(self, handle: Handle) -> SyncTurns:
+        """Return the syncs of a file; a fence outlives the file's closing."""
+        turns = self._turns.get(handle.identity)
+        if turns is None:
+            turns = SyncTurns(handle.path, lambda ended: self._begin_sync(handle.identity, ended))
+            self._turns[handle.identity] = turns
+        return turns
+
+    def _begin_sync(self, identity: tuple[int, int], ended: SyncEnded) -> None:
+        handle = self._handles[identity]
+
+        def unpin(error: OSError | None) -> None:
+            handle.pins -= 1
+            ended(error)
+            self._forget_if_idle(handle)
+
+        try:
+            descriptor = self.cache.descriptor(handle)
+        except OSError as error:
+            ended(error)
+            return
+        handle.pins += 1
+        unsynced, handle.unsynced = handle.unsynced, 0
+        self.route.begin(descriptor, unsynced, unpin)
+
+    def release(self, handle: Handle) -> None:
+        """One user of a file less."""
+        handle.references -= 1
+        self._forget_if_idle(handle)
+
+    def _forget_if_idle(self, handle: Handle) -> None:
+        turns = self._turns.get(handle.identity)
+        if handle.references or (turns is not None and turns.busy):
+            return
+        self.cache.drop(handle)
+        self._handles.pop(handle.identity, None)
+        if turns is not None and not turns.fenced:
+            del self._turns[handle.identity]
+
+    # -- files
+
+    def open(self, path: str, *, create: bool = False) -> RealFile:
+        """Open a file; with ``create`` make it empty when absent."""
+        where = self._absolute(path)
+        try:
+            descriptor = os.open(where, self._flags | (os.O_CREAT if create else 0), 0o644)
+        except OSError as error:
+            raise refusal(error, f"open {path}") from error
+        handle = Handle(where, descriptor)
+        known = self._handles.get(handle.identity)
+        if known is None:
+            self._handles[handle.identity] = handle
+            self.cache.adopt(handle)
+            return RealFile(self, handle, path)
+        os.close(descriptor)
+        known.size = handle.size
+        return RealFile(self, known, path)
+
+    def exists(self, path: str) -> bool:
+        """Whether a file or directory of that name is there."""
+        return os.path.exists(self._absolute(path))
+
+    def status(self, path: str) -> Status:
+        """Return size, time of the last change, and kind."""
+        try:
+            status = os.stat(self._absolute(path))
+        except OSError as error:
+            raise refusal(error, f"look at {path}") from error
+        is_directory = (status.st_mode & 0o170000) == 0o040000
+        return Status(0 if is_directory else status.st_size, status.st_mtime_ns // 1_000_000, is_directory)
+
+    async def read_whole(self, path: str) -> bytes:
+        """Return the whole contents."""
+        file = self.open(path)
+        try:
+            return await file.read(0, file.size)
+        finally:
+            file.close()
+
+    def rename(self, source: str, target: str) -> None:
+        """Give a file a new name, replacing what had it. Files open under the old name follow."""
+        old, new = self._absolute(source), self._absolute(target)
+        try:
+            self._lose_name(new)
+            os.rename(old, new)
+        except OSError as error:
+            raise refusal(error, f"rename {source} to {target}") from error
+        for handle in self._handles.values():
+            if handle.path == old or handle.path.startswith(f"{old}/"):
+                handle.path = new + handle.path[len(old) :]
+
+    async def unlink(self, path: str) -> None:
+        """Remove a file's name."""
+        where = self._absolute(path)
+        try:
+            self._lose_name(where)
+            await self.off_loop(lambda: os.unlink(where))
+        except OSError as error:
+            raise refusal(error, f"unlink {path}") from error
+
+    def _lose_name(self, where: str) -> None:
+        """Keep the descriptor of a file about to lose its name, or forget its fence if nobody has it open."""
+        try:
+            status = os.stat(where)
+        except FileNotFoundError:
+            return
+        identity = (status.st_dev, status.st_ino)
+        handle = self._handles.get(identity)
+        if handle is None:
+            self._turns.pop(identity, None)  # the inode's number may come back as another file
+        else:
+            self.cache.descriptor(handle)
+            handle.pins += 1
+
+    async def replace(self, path: str, data: Bytes) -> None:
+        """Put ``data`` in place of the file's contents, durably and all at once."""
+        await self._replacements.replace(path, data)
+
+    # -- directories
+
+    async def list(self, path: str = "") -> list[str]:
+        """Return the names in a directory, sorted."""
+        where = self._absolute(path)
+        try:
+            return await self.off_loop(lambda: sorted(os.listdir(where)))
+        except OSError as error:
+            raise refusal(error, f"list {path or 'the root'}") from error
+
+    def make_directory(self, path: str) -> None:
+        """Make a directory and its parents."""
+        try:
+            os.makedirs(self._absolute(path), exist_ok=True)
+        except OSError as error:
+            raise refusal(error, f"make {path}") from error
+
+    async def remove_directory(self, path: str) -> None:
+        """Remove an empty directory."""
+        where = self._absolute(path)
+        try:
+            await self.off_loop(lambda: os.rmdir(where))
+        except OSError as error:
+            raise refusal(error, f"remove {path}") from error
+
+    async def sync_directory(self, path: str = "") -> None:
+        """Return once every earlier change of the directory's names is durable."""
+        where = self._absolute(path)
+        if not self._is_directory(where):
+            raise refusal(OSError(errno.ENOENT, "no such directory"), f"sync {path}")
+        if where not in self._directory_turns:
+            turns = SyncTurns(where, lambda ended: self._begin_directory_sync(where, ended))
+            self._directory_turns[where] = turns
+        await self._directory_turns[where].sync()
+
+    def _begin_directory_sync(self, where: str, ended: SyncEnded) -> None:
+        try:
+            descriptor = os.open(where, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            ended(error)
+            return
+
+        def closing(error: OSError | None) -> None:
+            os.close(descriptor)
+            ended(error)
+            turns = self._directory_turns[where]
+            if not turns.busy and not turns.fenced:
+                del self._directory_turns[where]
+
+        self.route.begin(descriptor, 0, closing, is_directory=True)
+
+    # -- the whole disk
+
+    def usage(self) -> Usage:
+        """Return how much space there is."""
+        status = os.statvfs(self._root)
+        return Usage(status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize)
+
+    def lock(self, path: str) -> "_RealLock":
+        """Claim a lock file exclusively."""
+        where = self._absolute(path)
+        try:
+            descriptor = os.open(where, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise refusal(error, f"lock {path}") from error
+        try:
+            _claim_first_byte(descriptor)
+            os.pwrite(descriptor, b"lock", 0)
+        except OSError as error:
+            os.close(descriptor)
+            if error.errno in (errno.EAGAIN, errno.EACCES):
+                advice = "is a broker already running on this directory?"
+                raise LockHeld(f"{where} is held by another process: {advice}", error.errno) from error
+            raise refusal(error, f"lock {path}") from error
+        return _RealLock(descriptor)
+
+    def _is_directory(self, where: str) -> bool:
+        return os.path.isdir(where)
+
+    def _absolute(self, path: str) -> str:
+        return f"{self._root}/{checked(path)}" if path else self._root
+
+
+class _RealLock:
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor: int | None = descriptor
+
+    def release(self) -> None:
+        if self._descriptor is not None:
+            descriptor, self._descriptor = self._descriptor, None
+            os.close(descriptor)
+
+
+def _claim_first_byte(descriptor: int) -> None:
+    """Take the record lock, owned by the descriptor where that exists: a plain one would be lost as soon as
+    this process closes any other descriptor of the file, and would not keep this process from taking it
+    twice."""
+    if hasattr(fcntl, "F_OFD_SETLK"):
+        claim = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, claim)
+    else:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+
+
+def _read(descriptor: int, position: int, length: int) -> bytes:
+    data = os.pread(descriptor, length, position)
+    while data and len(data) < length:
+        more = os.pread(descriptor, length - len(data), position + len(data))
+        if not more:
+            break
+        data += more
+    return data
+
+
+def _write_all(descriptor: int, position: int, buffers: Sequence[Bytes]) -> None:
+    """Write everything again in as many calls as it takes: a short write is not an error."""
+    views = [memoryview(buffer) for buffer in buffers if len(buffer)]
+    while views:
+        written = os.pwritev(descriptor, views[:_BUFFERS_PER_CALL], position)
+        if written == 0:
+            raise OSError(errno.EIO, "the device takes no more bytes")
+        position += written
+        while views and written >= len(views[0]):
+            written -= len(views.pop(0))
+        if written:
+            views[0] = views[0][written:]
+
+
+def _fill(descriptor: int, start: int, end: int) -> None:
+    """Write zeros; give the space back when there is not enough."""
+    position = start
+    try:
+        while position < end:
+            position += os.pwrite(descriptor, _ZEROS[: min(len(_ZEROS), end - position)], position)
+    except OSError:
+        os.ftruncate(descriptor, start)
+        raise

@@ -34,7 +34,7 @@ class Encoding(IntEnum):
 
 F = TypeVar("F")
 
-HeaderEncoder = Callable[[Any, int, int, int, bytes, int], bytes]
+HeaderEncoder = Callable[[Any, int, int, int, str | None, int], bytes]
 """(fields, code, flag, opaque, remark, body size) -> prefix and header, for one type of fields in one encoding."""
 
 

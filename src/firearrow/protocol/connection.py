@@ -44,10 +44,12 @@ from firearrow.protocol.conversation import Fields, Request
 from firearrow.protocol.frame import FrameLimits, FrameSplitter
 from firearrow.protocol.refusal import Refused, unsupported
 from firearrow.protocol.serialize import (
+    ENCODERS,
     Catalogue,
     catalogue,
     encode_answer,
     encode_request,
+    encoder,
     ext_fields,
     read_fields,
     read_heading,
@@ -179,7 +181,14 @@ class Connection:
         events: list[Event] = []
         for encoding, header, body in self._splitter.feed(data):
             try:
+                # With requests of ours outstanding an answer is what most likely comes; without, it is a request.
+                heading = None if self._outstanding else self._decode_request(encoding, header)
+                if heading is not None and heading.request is not None:
+                    events.append(RequestArrived(heading, body, encoding, header))
+                    continue
                 event = self._understand(encoding, header, body)
+            except BadFields as error:
+                event = self._decline(encoding, error.heading, Refused(ResponseCode.SYSTEM_ERROR, str(error)))
             except BadHeader as error:
                 events.append(self._break(error))
                 return events
@@ -190,15 +199,11 @@ class Connection:
         return events
 
     def _understand(self, encoding: int, header: bytes, body: bytes) -> Event | None:
-        # With requests of ours outstanding an answer is what most likely comes; without, it is a request.
         if self._outstanding:
             heading, rest = read_heading(encoding, header)
             if heading.flag & ANSWER_FLAG:
                 return self._answered(encoding, header, heading, rest, body)
-        try:
-            heading = self._decode_request(encoding, header)
-        except BadFields as error:
-            return self._decline(encoding, error.heading, Refused(ResponseCode.SYSTEM_ERROR, str(error)))
+        heading = self._decode_request(encoding, header)
         if heading.request is not None:
             return RequestArrived(heading, body, encoding, header)
         if heading.flag & ANSWER_FLAG:
@@ -243,16 +248,24 @@ class Connection:
         asked: RequestArrived,
         fields: Fields | None = None,
         body: Buffer = b"",
-        *,
-        code: int = ResponseCode.SUCCESS,
+        code: int = 0,
         remark: str | None = None,
         extra: Mapping[str, str] | None = None,
     ) -> None:
         """Answer a request of the peer, in the encoding it used. A one-way request gets none."""
         heading = asked.heading
-        if self._is_closed or heading.flag & ONEWAY_FLAG:
+        if heading.flag & ONEWAY_FLAG or self._is_closed:
             return
-        self._to_send.append(encode_answer(asked.encoding, heading.opaque, fields, code, remark, len(body), extra))
+        encoding = asked.encoding
+        if fields is None or extra:
+            head = encode_answer(encoding, heading.opaque, fields, code, remark, len(body), extra)
+        else:
+            try:
+                encode = ENCODERS[encoding][fields.__class__]
+            except KeyError:
+                encode = encoder(encoding, type(fields))
+            head = encode(fields, code, ANSWER_FLAG, heading.opaque, remark, len(body))
+        self._to_send.append(head)
         if body:
             self._to_send.append(body)
 

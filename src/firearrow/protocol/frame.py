@@ -27,8 +27,8 @@ FRAME_MAX: Final = 16 * 1024 * 1024
 HEADER_MAX: Final = 0xFFFFFF
 PREFIX_SIZE: Final = 8
 _LENGTH_SIZE: Final = 4
-_WORD_SIZE: Final = 4
-_PREFIX: Final = struct.Struct(">II")
+WORD_SIZE: Final = 4
+PREFIX: Final = struct.Struct(">II")
 
 
 class FrameLimits(msgspec.Struct, frozen=True):
@@ -76,9 +76,9 @@ class FrameSplitter:
         at, size, wanted = 0, len(data), PREFIX_SIZE
         longest, longest_header = self._limits.frame_max - _LENGTH_SIZE, self._limits.header_max
         while size - at >= PREFIX_SIZE:
-            length, word = _PREFIX.unpack_from(data, at)
+            length, word = PREFIX.unpack_from(data, at)
             header_size = word & 0xFFFFFF
-            if length > longest or header_size > length - _WORD_SIZE or header_size > longest_header or word >> 25:
+            if length > longest or header_size > length - WORD_SIZE or header_size > longest_header or word >> 25:
                 self.fault = self._explain(length, word)
                 return frames
             end = at + _LENGTH_SIZE + length
@@ -99,7 +99,7 @@ class FrameSplitter:
             return BadFrame(f"a frame of {length + _LENGTH_SIZE} bytes exceeds the limit of {self._limits.frame_max}")
         if encoding not in (0, 1):
             return BadFrame(f"header encoding {encoding} is unknown: 0 is JSON, 1 is compact")
-        if header_size > length - _WORD_SIZE:
+        if header_size > length - WORD_SIZE:
             return BadFrame(f"a header of {header_size} bytes does not fit into a frame of length {length}")
         return BadFrame(f"a header of {header_size} bytes exceeds the limit of {self._limits.header_max}")
 
@@ -107,5 +107,10 @@ class FrameSplitter:
 def prefix(encoding: int, header_size: int, body_size: int) -> bytes:
     """Return the eight bytes before a header; raise ``BadFrame`` when the header is too long for its 24 bits."""
     if header_size > HEADER_MAX:
-        raise BadFrame(f"a header of {header_size} bytes does not fit into a frame: the most is {HEADER_MAX}")
-    return _PREFIX.pack(_WORD_SIZE + header_size + body_size, encoding << 24 | header_size)
+        raise too_long(header_size)
+    return PREFIX.pack(WORD_SIZE + header_size + body_size, encoding << 24 | header_size)
+
+
+def too_long(header_size: int) -> BadFrame:
+    """Return the error for a header of ours that no frame can hold."""
+    return BadFrame(f"a header of {header_size} bytes does not fit into a frame: the most is {HEADER_MAX}")

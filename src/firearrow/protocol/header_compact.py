@@ -24,9 +24,16 @@ from typing import Any, Final, Generic, TypeVar
 from firearrow.errors import BadHeader
 from firearrow.model.versions import LanguageCode
 from firearrow.protocol.codegen import compile_function
-from firearrow.protocol.command import OUR_LANGUAGE, OUR_VERSION, BadFields, Encoding, HeaderEncoder, Heading
+from firearrow.protocol.command import (
+    OUR_LANGUAGE,
+    OUR_VERSION,
+    BadFields,
+    Encoding,
+    HeaderEncoder,
+    Heading,
+)
 from firearrow.protocol.conversation import Fields
-from firearrow.protocol.frame import HEADER_MAX, prefix
+from firearrow.protocol.frame import HEADER_MAX, PREFIX, WORD_SIZE, prefix
 from firearrow.protocol.layout import FieldLayout, from_text, layout, ordered
 
 F = TypeVar("F", bound=Fields)
@@ -200,8 +207,11 @@ def _conversion(place: int, field: FieldLayout) -> list[str]:
 
 
 _HEAD: Final = struct.Struct(">IIhbhiiii")
-_HEAD_SIZE: Final = _HEAD.size - 8
+_HEAD_SIZE: Final = _HEAD.size - PREFIX.size
 _MARK: Final = Encoding.COMPACT << 24
+_SHORT_MAX: Final = 256
+_SIZES: Final = tuple(_SIZE.pack(size) for size in range(_SHORT_MAX))
+_SIZED_SMALL: Final = {number: _SIZES[len(text)] + text for text, number in _SMALL.items()}
 
 
 def make_encoder(fields: type[Fields]) -> HeaderEncoder:
@@ -209,65 +219,89 @@ def make_encoder(fields: type[Fields]) -> HeaderEncoder:
     lines, template, values = [], b"", []
     for place, field in enumerate(ordered(fields)):
         key = _KEY_SIZE.pack(len(field.wire_name)) + field.wire_name.encode()
-        lines += _value(place, field)
+        form = f"v{place} = {_form(field, f'fields.{field.name}')}"
         if field.is_nullable:
             template += b"%b"
-            values.append(f"(b'' if v{place} is None else {key!r} + size(len(v{place})) + v{place})")
+            values.append(_optional(field, key))
+        elif field.is_int32:
+            template += key + b"%b"
+            values.append(f"small(value := fields.{field.name}) or sized(b'%d' % value)")
         elif field.kind is int:
             template += key + b"\0\0\0%c%b"
+            lines.append(form)
             values.append(f"len(v{place}), v{place}")
         else:
             template += key + b"%b%b"
-            values.append(f"size(len(v{place})), v{place}")
+            lines.append(form)
+            values.append(f"{_size(f'v{place}')}, v{place}")
+    narrow = "(code if -0x8000 <= code < 0x8000 else narrow(code))"
+    fixed = f"{narrow}, {int(OUR_LANGUAGE)}, {OUR_VERSION}, opaque, flag, 0, len(ext)"
+    lines += [
+        f"ext = TEMPLATE % ({''.join(value + ', ' for value in values)})",
+        f"size = {_HEAD_SIZE} + len(ext)",
+        f"if remark or size > {HEADER_MAX}:",
+        "    return head(len(ext), code, flag, opaque, remark, body_size) + ext",
+        f"return pack(size + {WORD_SIZE} + body_size, {_MARK} | size, {fixed}) + ext",
+    ]
     source = "\n".join(
-        [
-            "def encode(fields, code, flag, opaque, remark, body_size):",
-            *(f"    {line}" for line in lines),
-            f"    ext = {template!r} % ({''.join(value + ', ' for value in values)})",
-            "    return head(len(ext), code, flag, opaque, remark, body_size) + ext",
-        ]
+        ["def encode(fields, code, flag, opaque, remark, body_size):", *(f"    {line}" for line in lines)]
     )
-    return compile_function(source, {"size": _SIZE.pack, "head": _head})
+    return compile_function(source, {"TEMPLATE": template, **_ENCODER_NAMES})
 
 
-def _value(place: int, field: FieldLayout) -> list[str]:
-    value = f"fields.{field.name}"
-    form = {
+def _optional(field: FieldLayout, key: bytes) -> str:
+    absent = f"b'' if (value := fields.{field.name}) is None else"
+    if field.kind is bool:
+        yes, no = (key + _SIZES[len(text)] + text for text in (b"true", b"false"))
+        return f"({absent} {yes!r} if value else {no!r})"
+    if field.is_int32:
+        return f"({absent} {key!r} + (small(value) or sized(b'%d' % value)))"
+    size = _size(f"(value := {_form(field, 'value')})")
+    return f"({absent} {key!r} + {size} + value)"
+
+
+def _size(value: str) -> str:
+    return f"(sizes[size] if (size := len({value})) < {_SHORT_MAX} else size_of(size))"
+
+
+def _form(field: FieldLayout, value: str) -> str:
+    forms = {
         int: f"b'%d' % {value}",
         bool: f"b'true' if {value} else b'false'",
         str: f"{value}.encode()",
         float: f"repr({value}).encode()",
-    }.get(field.kind, f"str({value}.value).encode()")
-    return [f"v{place} = None if {value} is None else ({form})" if field.is_nullable else f"v{place} = {form}"]
+    }
+    return forms.get(field.kind, f"str({value}.value).encode()")
 
 
-def _head(fields_size: int, code: int, flag: int, opaque: int, remark: bytes, body_size: int) -> bytes:
-    size = _HEAD_SIZE + len(remark) + fields_size
-    if remark or size > HEADER_MAX:
-        fixed = _FIXED.pack(narrow_code(code), OUR_LANGUAGE, OUR_VERSION, opaque, flag, len(remark))
-        return prefix(Encoding.COMPACT, size, body_size) + fixed + remark + _SIZE.pack(fields_size)
-    return _HEAD.pack(
-        4 + size + body_size,
-        _MARK | size,
-        narrow_code(code),
-        OUR_LANGUAGE,
-        OUR_VERSION,
-        opaque,
-        flag,
-        0,
-        fields_size,
-    )
+def _sized(text: bytes) -> bytes:
+    size = len(text)
+    return (_SIZES[size] if size < _SHORT_MAX else _SIZE.pack(size)) + text
 
 
-def encode_remark(remark: str) -> bytes:
-    """Return a remark ready for an encoder."""
-    return remark.encode()
+def _head(fields_size: int, code: int, flag: int, opaque: int, remark: str | None, body_size: int) -> bytes:
+    text = b"" if remark is None else remark.encode()
+    size = _HEAD_SIZE + len(text) + fields_size
+    fixed = _FIXED.pack(narrow_code(code), OUR_LANGUAGE, OUR_VERSION, opaque, flag, len(text))
+    return prefix(Encoding.COMPACT, size, body_size) + fixed + text + _SIZE.pack(fields_size)
 
 
-def encode_untyped(ext: Mapping[str, str], code: int, flag: int, opaque: int, remark: bytes, body_size: int) -> bytes:
+_ENCODER_NAMES: Final[Mapping[str, object]] = {
+    "head": _head,
+    "narrow": narrow_code,
+    "pack": _HEAD.pack,
+    "size_of": _SIZE.pack,
+    "sized": _sized,
+    "sizes": _SIZES,
+    "small": _SIZED_SMALL.get,
+}
+
+
+def encode_untyped(
+    ext: Mapping[str, str], code: int, flag: int, opaque: int, remark: str | None, body_size: int
+) -> bytes:
     """Encode a header whose fields are already text."""
-    pairs = [(key.encode(), value.encode()) for key, value in sorted(ext.items())]
     fields = b"".join(
-        b"%b%b%b%b" % (_KEY_SIZE.pack(len(key)), key, _SIZE.pack(len(value)), value) for key, value in pairs
+        _KEY_SIZE.pack(len(key.encode())) + key.encode() + _sized(value.encode()) for key, value in sorted(ext.items())
     )
     return _head(len(fields), code, flag, opaque, remark, body_size) + fields

@@ -9,14 +9,15 @@ in place of ``extFields``: one pass in C, strings turned into numbers on the way
 where strings are due, nulls, a value out of range, fastjson's own dialect) goes the patient way, which reads the
 object untyped, turns every value into text and parses that as Java does. The fast way differs from Java in three
 harmless points: it takes ``"5.0"`` and ``"1e3"`` as integers, ``"null"`` as an absent number, and it would take
-``"1"`` as true, which ``tells_truth`` prevents.
+``"1"`` as true, which ``_lies`` prevents.
 
-Encoding writes what Java writes: members in alphabetical order, no blanks, nulls left out, every field a string.
+Encoding writes what Java writes: members in alphabetical order, no blanks, nulls left out, every field a string. The
+encoder of a struct is generated: it copies the fields as text into a twin struct whose members are all strings, and
+msgspec writes that, so that commas, escapes and absent members are handled in C.
 ``serializeTypeCurrentRPC``, which every reader ignores, is left out.
 """
 
 from collections.abc import Callable, Mapping
-from operator import attrgetter
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
@@ -24,39 +25,66 @@ import msgspec
 from firearrow import fastjson
 from firearrow.errors import BadBody, BadHeader
 from firearrow.protocol.codegen import compile_function
-from firearrow.protocol.command import OUR_LANGUAGE, OUR_VERSION, BadFields, Encoding, HeaderEncoder, Heading
+from firearrow.protocol.command import (
+    OUR_LANGUAGE,
+    OUR_VERSION,
+    BadFields,
+    Encoding,
+    HeaderEncoder,
+    Heading,
+)
 from firearrow.protocol.conversation import Fields
-from firearrow.protocol.frame import prefix
+from firearrow.protocol.frame import HEADER_MAX, PREFIX, WORD_SIZE, prefix, too_long
 from firearrow.protocol.javatext import java_text, parse_int32
 from firearrow.protocol.layout import SHOWN_MAX, FieldLayout, from_text, layout, ordered
 
 F = TypeVar("F", bound=Fields)
 
 _UNTYPED: Final = msgspec.json.Decoder(dict[str, Any], strict=False)
-_REFUSALS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+REFUSALS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """All that msgspec raises on hostile input (``ValidationError`` is a ``DecodeError``)."""
 
 
+_FORMS_OF_ONE: Final = (b'"1"', b":1", b" 1", b"\t1", b"\n1", b"\r1", b"\\u0031")
+"""Where none of these is, no value is 1."""
+
+
 class JsonDecoder(Generic[F]):
-    """Decodes headers whose fields are an ``F``."""
+    """Decodes headers whose fields are an ``F``.
+
+    ``decode_at_once`` is the fast way by itself: it returns None, or raises one of ``REFUSALS``, for a header that
+    needs the patient way.
+    """
 
     def __init__(self, fields: type[F]) -> None:
         self._fields = fields
-        self._decode = msgspec.json.Decoder(Heading[fields], strict=False).decode  # type: ignore[valid-type]
+        self._booleans = [field for field in layout(fields) if field.kind is bool]
         self._decode_ext = msgspec.json.Decoder(fields, strict=False).decode
-        self._booleans = tuple(f for f in layout(fields) if f.kind is bool)
-        self._any_true = _any_of([field.name for field in self._booleans])
+        self._any_true = self._generate("fields", "return {any_true}")
+        self.decode_at_once: Callable[[bytes], Heading[F] | None] = self._generate(
+            "header",
+            """
+    heading = decode(header)
+    fields = heading.request
+    if fields is None or ({any_true}) and lies(header):
+        return None
+    return heading
+""",
+        )
+
+    def _generate(self, parameter: str, body: str) -> Callable[..., Any]:
+        any_true = " or ".join(f"fields.{field.name}" for field in self._booleans) or "False"
+        decode = msgspec.json.Decoder(Heading[self._fields], strict=False).decode  # type: ignore[name-defined]
+        source = f"def generated({parameter}):\n    {body.format(any_true=any_true)}"
+        return compile_function(source, {"decode": decode, "lies": self._lies})
 
     def decode(self, header: bytes) -> Heading[F]:
         """Return the heading, or raise ``BadHeader`` (``BadFields`` when it is known who asks)."""
         try:
-            heading: Heading[F] = self._decode(header)
-        except _REFUSALS:
-            return self.decode_patiently(header)
-        request = heading.request
-        if request is None or (self._any_true(request) and not self._tells_truth(header)):
-            return self.decode_patiently(header)
-        return heading
+            heading = self.decode_at_once(header)
+        except REFUSALS:
+            heading = None
+        return self.decode_patiently(header) if heading is None else heading
 
     def decode_patiently(self, header: bytes) -> Heading[F]:
         """Decode with all of Java's leniency."""
@@ -68,9 +96,9 @@ class JsonDecoder(Generic[F]):
         """Decode the fields of a header whose heading is already read."""
         try:
             fields = self._decode_ext(ext)
-        except _REFUSALS:
+        except REFUSALS:
             return self._from_text(heading, read_untyped(header)[1])
-        if self._any_true(fields) and not self._tells_truth(header):
+        if self._any_true(fields) and self._lies(header):
             return self._from_text(heading, read_untyped(header)[1])
         return fields
 
@@ -80,19 +108,12 @@ class JsonDecoder(Generic[F]):
         except ValueError as error:
             raise BadFields(heading, str(error)) from None
 
-    def _tells_truth(self, header: bytes) -> bool:
-        # msgspec takes "1" for true where Java takes it for false.
+    def _lies(self, header: bytes) -> bool:
+        # msgspec takes 1 for true where Java takes it for false.
+        if not any(form in header for form in _FORMS_OF_ONE):
+            return False
         _, ext = read_untyped(header)
-        return all(ext.get(field.wire_name) != "1" for field in self._booleans)
-
-
-def _any_of(names: list[str]) -> Callable[[object], bool]:
-    if not names:
-        return lambda _: False
-    if len(names) == 1:
-        return attrgetter(names[0])
-    get = attrgetter(*names)
-    return lambda fields: True in get(fields)
+        return any(ext.get(field.wire_name) == "1" for field in self._booleans)
 
 
 _NO_FIELDS: Final = msgspec.Raw(b"{}")
@@ -111,7 +132,7 @@ def read_heading(header: bytes) -> tuple[Heading[Any], msgspec.Raw]:
     """Read everything but the fields; return the heading and the fields as they are written."""
     try:
         heading: Heading[Any] = _open(header)
-    except _REFUSALS:
+    except REFUSALS:
         heading, ext = read_untyped(header)
         return heading, msgspec.Raw(msgspec.json.encode(ext))
     fields: msgspec.Raw = heading.request or _NO_FIELDS
@@ -140,11 +161,11 @@ def read_untyped(header: bytes) -> tuple[Heading[Any], dict[str, str]]:
 def _members(header: bytes) -> dict[str, Any]:
     try:
         return _UNTYPED.decode(header)
-    except _REFUSALS:
+    except REFUSALS:
         pass
     try:
         return _UNTYPED.decode(fastjson.to_standard(header))
-    except (BadBody, *_REFUSALS) as error:
+    except (BadBody, *REFUSALS) as error:
         raise BadHeader(f"the header is not a JSON object: {error}") from None
 
 
@@ -162,76 +183,72 @@ def _as_text(value: object) -> str:
     return java_text(value)
 
 
-_quoted: Final = msgspec.json.Encoder().encode
-_ENDING: Final = f'"language":"{OUR_LANGUAGE.name}","opaque":%d%b,"version":{OUR_VERSION}}}'
+class _Envelope(msgspec.Struct, omit_defaults=True, gc=False):
+    """A header on its way out, in the order of its members. Only what defaults to None is ever left out."""
+
+    code: int | msgspec.UnsetType = msgspec.UNSET
+    ext_fields: Any = msgspec.field(name="extFields", default=None)
+    flag: int | msgspec.UnsetType = msgspec.UNSET
+    language: str | msgspec.UnsetType = msgspec.UNSET
+    opaque: int | msgspec.UnsetType = msgspec.UNSET
+    remark: str | None = None
+    version: int | msgspec.UnsetType = msgspec.UNSET
+
+
+_SMALL: Final = {number: str(number) for number in range(-1, 1000)}
+_write: Final = msgspec.json.Encoder().encode
+
+
+def encode_untyped(
+    ext: Mapping[str, str], code: int, flag: int, opaque: int, remark: str | None, body_size: int
+) -> bytes:
+    """Encode a header whose fields are already text."""
+    fields = dict(sorted(ext.items())) or None
+    header = _write(_Envelope(code, fields, flag, OUR_LANGUAGE.name, opaque, remark, OUR_VERSION))
+    return prefix(Encoding.JSON, len(header), body_size) + header
 
 
 def make_encoder(fields: type[Fields]) -> HeaderEncoder:
-    """Generate the encoder of a struct: one bytes template, filled in one operation."""
-    template, values = _template(ordered(fields))
-    opening = f'{{"code":%d,"extFields":{{{template}}},' if values else '{"code":%d,'
+    """Generate the encoder of a struct."""
+    twin = msgspec.defstruct(
+        f"{fields.__name__}Text",
+        [(f.name, str | None, msgspec.field(name=f.wire_name, default=None)) for f in ordered(fields)],
+        omit_defaults=True,
+        gc=False,
+    )
+    texts = ", ".join(_text(field) for field in ordered(fields))
+    ext = f"Twin({texts})" if texts else "None"
     source = f"""
 def encode(fields, code, flag, opaque, remark, body_size):
-    header = TEMPLATE % (code, {"".join(value + ", " for value in values)}flag, opaque, remark)
-    return prefix(JSON, len(header), body_size) + header
+    header = write(Envelope(code, {ext}, flag, {OUR_LANGUAGE.name!r}, opaque, remark, {OUR_VERSION}))
+    size = len(header)
+    if size > {HEADER_MAX}:
+        raise too_long(size)
+    return pack(size + {WORD_SIZE} + body_size, size) + header
 """
     names = {
-        "TEMPLATE": f'{opening}"flag":%d,{_ENDING}'.encode(),
-        "JSON": int(Encoding.JSON),
-        "prefix": prefix,
-        "quoted": _quoted,
+        "Envelope": _Envelope,
+        "Twin": twin,
+        "write": _write,
+        "small": _SMALL.get,
+        "pack": PREFIX.pack,
+        "too_long": too_long,
     }
     return compile_function(source, names)
 
 
-def _template(fields: tuple[FieldLayout, ...]) -> tuple[str, list[str]]:
-    # A field that may be absent brings its own comma: after it when it comes before the first certain field, else
-    # before it. When no field is certain, each brings one after it and the last comma is cut off.
-    certain = [place for place, field in enumerate(fields) if not field.is_nullable]
-    if fields and not certain:
-        return "%b", [f"({' + '.join(_optional(field, after=',') for field in fields)})[:-1]"]
-    template, values = "", []
-    for place, field in enumerate(fields):
-        if not field.is_nullable:
-            form, value = _certain(field, f"fields.{field.name}")
-            template += ("," if place > certain[0] else "") + f'"{field.wire_name}":{form}'
-            values.append(value)
-        else:
-            template += "%b"
-            early = place < certain[0]
-            values.append(_optional(field, after=",") if early else _optional(field, before=","))
-    return template, values
-
-
-def _optional(field: FieldLayout, *, before: str = "", after: str = "") -> str:
+def _text(field: FieldLayout) -> str:
     value = f"fields.{field.name}"
-    form, expression = _certain(field, value)
-    segment = f'{before}"{field.wire_name}":{form}{after}'.encode()
-    return f"(b'' if {value} is None else {segment!r} % ({expression},))"
-
-
-def _certain(field: FieldLayout, value: str) -> tuple[str, str]:
-    if field.kind is int:
-        return '"%d"', value
-    if field.kind is bool:
-        return '"%b"', f"(b'true' if {value} else b'false')"
     if field.kind is str:
-        return "%b", f"quoted({value})"
-    if field.kind is float:
-        return '"%b"', f"repr({value}).encode()"
-    return "%b", f"quoted(str({value}.value))"
-
-
-def encode_remark(remark: str) -> bytes:
-    """Return the member that carries a remark, ready for an encoder."""
-    return b',"remark":' + _quoted(remark)
-
-
-def encode_untyped(ext: Mapping[str, str], code: int, flag: int, opaque: int, remark: bytes, body_size: int) -> bytes:
-    """Encode a header whose fields are already text."""
-    members = b'"extFields":%b,' % _quoted(dict(sorted(ext.items()))) if ext else b""
-    header = _UNTYPED_TEMPLATE % (code, members, flag, opaque, remark)
-    return prefix(Encoding.JSON, len(header), body_size) + header
-
-
-_UNTYPED_TEMPLATE: Final = f'{{"code":%d,%b"flag":%d,{_ENDING}'.encode()
+        return value
+    if field.kind is bool:
+        form = "('true' if value else 'false')"
+    elif field.kind is int:
+        form = "(small(value) or f'{value}')" if field.is_int32 else "f'{value}'"
+    elif field.kind is float:
+        form = "repr(value)"
+    else:
+        form = "str(value.value)"
+    if field.is_nullable:
+        return f"(None if (value := {value}) is None else {form})"
+    return form.replace("value", value)

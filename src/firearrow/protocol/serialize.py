@@ -12,22 +12,23 @@ Rules that hold for both encodings:
 * a heading whose ``request`` is None has a code that no conversation of the catalogue has, or is an answer.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any, Final, TypeVar
 
 from firearrow.protocol import header_compact, header_json
-from firearrow.protocol.command import ANSWER_FLAG, ONEWAY_FLAG, BadFields, HeaderEncoder, Heading
+from firearrow.protocol.command import ANSWER_FLAG, ONEWAY_FLAG, Encoding, HeaderEncoder, Heading
 from firearrow.protocol.conversation import Fields, Request
 from firearrow.protocol.header_compact import CompactDecoder
-from firearrow.protocol.header_json import JsonDecoder
+from firearrow.protocol.header_json import REFUSALS, JsonDecoder
 from firearrow.protocol.layout import to_text
 
 F = TypeVar("F", bound=Fields)
 
 _CODE_MEMBER: Final = b'{"code":'
 _CODE_AT: Final = len(_CODE_MEMBER)
-_CODE_DIGITS_MAX: Final = 12
+_CODE_END: Final = _CODE_AT + 12
+_NARROW_MAX: Final = 0x7FFF
 
 
 class Catalogue:
@@ -35,36 +36,34 @@ class Catalogue:
 
     def __init__(self, requests: Iterable[type[Request[Any]]]) -> None:
         self.types: dict[int, type[Request[Any]]] = {int(request.code): request for request in requests}
-        # The code of a JSON header as it is written, so that a hot header is recognised without parsing it twice.
+        # A JSON header nearly always begins with its code. By the digits as they are written, a header's conversation
+        # is known without reading it twice.
         self._by_digits = {b"%d" % code: request for code, request in self.types.items()}
-        self._wide = {header_compact.narrow_code(code): code for code in self.types if code > 0x7FFF}
-        self._json: dict[bytes, JsonDecoder[Any]] = {}
-        self._compact: dict[int, CompactDecoder[Any]] = {}
+        self._at_once: dict[bytes, Callable[[bytes], Heading[Any] | None]] = {}
+        self._wide = {header_compact.narrow_code(code): code for code in self.types if code > _NARROW_MAX}
 
     def decode_request(self, encoding: int, header: bytes) -> Heading[Any]:
         """Decode a header into a typed request, or raise ``BadHeader``."""
-        return self._from_compact(header) if encoding else self._from_json(header)
-
-    def _from_json(self, header: bytes) -> Heading[Any]:
-        digits = header[_CODE_AT : header.find(b",", _CODE_AT, _CODE_AT + _CODE_DIGITS_MAX)]
-        decoder = self._json.get(digits) or self._json_decoder(digits)
-        if decoder is None or not header.startswith(_CODE_MEMBER):
-            return self._from_untyped_json(header)
+        if encoding:
+            return self._from_compact(header)
+        digits = header[_CODE_AT : header.find(b",", _CODE_AT, _CODE_END)]
         try:
-            heading = decoder.decode(header)
-        except BadFields as error:
-            if error.heading.flag & ANSWER_FLAG:
-                return error.heading
-            raise
-        if heading.flag & ANSWER_FLAG:
-            heading.request = None
+            heading = self._at_once[digits](header)
+        except KeyError:
+            return self._from_new_json(header, digits)
+        except REFUSALS:
+            return self._from_untyped_json(header)
+        # What looked like the code may have been another member, and an answer is no request.
+        if heading is None or heading.flag & ANSWER_FLAG or not header.startswith(_CODE_MEMBER):
+            return self._from_untyped_json(header)
         return heading
 
-    def _json_decoder(self, digits: bytes) -> JsonDecoder[Any] | None:
+    def _from_new_json(self, header: bytes, digits: bytes) -> Heading[Any]:
         request = self._by_digits.get(digits)
         if request is None:
-            return None
-        return self._json.setdefault(digits, json_decoder(request))
+            return self._from_untyped_json(header)
+        self._at_once[digits] = json_decoder(request).decode_at_once
+        return self.decode_request(Encoding.JSON, header)
 
     def _from_untyped_json(self, header: bytes) -> Heading[Any]:
         heading, _ = header_json.read_untyped(header)
@@ -179,21 +178,21 @@ def _encode(
     body_size: int,
     extra: Mapping[str, str] | None,
 ) -> bytes:
-    text = b"" if remark is None else _REMARK_ENCODERS[encoding](remark)
     if fields is None or extra:
         ext = ({} if fields is None else to_text(fields)) | dict(extra or {})
-        return _UNTYPED_ENCODERS[encoding](ext, code, flag, opaque, text, body_size)
-    encode = _ENCODERS[encoding].get(type(fields)) or _make_encoder(encoding, type(fields))
-    return encode(fields, code, flag, opaque, text, body_size)
+        encode_untyped = header_compact.encode_untyped if encoding else header_json.encode_untyped
+        return encode_untyped(ext, code, flag, opaque, remark, body_size)
+    return encoder(encoding, type(fields))(fields, code, flag, opaque, remark, body_size)
 
 
-def _make_encoder(encoding: int, fields: type[Fields]) -> HeaderEncoder:
-    make = header_compact.make_encoder if encoding else header_json.make_encoder
-    encoder = _ENCODERS[encoding][fields] = make(fields)
-    return encoder
+def encoder(encoding: int, fields: type[Fields]) -> HeaderEncoder:
+    """Return the encoder of headers that carry these fields."""
+    found = ENCODERS[encoding].get(fields)
+    if found is None:
+        make = header_compact.make_encoder if encoding else header_json.make_encoder
+        found = ENCODERS[encoding][fields] = make(fields)
+    return found
 
 
-# In the order of the encodings' numbers.
-_REMARK_ENCODERS: Final = (header_json.encode_remark, header_compact.encode_remark)
-_UNTYPED_ENCODERS: Final = (header_json.encode_untyped, header_compact.encode_untyped)
-_ENCODERS: Final[tuple[dict[type[Fields], HeaderEncoder], ...]] = ({}, {})
+ENCODERS: Final[tuple[dict[type[Fields], HeaderEncoder], ...]] = ({}, {})
+"""By the number of the encoding, then by the type of the fields. ``encoder`` fills it."""

@@ -80,6 +80,11 @@ class NameServer:
         """The table, for whoever embeds a name server and wants to look."""
         return self._routes
 
+    @property
+    def texts(self) -> KvConfig:
+        """The named texts that are in force."""
+        return self._texts.value
+
     async def run(self) -> None:
         """Serve until cancelled."""
         async with self.serving():

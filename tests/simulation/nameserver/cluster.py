@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from firearrow import fastjson
 from firearrow.nameserver import pictures
 from firearrow.nameserver.config import NameServerConfig
 from firearrow.nameserver.server import NameServer
-from firearrow import fastjson
 from firearrow.protocol.bodies.route import TopicRouteData
 from firearrow.runtime.network import Address
 from firearrow.testing.sim.world import Node, World

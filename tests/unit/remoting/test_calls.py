@@ -59,9 +59,9 @@ def test_calls_are_matched_to_answers_in_any_order() -> None:
             await turns()
             for event in reversed(client.hears()):
                 assert isinstance(event, RequestArrived)
-                client.talk.answer(
-                    event, GetKvConfigAnswer(value=event.request.key), b"body " + event.request.key.encode()
-                )
+                assert isinstance(event.request, GetKvConfig)
+                key = event.request.key
+                client.talk.answer(event, GetKvConfigAnswer(value=key), b"body " + key.encode())
             client.replies()
         replies = [task.result() for task in tasks]
         assert [reply.answer.value for reply in replies] == [str(n) for n in range(20)]

@@ -1,0 +1,384 @@
+"""Server and caller over real sockets, on the stock loop and on uvloop."""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any, Self
+
+import pytest
+import uvloop
+
+from firearrow.errors import (
+    ConnectionFailed,
+    ConnectionLost,
+    FireArrowError,
+    Overloaded,
+    RequestRefused,
+    RequestTimedOut,
+)
+from firearrow.protocol.codes import ResponseCode
+from firearrow.protocol.frame import FrameSplitter
+from firearrow.protocol.refusal import Refused
+from firearrow.protocol.requests.kvconfig import DeleteKvConfig, GetKvConfig, GetKvConfigAnswer, PutKvConfig
+from firearrow.protocol.serialize import encode_request
+from firearrow.remoting.caller import Caller
+from firearrow.remoting.handlers import Answer, Call, Handlers, Later
+from firearrow.remoting.limits import Limits
+from firearrow.remoting.reply import Reply
+from firearrow.remoting.server import Server
+from firearrow.runtime.network import Address, SystemNetwork
+
+ANYWHERE = Address("127.0.0.1", 0)
+GET = GetKvConfig(namespace="n", key="k")
+PUT = PutKvConfig(namespace="n", key="k", value="v")
+Scenario = Callable[[], Coroutine[Any, Any, None]]
+
+
+@pytest.fixture(params=["stock", "uvloop"])
+def run(request: pytest.FixtureRequest) -> Callable[[Scenario], None]:
+    """Run a scenario on a loop; whatever the loop would only log fails it, and no task may be left."""
+
+    def runner(scenario: Scenario) -> None:
+        errors: list[dict[str, Any]] = []
+
+        async def checked() -> None:
+            asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+            async with asyncio.timeout(30):
+                await scenario()
+            assert asyncio.all_tasks() == {asyncio.current_task()}
+
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop if request.param == "uvloop" else None) as loop:
+            loop.run(checked())
+        assert not errors
+
+    return runner
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 - the condition is somebody else's
+            await asyncio.sleep(0.005)
+
+
+class Echo:
+    """A server that echoes, parks and refuses, and a caller of it."""
+
+    def __init__(self, limits: Limits | None = None, caller_limits: Limits | None = None) -> None:
+        self.parked: list[Later] = []
+        self.told: list[str] = []
+        handlers = Handlers()
+        handlers.on(GetKvConfig, self._get)
+        handlers.on(PutKvConfig, self._put)
+        handlers.on(DeleteKvConfig, self._delete)
+        network = SystemNetwork()
+        self.server = Server(network, handlers, limits)
+        self.asked_back = Handlers()
+        self.caller = Caller(network, caller_limits, handlers=self.asked_back)
+
+    def _get(self, request: GetKvConfig, call: Call) -> Answer:
+        return Answer(GetKvConfigAnswer(value=request.key), call.body)
+
+    def _put(self, request: PutKvConfig, call: Call) -> Later | None:
+        self.told.append(request.value)
+        if call.is_oneway:
+            return None
+        self.parked.append(call.later())
+        return self.parked[-1]
+
+    def _delete(self, request: DeleteKvConfig, _call: Call) -> Answer:
+        raise Refused(ResponseCode.NO_PERMISSION, f"{request.key} stays")
+
+    async def __aenter__(self) -> Self:
+        await self.server.start(ANYWHERE)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.caller.close()
+        await self.server.stop()
+        assert self.server.peers == ()
+
+    @property
+    def address(self) -> Address:
+        return self.server.address
+
+
+def test_a_call_and_its_reply(run: Callable[[Scenario], None]) -> None:
+    async def scenario() -> None:
+        async with Echo() as echo:
+            reply = await echo.caller.call(echo.address, GET, b"some body")
+            assert (reply.answer.value, reply.body, reply.code) == ("k", b"some body", 0)
+            assert reply.version > 400
+            with pytest.raises(RequestRefused, match="k stays") as caught:
+                await echo.caller.call(echo.address, DeleteKvConfig(namespace="n", key="k"))
+            assert (caught.value.code, caught.value.address) == (16, str(echo.address))
+            assert len(echo.server.peers) == 1
+
+    run(scenario)
+
+
+def test_many_calls_share_one_connection_and_find_their_answers(run: Callable[[Scenario], None]) -> None:
+    async def scenario() -> None:
+        rng = random.Random(7)
+        async with Echo() as echo:
+
+            async def one(n: int) -> None:
+                value = await echo.caller.call(echo.address, PutKvConfig(namespace="n", key="k", value=f"{n}"))
+                assert value.body == b"%d" % n
+
+            async with asyncio.TaskGroup() as group:
+                for n in range(500):
+                    group.create_task(one(n))
+                await until(lambda: len(echo.parked) == 500)
+                order = list(zip(echo.parked, echo.told, strict=True))
+                rng.shuffle(order)
+                for later, value in order:
+                    assert later.answer(Answer(body=value.encode()))
+            assert len(echo.server.peers) == 1
+
+    run(scenario)
+
+
+def test_callbacks_without_a_coroutine(run: Callable[[Scenario], None]) -> None:
+    async def scenario() -> None:
+        outcomes: list[Reply[GetKvConfigAnswer] | FireArrowError] = []
+        async with Echo() as echo:
+            for n in range(1000):
+                echo.caller.begin(echo.address, GetKvConfig(namespace="n", key=str(n)), b"", outcomes.append)
+            await until(lambda: len(outcomes) == 1000)
+            values = [outcome.answer.value for outcome in outcomes if isinstance(outcome, Reply)]
+            assert values == [str(n) for n in range(1000)]
+            nowhere = Address("127.0.0.1", 1)
+            echo.caller.begin(nowhere, GET, b"", outcomes.append)
+            await until(lambda: len(outcomes) == 1001)
+            assert isinstance(outcomes[-1], ConnectionFailed)
+            echo.caller.begin(nowhere, GET, b"", outcomes.append)
+            assert "next attempt" in str(outcomes[-1])
+
+    run(scenario)
+
+
+def test_one_way_requests(run: Callable[[Scenario], None]) -> None:
+    async def scenario() -> None:
+        async with Echo() as echo:
+            for n in range(100):
+                await echo.caller.tell(echo.address, PutKvConfig(namespace="n", key="k", value=str(n)))
+            await until(lambda: len(echo.told) == 100)
+            assert echo.told == [str(n) for n in range(100)]
+            assert echo.parked == []
+
+    run(scenario)
+
+
+def test_a_server_asks_back(run: Callable[[Scenario], None]) -> None:
+    async def scenario() -> None:
+        pushed: list[bytes] = []
+
+        def notice(_request: PutKvConfig, call: Call) -> None:
+            pushed.append(call.body)
+
+        async with Echo() as echo:
+            echo.asked_back.on(
+                GetKvConfig, lambda request, call: Answer(GetKvConfigAnswer(value=request.key), call.body)
+            )
+            echo.asked_back.on(PutKvConfig, notice)
+            await echo.caller.call(echo.address, GET)
+            (peer,) = echo.server.peers
+            reply = await peer.call(GetKvConfig(namespace="n", key="back"), b"body")
+            assert (reply.answer.value, reply.body) == ("back", b"body")
+            with pytest.raises(RequestRefused, match="request type 102 not supported"):
+                await peer.call(DeleteKvConfig(namespace="n", key="k"))
+            peer.push(PUT, b"pushed")
+            await until(lambda: pushed == [b"pushed"])
+
+    run(scenario)
+
+
+def test_bodies_far_above_every_buffer(run: Callable[[Scenario], None]) -> None:
+    async def scenario() -> None:
+        async with Echo() as echo:
+            body = bytes(range(256)) * 4096 * 12
+            replies = await asyncio.gather(*(echo.caller.call(echo.address, GET, body) for _ in range(4)))
+            assert all(reply.body == body for reply in replies)
+
+    run(scenario)
+
+
+def test_timeouts_and_lost_connections(run: Callable[[Scenario], None]) -> None:
+    async def scenario() -> None:
+        async with Echo() as echo:
+            with pytest.raises(RequestTimedOut):
+                await echo.caller.call(echo.address, PUT, timeout_ms=200)
+            assert len(echo.server.peers) == 1
+            task = asyncio.create_task(echo.caller.call(echo.address, PUT))
+            await until(lambda: len(echo.parked) == 2)
+            echo.server.peers[0].close()
+            with pytest.raises(ConnectionLost):
+                await task
+            assert not echo.parked[1].answer()
+            assert (await echo.caller.call(echo.address, GET)).answer.value == "k"
+
+    run(scenario)
+
+
+def test_a_server_that_does_not_answer_at_all_is_left(run: Callable[[Scenario], None]) -> None:
+    async def scenario() -> None:
+        async with Echo() as echo:
+            with pytest.raises(RequestTimedOut):
+                await echo.caller.call(echo.address, PUT, timeout_ms=1100)
+            await until(lambda: echo.server.peers == ())
+
+    run(scenario)
+
+
+def test_a_server_that_goes_and_comes_back(run: Callable[[Scenario], None]) -> None:
+    async def scenario() -> None:
+        async with Echo() as echo:
+            await echo.caller.call(echo.address, GET)
+            address = echo.address
+            await echo.server.stop()
+            with pytest.raises((ConnectionFailed, ConnectionLost)):
+                await echo.caller.call(address, GET)
+            await echo.server.start(address)
+
+            async def answered() -> bool:
+                try:
+                    return (await echo.caller.call(address, GET)).answer.value == "k"
+                except ConnectionFailed:
+                    await asyncio.sleep(0.01)
+                    return False
+
+            async with asyncio.timeout(5):
+                while not await answered():
+                    pass
+
+    run(scenario)
+
+
+def test_a_server_that_is_leaving_is_asked_once_more_elsewhere(run: Callable[[Scenario], None]) -> None:
+    async def scenario() -> None:
+        async with Echo() as echo:
+            first: list[object] = []
+
+            def leave(request: GetKvConfig, call: Call) -> Answer:
+                if call.peer in first or not first:
+                    first.append(call.peer)
+                    return Answer(code=ResponseCode.GO_AWAY, remark="please go away")
+                return Answer(GetKvConfigAnswer(value=request.key))
+
+            echo.server._handlers.by_code[GetKvConfig.code] = leave
+            assert (await echo.caller.call(echo.address, GET)).answer.value == "k"
+            assert len(first) == 1
+            await until(lambda: len(echo.server.peers) == 1)
+
+    run(scenario)
+
+
+def test_limits_of_a_caller(run: Callable[[Scenario], None]) -> None:
+    async def scenario() -> None:
+        async with Echo(caller_limits=Limits(max_calls=10)) as echo:
+            outcomes: list[Reply[Any] | FireArrowError] = []
+            for _ in range(12):
+                echo.caller.begin(echo.address, PUT, b"", outcomes.append)
+            assert [type(outcome) for outcome in outcomes] == [Overloaded, Overloaded]
+            await until(lambda: len(echo.parked) == 10)
+            echo.caller.begin(echo.address, PUT, b"", outcomes.append)
+            assert isinstance(outcomes[-1], Overloaded)
+            for later in echo.parked:
+                later.answer()
+            await until(lambda: len(outcomes) == 13)
+
+    run(scenario)
+
+
+def test_an_idle_caller_hangs_up(run: Callable[[Scenario], None]) -> None:
+    async def scenario() -> None:
+        async with Echo(caller_limits=Limits(idle_s=0.1)) as echo:
+            await echo.caller.call(echo.address, GET)
+            await until(lambda: echo.server.peers == ())
+            await echo.caller.call(echo.address, GET)
+
+    run(scenario)
+
+
+def test_a_peer_that_does_not_read_stops_being_read(run: Callable[[Scenario], None]) -> None:
+    async def scenario() -> None:
+        async with Echo(Limits(write_high_water_bytes=65536)) as echo:
+            reader, writer = await asyncio.open_connection(*echo.address)
+            frame = encode_request(0, GET, 1, body_size=100_000) + b"x" * 100_000
+            await until(lambda: echo.server.peers)
+            sent = 0
+
+            async def send() -> None:
+                nonlocal sent
+                for _ in range(400):
+                    writer.write(frame)
+                    await writer.drain()
+                    sent += 1
+
+            sending = asyncio.create_task(send())
+            await until(lambda: not echo.server.peers[0].is_writable)
+            assert not sending.done()
+            splitter, got = FrameSplitter(), 0
+            while got < 400:
+                got += len(splitter.feed(await reader.read(1 << 20)))
+            await sending
+            assert sent == got == 400
+            writer.close()
+            await writer.wait_closed()
+
+    run(scenario)
+
+
+def test_ten_thousand_frames_in_one_write(run: Callable[[Scenario], None]) -> None:
+    async def scenario() -> None:
+        async with Echo() as echo:
+            reader, writer = await asyncio.open_connection(*echo.address)
+            writer.write(b"".join(encode_request(0, GET, n) for n in range(10_000)))
+            splitter, got = FrameSplitter(), 0
+            while got < 10_000:
+                got += len(splitter.feed(await reader.read(1 << 20)))
+            writer.close()
+            await writer.wait_closed()
+
+    run(scenario)
+
+
+def test_closing_fails_what_still_waits(run: Callable[[Scenario], None]) -> None:
+    async def scenario() -> None:
+        async with Echo() as echo:
+            task = asyncio.create_task(echo.caller.call(echo.address, PUT))
+            await until(lambda: echo.parked)
+            await echo.caller.close()
+            with pytest.raises(ConnectionLost):
+                await task
+            with pytest.raises(ConnectionFailed, match="has been closed"):
+                await echo.caller.call(echo.address, GET)
+
+    run(scenario)
+
+
+def test_calls_a_second(run: Callable[[Scenario], None], capsys: pytest.CaptureFixture[str]) -> None:
+    async def scenario() -> None:
+        async with Echo() as echo:
+            loop = asyncio.get_running_loop()
+            done: asyncio.Future[None] = loop.create_future()
+            total, left = 10_000, 10_000
+
+            def finished(outcome: Reply[GetKvConfigAnswer] | FireArrowError) -> None:
+                nonlocal left
+                assert isinstance(outcome, Reply)
+                left -= 1
+                if left == 0:
+                    done.set_result(None)
+
+            await echo.caller.ready(echo.address)
+            began = time.perf_counter()
+            for _ in range(total):
+                echo.caller.begin(echo.address, GET, b"x" * 100, finished)
+            await done
+            took = time.perf_counter() - began
+            with capsys.disabled():
+                print(f" {total / took:,.0f} calls/s (client and server in one process)", end="")
+
+    run(scenario)

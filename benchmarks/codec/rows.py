@@ -16,30 +16,42 @@ CALLS = 200
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Microseconds for one message."""
+    """Microseconds for one message; a spread is half the distance of the quartiles as a part of the median."""
 
     name: str
     ours_us: float
     bare_us: float
+    ours_spread: float = 0.0
+    bare_spread: float = 0.0
 
     @property
     def ratio(self) -> float:
         return self.ours_us / self.bare_us
 
 
-def compare(name: str, ours: Callable[[], object], bare: Callable[[], object]) -> Row:
-    """Time two functions in turn; each call handles one message."""
+def compare(name: str, ours: Callable[[], object], bare: Callable[[], object], *, messages: int = 1) -> Row:
+    """Time two functions that make the same thing in turn; each call handles ``messages`` messages."""
     assert ours() == bare(), f"{name}: the two do not make the same thing"
+    return compare_unlike(name, ours, bare, messages=messages)
+
+
+def compare_unlike(name: str, ours: Callable[[], object], bare: Callable[[], object], *, messages: int = 1) -> Row:
+    """Time two functions whose results differ in type; the caller has made sure that they mean the same."""
+    calls = max(1, CALLS // messages)
     ours_us, bare_us = [], []
     for _ in range(REPEATS):
-        ours_us.append(_microseconds(ours))
-        bare_us.append(_microseconds(bare))
-    return Row(name, statistics.median(ours_us), statistics.median(bare_us))
+        ours_us.append(_microseconds(ours, calls) / messages)
+        bare_us.append(_microseconds(bare, calls) / messages)
+    return Row(name, statistics.median(ours_us), statistics.median(bare_us), _spread(ours_us), _spread(bare_us))
 
 
-def _microseconds(function: Callable[[], object]) -> float:
-    calls = range(CALLS)
+def _spread(values: list[float]) -> float:
+    low, middle, high = statistics.quantiles(values, n=4)
+    return (high - low) / 2 / middle
+
+
+def _microseconds(function: Callable[[], object], calls: int) -> float:
     began = time.thread_time()
-    for _ in calls:
+    for _ in range(calls):
         function()
-    return (time.thread_time() - began) / CALLS * 1e6
+    return (time.thread_time() - began) / calls * 1e6

@@ -1,0 +1,26 @@
+"""Compact headers: a request either decodes or is refused, and JSON carries what decodes just as well."""
+
+from fuzz.harness import instrumented, run
+
+with instrumented():
+    from firearrow.protocol.command import Encoding
+    from firearrow.protocol.serialize import catalogue, encode_request, ext_fields
+
+from fuzz.header_seeds import headers
+
+decode = catalogue().decode_request
+
+
+def target(data: bytes) -> None:
+    heading = decode(Encoding.COMPACT, data)
+    ext_fields(Encoding.COMPACT, data)
+    if heading.request is None:
+        return
+    for encoding in Encoding:
+        encoded = encode_request(encoding, heading.request, heading.opaque, oneway=heading.is_oneway)
+        again = decode(encoding, encoded[8:])
+        assert (again.request, again.opaque, again.code) == (heading.request, heading.opaque, heading.code)
+
+
+if __name__ == "__main__":
+    run(target, seeds=headers(Encoding.COMPACT))

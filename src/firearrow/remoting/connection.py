@@ -58,6 +58,8 @@ class Connection(Wire):
     def __init__(self, endpoint: Endpoint, address: Address | None = None) -> None:
         super().__init__(endpoint, address)
         self._by_code = endpoint.handlers.by_code
+        self._budget = endpoint.budget
+        self._own_limit = endpoint.limits.max_connection_bytes
         self._in_flight = 0
         self.is_leaving = False
         self.slots: dict[object, Any] = {}
@@ -169,22 +171,34 @@ class Connection(Wire):
 
     def park(self, size: int) -> None:
         """Count a request whose answer is owed."""
-        limit = self._endpoint.limits.max_connection_bytes
-        if self._in_flight >= limit and not self._endpoint.is_server:  # an end that must read on can only decline
-            raise Refused(ResponseCode.SYSTEM_BUSY, "[OVERLOAD]system busy, start flow control for a while")
+        budget = self._budget
         self._in_flight += size
-        self._endpoint.budget.take(size)
-        if self._in_flight >= limit:
+        budget.held += size
+        if self._in_flight >= self._own_limit or budget.held >= budget.limit:
+            self._owed_too_much(size)
+
+    def _owed_too_much(self, size: int) -> None:
+        if not self._endpoint.is_server:  # an end that must read on can only decline
+            self._in_flight -= size
+            self._budget.held -= size
+            raise Refused(ResponseCode.SYSTEM_BUSY, "[OVERLOAD]system busy, start flow control for a while")
+        if self._in_flight >= self._own_limit:
             self.hold(OWN_REQUESTS)
+        self._budget.check()
 
     def pay(self, asked: RequestArrived, answer: Answer, size: int) -> None:
         """Queue an answer that was owed."""
+        budget = self._budget
         self._in_flight -= size
-        self._endpoint.budget.give(size)
-        if self._holds & OWN_REQUESTS and self._in_flight <= self._endpoint.limits.max_connection_bytes // 4 * 3:
-            self.unhold(OWN_REQUESTS)
+        budget.held -= size
+        if self._holds:
+            if self._in_flight <= self._own_limit // 4 * 3:
+                self.unhold(OWN_REQUESTS)
+            budget.check()
         self._talk.answer(asked, answer.fields, answer.body, code=answer.code, remark=answer.remark)
-        self._gather()
+        if not self._is_gathering:
+            self._is_gathering = True
+            self._endpoint.speak_this_turn(self)
 
     # -- what we say
 
@@ -247,8 +261,9 @@ class Connection(Wire):
 
     def _end(self, reason: str) -> None:
         super()._end(reason)
-        self._endpoint.budget.give(self._in_flight)
+        self._budget.held -= self._in_flight
         self._in_flight = 0
+        self._budget.check()
         for asked in self._talk.closed():
             what = type(asked.request).__name__
             self._report(asked.context, ConnectionLost(f"{what} to {self.address} has no answer: {reason}"))

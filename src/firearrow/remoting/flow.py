@@ -34,29 +34,28 @@ class Reading(Protocol):
 
 
 class Budget:
-    """Bytes of unanswered requests on all connections in ``readers``."""
+    """Bytes of unanswered requests on all connections in ``readers``.
 
-    __slots__ = ("_limit", "_low", "_readers", "held", "is_exhausted")
+    Connections add to ``held`` and take from it themselves, because that is done for every parked request; they call
+    ``check`` when ``held`` has reached ``limit``, or has fallen while the budget is exhausted.
+    """
+
+    __slots__ = ("_low", "_readers", "held", "is_exhausted", "limit")
 
     def __init__(self, limit: int, readers: Iterable[Reading]) -> None:
-        self._limit = limit
+        self.limit = limit
         self._low = limit - limit // 4
         self._readers = readers
         self.held = 0
         self.is_exhausted = False
 
-    def take(self, size: int) -> None:
-        """Count a request that is now owed an answer."""
-        self.held += size
-        if self.held >= self._limit and not self.is_exhausted:
+    def check(self) -> None:
+        """Stop everybody, or let everybody go on."""
+        if self.held >= self.limit and not self.is_exhausted:
             self.is_exhausted = True
             for reader in tuple(self._readers):
                 reader.hold(ALL_REQUESTS)
-
-    def give(self, size: int) -> None:
-        """Count requests that are answered, or whose connection has ended."""
-        self.held -= size
-        if self.is_exhausted and self.held <= self._low:
+        elif self.is_exhausted and self.held <= self._low:
             self.is_exhausted = False
             for reader in tuple(self._readers):
                 reader.unhold(ALL_REQUESTS)

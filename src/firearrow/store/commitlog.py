@@ -150,7 +150,7 @@ class CommitLog:
         if size + BLANK_SIZE > self._segments.size:
             raise IllegalMessage(f"{size} bytes in one piece do not fit a log file of {self._segments.size} bytes")
         active = self._active
-        if active is not None and self.tail < active.end:
+        if active is not None and self.tail < active.end < self.tail + size + BLANK_SIZE:
             self._fill_up(active)
         self._activate()
 

@@ -84,13 +84,15 @@ class Damage:
         if not reported:
             return
         for bad in reported:
-            await self._copy(segments, bad.start, bad.end)
+            last = await _end_of_data(segments, bad.start, bad.end)
+            await self._copy(segments, bad.start, last, quarantine_path(bad.start, bad.end))
         await self._save()
 
     async def cut(self, segments: Segments, start: int, end: int, reason: str) -> int:
         """Keep the bytes that will be taken off the end of the log; return where those that are not zero end."""
-        last = await self._copy(segments, start, end)
+        last = await _end_of_data(segments, start, end)
         if last > start:
+            await self._copy(segments, start, last, quarantine_path(start, last))
             self._cut.append(BadRange(start, last, reason, self._clock.now_ms(), "cut"))
             await self._save()
         return last
@@ -106,20 +108,18 @@ class Damage:
         self._cut = self._cut[-MAX_ENTRIES:]
         await write_sealed(self._disk, DAMAGE, _Contents(bad=self._skipped + self._cut))
 
-    async def _copy(self, segments: Segments, start: int, end: int) -> int:
-        """Copy a range up to its last byte that is not zero, durably; return where that ends."""
-        last = await _end_of_data(segments, start, end)
-        if last == start:
-            return start
+    async def _copy(self, segments: Segments, start: int, end: int, path: str) -> None:
+        """Copy a range of the log to a file, durably."""
+        if end == start:
+            return
         self._disk.make_directory(QUARANTINE)
-        file = self._disk.open(quarantine_path(start, last), create=True)
-        async for at, piece in _pieces(segments, start, last):
+        file = self._disk.open(path, create=True)
+        async for at, piece in _pieces(segments, start, end):
             file.write_at(at - start, [piece])
         await file.sync()
         file.close()
         await self._disk.sync_directory(QUARANTINE)
         await self._disk.sync_directory()
-        return last
 
 
 def _start(bad: BadRange) -> int:

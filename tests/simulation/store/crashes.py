@@ -6,8 +6,8 @@ unsynced pages, sizes and names survives. The copy is recovered with a disk that
 appended and what was promised. No world is run for a crash state, so one takes about a millisecond.
 
 What must hold, bit rot apart: recovery opens the log; it yields a prefix of what was appended; everything promised is
-in it; after the mere death of the process everything written is in it; nothing is called damage; recovering again changes
-nothing; and a crash in the middle of the recovery changes nothing either.
+in it; after the mere death of the process everything written is in it; nothing is called damage; recovering again
+changes nothing; and a crash in the middle of the recovery changes nothing either.
 """
 
 import asyncio

@@ -9,7 +9,7 @@ import copy
 import random
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from firearrow.errors import FireArrowError, LockHeld
 from firearrow.model import Address, EpochMs
@@ -18,7 +18,7 @@ from firearrow.record.hosts import host_bytes
 from firearrow.record.properties import stored_properties
 from firearrow.runtime.disk import Bytes, Status, Usage, checked, parent_of, refusal
 from firearrow.store.config import LogConfig
-from firearrow.store.placement import Placed
+from firearrow.store.placement import Placed, QueueTail
 from firearrow.testing.sim.diskfile import FileNode, SyncInProgress
 from firearrow.testing.sim.diskimage import DirectoryNode, DiskImage
 
@@ -43,6 +43,11 @@ def config(*, sync: bool = True, segment: int = SEGMENT, **more: Any) -> LogConf
 def no_sink(rows: list[Placed]) -> None:
     """Nobody is interested in the rows."""
     del rows
+
+
+def one_tail(topic: str, queue_id: int) -> QueueTail:
+    """A tail for every queue there is."""
+    return QueueTail(topic, queue_id)
 
 
 class Died(FireArrowError):
@@ -73,6 +78,11 @@ class FrozenClock:
     def ticks(self) -> int:
         """None."""
         return 0
+
+
+def fresh_image(seed: int = 1) -> DiskImage:
+    """An empty disk that belongs to no world."""
+    return DiskImage(random.Random(seed), cast("Any", _Silent()), "disk", cast("Any", FrozenClock()))
 
 
 def clone(image: DiskImage, seed: int) -> DiskImage:

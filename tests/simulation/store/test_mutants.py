@@ -102,6 +102,11 @@ PLANTS: list[Plant] = [
 ]
 
 
+def _explore_all() -> None:
+    for seed in range(SEEDS):
+        explore(seed, per_call=2)
+
+
 def _innermost(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
@@ -112,6 +117,5 @@ def _innermost(error: BaseException) -> BaseException:
 def test_a_planted_bug_is_caught(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
     with pytest.raises((AssertionError, ExceptionGroup)) as caught:
-        for seed in range(SEEDS):
-            explore(seed, per_call=2)
+        _explore_all()
     assert isinstance(_innermost(caught.value), AssertionError), "something else broke"

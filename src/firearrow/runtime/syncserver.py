@@ -26,14 +26,20 @@ def serve(channel: socket.socket) -> None:
     """Answer requests until the other end closes."""
     space = socket.CMSG_SPACE(4)
     while True:
-        data, ancillary, _, _ = channel.recvmsg(REQUEST.size, space)
+        try:
+            data, ancillary, _, _ = channel.recvmsg(REQUEST.size, space)
+        except ConnectionError:  # the other process died
+            return
         if not data:
             return
         number, is_directory = REQUEST.unpack(data)
         descriptors = array.array("i", ancillary[0][2])
         error, took = sync(descriptors[0], is_directory=bool(is_directory))
         os.close(descriptors[0])
-        channel.send(ANSWER.pack(number, error, took))
+        try:
+            channel.send(ANSWER.pack(number, error, took))
+        except ConnectionError:
+            return
 
 
 def sync(descriptor: int, *, is_directory: bool) -> tuple[int, int]:

@@ -60,4 +60,6 @@ def written_by_another(buffer: Buffer, start: int, physical: int) -> bool:
         head, _ = judge(buffer, start, physical, ours=False)
     except BadRecord:
         return False
-    return not resembles_stamp(bytes(buffer[head.end - STAMP_SIZE : head.end]))
+    # Properties never end with a zero byte: a record of ours that was cut off in its properties does, body and all.
+    cut_off = head.end > head.properties_start and buffer[head.end - 1] == 0
+    return not cut_off and not resembles_stamp(bytes(buffer[head.end - STAMP_SIZE : head.end]))

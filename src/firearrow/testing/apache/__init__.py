@@ -14,7 +14,7 @@ from firearrow.testing.apache.mqadmin import AdminReply, Mqadmin, MqadminFailed
 from firearrow.testing.apache.payload import Payload
 from firearrow.testing.apache.ports import free_broker_port, free_port
 from firearrow.testing.apache.process import ChildFailed
-from firearrow.testing.apache.reports import Delivery, ReceiveReport, SendReport, merged
+from firearrow.testing.apache.reports import Delivery, ReceiveReport, SendReport
 from firearrow.testing.apache.server import Server
 from firearrow.testing.apache.servers import ApacheBroker, ApacheNameServer, FireArrowNameServer
 
@@ -39,5 +39,4 @@ __all__ = [
     "free_broker_port",
     "free_port",
     "fresh",
-    "merged",
 ]

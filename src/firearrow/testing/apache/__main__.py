@@ -1,14 +1,16 @@
 """`python -m firearrow.testing.apache install [--only NAME ...]`: fetch and build what the tests need, once."""
 
 import argparse
+import shutil
 import sys
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from firearrow.errors import FireArrowError
-from firearrow.testing.apache.archives import PAIRS, make_archives
-from firearrow.testing.apache.artifacts import all_artifacts
-from firearrow.testing.apache.cache import cache_root, say
+from firearrow.testing.apache.archives import PAIRS, java_programs, make_archives
+from firearrow.testing.apache.artifacts import all_artifacts, lanes
+from firearrow.testing.apache.cache import Artifact, cache_root, say
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -19,26 +21,46 @@ def main(arguments: Sequence[str] | None = None) -> int:
     install = commands.add_parser("install", help="fetch and build; what is there already is left alone")
     install.add_argument("--only", nargs="+", choices=names, default=names, metavar="NAME", help=", ".join(names))
     install.add_argument("--no-archives", action="store_true", help="skip the archives that make JVMs start faster")
+    commands.add_parser("clean", help="remove what an older version of this package made")
     commands.add_parser("list", help="show what there is and whether it is installed")
     chosen = parser.parse_args(arguments)
     if chosen.command == "list":
         return _list()
+    if chosen.command == "clean":
+        return _clean()
     return _install(chosen.only, archives=not chosen.no_archives)
 
 
 def _install(names: Sequence[str], *, archives: bool) -> int:
     start = time.monotonic()
-    known = all_artifacts()
     try:
-        for name in names:
-            known[name].install()
+        with ThreadPoolExecutor(len(lanes())) as pool:
+            for lane in [pool.submit(_walk, lane, names) for lane in lanes()]:
+                lane.result()
         for servers, client in PAIRS.items() if archives else ():
-            if {f"java-{servers}", f"java-{client}"}.issubset(names):
+            if {f"apache-{servers}", f"java-{client}"}.issubset(names):
                 make_archives(servers)
     except FireArrowError as failure:
         say(str(failure))
         return 1
     say(f"all there after {time.monotonic() - start:.0f} s, below {cache_root()}")
+    return 0
+
+
+def _walk(lane: Sequence[Artifact], names: Sequence[str]) -> None:
+    for artifact in lane:
+        if artifact.name in names:
+            artifact.install()
+
+
+def _clean() -> int:
+    archives = [program.archive() for servers in PAIRS for program in java_programs(servers)]
+    current = {artifact.path.name for artifact in (*all_artifacts().values(), *archives)}
+    for path in cache_root().iterdir():
+        name = path.name.removesuffix(".log").removesuffix(".lock")
+        if name not in current:
+            say(f"removing {path}")
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
     return 0
 
 

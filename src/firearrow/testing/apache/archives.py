@@ -22,22 +22,22 @@ WARMING = 50
 PAIRS = {"5.5.0": "5.5.0", "4.9.7": "4.9.8"}
 
 
+def java_programs(servers: str) -> tuple[JavaProgram, ...]:
+    """Name server, broker, mqadmin and Java client that go together."""
+    judge = java_judge_program(PAIRS[servers])
+    return name_server_program(servers), broker_program(servers), admin_program(servers), judge
+
+
 def make_archives(servers: str) -> None:
     """Make what is missing of the archives of one server version and its client."""
-    client = PAIRS[servers]
-    programs = (
-        name_server_program(servers),
-        broker_program(servers),
-        admin_program(servers),
-        java_judge_program(client),
-    )
+    programs = java_programs(servers)
     if all(program.archive().installed for program in programs):
         return
     with ExitStack() as stack:
         names = stack.enter_context(ApacheNameServer(servers, flags=RECORDING))
         broker = stack.enter_context(ApacheBroker(servers, name_servers=[names.address], flags=RECORDING))
         mqadmin = stack.enter_context(Mqadmin(servers))
-        process = stack.enter_context(JudgeProcess(f"java-{client}"))
+        process = stack.enter_context(JudgeProcess(f"java-{PAIRS[servers]}"))
         children = (names.child, broker.child, mqadmin.start(RECORDING).child, process.start(RECORDING).child)
         mqadmin.execute(f"topicList -n {names.address}")
         mqadmin.execute(f"topicRoute -n {names.address} -t {broker.create_topic('warm')}")

@@ -3,7 +3,7 @@
 `apache-5.5.0`       jars: name server, broker, tools and client of 5.5.0
 `apache-4.9.7`       jars: name server and broker of 4.9.7, the newest complete server set of 4.9
 `apache-4.9.8`       jars: client and tools of 4.9.8
-`java-VERSION`       our Java programs compiled against that set
+`java-VERSION`       our Java programs compiled against a client set
 `go`                 our Go program with the stock Go client
 `node`               our JavaScript program beside ali-ons
 `cpp`                our Python program beside the wheel that holds the C++ client
@@ -28,7 +28,7 @@ GO_CLIENT = "v2.1.2"
 NODE_CLIENT = "3.12.0"
 CPP_WHEEL = "0.4.4"
 JAVA_RELEASE = "17"
-CLASSES_JAR = "judge.jar"
+DOWNLOADS = 16
 
 # Which jar set serves mqadmin beside servers of a version.
 TOOLS_VERSION = {"5.5.0": "5.5.0", "4.9.7": "4.9.8", "4.9.8": "4.9.8"}
@@ -63,7 +63,7 @@ def jars(version: str) -> Artifact:
     def build(directory: Path, log: Path) -> None:
         (directory / "pom.xml").write_text(pom)
         goal = ["dependency:copy-dependencies", "-DoutputDirectory=.", "-DincludeScope=runtime"]
-        run_tool(["mvn", "-B", "-q", *goal], directory, log)
+        run_tool(["mvn", "-B", "-q", f"-Dmaven.artifact.threads={DOWNLOADS}", *goal], directory, log)
 
     return _artifact(f"apache-{version}", (pom,), build)
 
@@ -104,7 +104,7 @@ def classes(version: str) -> Artifact:
         run_tool([*words, *(f"source/{name}" for name in sources)], directory, log)
         # A jar, because the JVM makes no archive of classes over a class path with directories.
         shutil.make_archive(str(directory / "judge"), "zip", directory / "classes")
-        (directory / "judge.zip").rename(directory / CLASSES_JAR)
+        (directory / "judge.zip").rename(directory / "judge.jar")
 
     return _artifact(f"java-{version}", _inputs(sources, _pom(version), JAVA_RELEASE), build)
 
@@ -158,7 +158,11 @@ def _each(make: Callable[[str], Artifact], versions: tuple[str, ...]) -> list[Ar
 
 
 def all_artifacts() -> dict[str, Artifact]:
-    """Every artifact by name, in the order in which to make them (the Go build, the longest, first)."""
-    versions = tuple(_JAR_SETS)
-    listed = [go_judge(), *_each(jars, versions), *_each(classes, versions), node_judge(), cpp_judge()]
-    return {artifact.name: artifact for artifact in listed}
+    """Every artifact by name."""
+    return {artifact.name: artifact for lane in lanes() for artifact in lane}
+
+
+def lanes() -> list[list[Artifact]]:
+    """Artifacts in the order in which to make them, side by side; Maven's local repository bears one at a time."""
+    java = [*_each(jars, tuple(_JAR_SETS)), *_each(classes, JAVA_CLIENT_VERSIONS)]
+    return [java, [go_judge()], [node_judge(), cpp_judge()]]

@@ -11,13 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from firearrow.testing.apache.artifacts import CLASSES_JAR, classes, jars
+from firearrow.testing.apache.artifacts import classes, jars
 from firearrow.testing.apache.cache import Artifact
 from firearrow.testing.apache.toolchain import tool
 
 QUICK = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xlog:cds=off", "-Xlog:cds+dynamic=off")
 MEASURED = ("-XX:+UseG1GC",)
 ARCHIVE_NAME = "classes.jsa"
+OURS = "judge."
 
 # 4.9.7's broker reaches into the JDK's buffers; 5.5.0 does not mind being allowed to.
 OPENED = (
@@ -35,17 +36,19 @@ class JavaProgram:
     role: str
     main: str
     heap: tuple[str, ...]
-    launched: bool = False
-    """Whether it runs below `judge.Launch`, because it would not end by itself when its input does."""
 
-    def install(self) -> None:
-        """See that what it needs is there."""
-        jars(self.version).install()
-        classes(self.version).install()
+    @property
+    def parts(self) -> tuple[Artifact, ...]:
+        """What it needs: the jars, and for a program of ours its classes too."""
+        return (jars(self.version), classes(self.version)) if self.main.startswith(OURS) else (jars(self.version),)
+
+    def class_path(self) -> str:
+        """Every jar by name, in one order: an archive of classes is good for exactly one class path."""
+        return os.pathsep.join(str(jar) for part in self.parts for jar in sorted(part.install().glob("*.jar")))
 
     def archive(self) -> Artifact:
         """The archive of its loaded classes; `archives` fills it, and a JVM ignores one that is not its own."""
-        made_from = (*jars(self.version).inputs, *classes(self.version).inputs)
+        made_from = (str(part.path) for part in self.parts)
         java = os.path.realpath(tool("java"))
         return Artifact(f"cds-{self.version}-{self.role}", (*made_from, java, self.main), _refuse)
 
@@ -57,26 +60,18 @@ class JavaProgram:
         measured_heap: Sequence[str] | None = None,
     ) -> list[str]:
         """The words that start it, with `home` in place of the user's directory."""
-        self.install()
         words = [tool("java"), *OPENED, f"-Duser.home={home}", f"-Drocketmq.home.dir={home}", *flags]
         if measured_heap is not None:
             words += [*MEASURED, *measured_heap]
         else:
             words += [*QUICK, *self.heap, *self._shared(flags)]
-        words += ["-cp", class_path(self.version)]
-        return [*words, *(["judge.Launch"] if self.launched else []), self.main, *arguments]
+        return [*words, "-cp", self.class_path(), self.main, *arguments]
 
     def _shared(self, flags: Sequence[str]) -> list[str]:
         archive = self.archive()
         if "-XX:+RecordDynamicDumpInfo" in flags or not archive.installed:
             return []
         return [f"-XX:SharedArchiveFile={archive.path / ARCHIVE_NAME}"]
-
-
-def class_path(version: str) -> str:
-    """Every jar by name, in one order: an archive of classes is good for exactly one class path."""
-    library = sorted(str(path) for path in jars(version).path.glob("*.jar"))
-    return os.pathsep.join([*library, str(classes(version).path / CLASSES_JAR)])
 
 
 def _refuse(_directory: Path, _log: Path) -> None:

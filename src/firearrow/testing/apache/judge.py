@@ -285,6 +285,10 @@ class Subscription:
         collected = self.judge.ask(request, _Collected, timeout_seconds + MARGIN_SECONDS)
         return ReceiveReport(tuple(collected.deliveries))
 
+    def so_far(self) -> ReceiveReport:
+        """What has been delivered until now."""
+        return self.collect(0, settle_ms=0)
+
     def close(self) -> None:
         """End the consumer."""
         request = {"verb": "close", "handle": self.handle}

@@ -1,26 +1,38 @@
 """A child process in a group of its own, with its log in a file and its whole life in verbs.
 
-Invariants: standard input is a pipe held open, and every program of ours ends when it closes, so none
-outlives this process however it dies; whatever still runs when the interpreter ends is killed; a stopped
-(SIGSTOP) group is killed like a running one.
+Invariant: no child outlives this process, however it dies. A guard, a small process in a session of its own, is told of
+every group and holds the reading end of a pipe; when that pipe closes, by a clean end or by SIGKILL, it kills the
+groups that are left, the stopped (SIGSTOP) ones too.
 """
 
-import atexit
 import os
 import signal
 import subprocess
+import sys
 import time
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
+from typing import IO
 
 from firearrow.errors import FireArrowError
 from firearrow.testing.apache.toolchain import tail
 
 POLL_SECONDS = 0.02
 
-_running: weakref.WeakSet["Child"] = weakref.WeakSet()
+_GUARD = """
+import os, signal, sys
+groups = set()
+for line in sys.stdin:
+    verb, group = line.split()
+    getattr(groups, verb)(int(group))
+for group in groups:
+    try:
+        os.killpg(group, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+"""
 
 
 class ChildFailed(FireArrowError):
@@ -48,7 +60,7 @@ class Child:
                 env={**os.environ, **(environment or {})},
                 process_group=0,
             )
-        _running.add(self)
+        _tell_guard("add", self.pid)
 
     @property
     def pid(self) -> int:
@@ -84,7 +96,7 @@ class Child:
             if pipe is not None:
                 with suppress(OSError):
                     pipe.close()
-        _running.discard(self)
+        _tell_guard("discard", self.pid)
 
     def wait_until(self, ready: Callable[[], bool], what: str, timeout_seconds: float) -> None:
         """Poll until `ready`; fails with the end of the log when the program ends or the time is up."""
@@ -100,7 +112,17 @@ class Child:
             raise ChildFailed(f"waiting for {what}: {why}; the end of {self.log}:\n{tail(self.log)}")
 
 
-@atexit.register
-def _kill_all() -> None:
-    for child in list(_running):
-        child.kill()
+@cache
+def _guard(_owner: int) -> IO[bytes]:
+    """The guard's pipe; a forked process gets a guard of its own."""
+    words = [sys.executable, "-I", "-S", "-c", _GUARD]
+    guard = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True)
+    guard.returncode = 0  # it ends after us: nobody waits for it, and nobody should be warned of that
+    assert guard.stdin is not None
+    return guard.stdin
+
+
+def _tell_guard(verb: str, group: int) -> None:
+    pipe = _guard(os.getpid())
+    pipe.write(f"{verb} {group}\n".encode())
+    pipe.flush()

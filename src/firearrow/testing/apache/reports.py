@@ -4,7 +4,7 @@ received.assert_exactly(sent)      every acknowledged body once, byte for byte, 
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -33,6 +33,11 @@ class SendReport:
     def where(self, chosen: Callable[[int], bool]) -> "SendReport":
         """The same report about some of the messages alone."""
         return replace(self, indexes=tuple(filter(chosen, self.indexes)))
+
+    def joined(self, other: "SendReport") -> "SendReport":
+        """This report and another about messages of the same payload."""
+        assert self.payload == other.payload, "messages of two payloads are told apart, so report on them apart"
+        return replace(self, indexes=self.indexes + other.indexes, failed=self.failed + other.failed)
 
     def tag(self, index: int) -> str:
         """The tag of one message; tags were given in turn."""
@@ -129,8 +134,3 @@ class ReceiveReport:
             before = last.get(index % shards, -1)
             assert before < index, f"shard {index % shards}: message {index} came after {before}"
             last[index % shards] = index
-
-
-def merged(reports: Sequence[ReceiveReport]) -> ReceiveReport:
-    """What several consumers of one group received between them."""
-    return ReceiveReport(tuple(delivery for report in reports for delivery in report.deliveries))

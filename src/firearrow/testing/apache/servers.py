@@ -56,14 +56,14 @@ _QUICK_BROKER = {
 def name_server_program(version: str) -> JavaProgram:
     """How Apache's name server is run."""
     main = "org.apache.rocketmq.namesrv.NamesrvStartup"
-    return JavaProgram(version, "namesrv", main, ("-Xms32m", "-Xmx256m"), launched=True)
+    return JavaProgram(version, "namesrv", main, ("-Xms32m", "-Xmx256m"))
 
 
 def broker_program(version: str) -> JavaProgram:
     """How Apache's broker is run."""
     main = "org.apache.rocketmq.broker.BrokerStartup"
     heap = ("-Xms256m", "-Xmx512m", "-XX:MaxDirectMemorySize=512m", *_FULL_DISK_ALLOWED)
-    return JavaProgram(version, "broker", main, heap, launched=True)
+    return JavaProgram(version, "broker", main, heap)
 
 
 def _write_settings(path: Path, settings: Mapping[str, str]) -> Path:

@@ -1,6 +1,7 @@
 """Running the build tools of other languages: found or explained, their output kept, its end shown on failure."""
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -9,6 +10,9 @@ from pathlib import Path
 from firearrow.errors import FireArrowError
 
 TAIL_LINES = 30
+
+# Pages of these come from the log library of every Java program as it configures itself.
+_LOGBACK_STATUS = re.compile(r"^[\d:,]+ \|-(INFO|WARN) in ")
 
 ADVICE = {
     "java": "install a JDK, 17 or newer",
@@ -60,4 +64,5 @@ def tail(log: Path, lines: int = TAIL_LINES) -> str:
     """The last lines of a file, for an error message."""
     if not log.exists():
         return f"({log} does not exist)"
-    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
+    kept = [line for line in log.read_text(errors="replace").splitlines() if not _LOGBACK_STATUS.search(line)]
+    return "\n".join(kept[-lines:])

@@ -30,6 +30,7 @@ LOG_ERRORS_ONLY = 2
 STATUSES = ("SEND_OK", "FLUSH_DISK_TIMEOUT", "FLUSH_SLAVE_TIMEOUT", "SLAVE_NOT_AVAILABLE")
 CONSUMED, LATER = 0, 1
 BROADCASTING = 0
+LARGEST_BODY = 4 << 20
 COLLECT_POLL_SECONDS = 0.005
 
 Request = dict[str, Any]
@@ -199,6 +200,7 @@ class Senders:
             check(dll.SetProducerNameServerAddress(producer, request["name_server"].encode()))
             check(dll.SetProducerInstanceName(producer, f"sender-{self.started}-{os.getpid()}".encode()))
             dll.SetProducerLogLevel(producer, LOG_ERRORS_ONLY)
+            check(dll.SetProducerMaxMessageSize(producer, LARGEST_BODY))
             check(dll.StartProducer(producer))
             self.producers[key] = producer
         return self.producers[key]

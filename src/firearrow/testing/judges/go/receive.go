@@ -127,11 +127,18 @@ func (r *receivers) reset() {
 }
 
 func (r *receivers) collect(asked *request) (answer, error) {
-	return r.running[asked.Handle].deliveries.collect(asked), nil
+	one, known := r.running[asked.Handle]
+	if !known {
+		return nil, fmt.Errorf("no running consumer %d", asked.Handle)
+	}
+	return one.deliveries.collect(asked), nil
 }
 
 func (r *receivers) close(asked *request) (answer, error) {
-	one := r.running[asked.Handle]
+	one, known := r.running[asked.Handle]
+	if !known {
+		return nil, fmt.Errorf("no running consumer %d", asked.Handle)
+	}
 	delete(r.running, asked.Handle)
 	return answer{}, one.consumer.Shutdown()
 }

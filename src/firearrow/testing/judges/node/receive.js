@@ -21,14 +21,14 @@ class Deliveries {
     this.successes = 0;
   }
 
-  /** Notes a message; false when it is to be delivered again. */
+  /** Notes a message; false when it is to be delivered again. A retried message comes without its queue. */
   note(message, queue) {
     const failed = message.reconsumeTimes < this.failures;
     if (!failed) this.successes++;
     this.seen.push({
       digest: digest(message.body),
       size: message.body.length,
-      broker: queue.brokerName,
+      broker: queue ? queue.brokerName : '',
       queue: message.queueId,
       offset: Number(message.queueOffset),
       tag: message.tags || '',
@@ -83,11 +83,17 @@ class Receivers {
   }
 
   collect(request) {
-    return this.running.get(request.handle).deliveries.collect(request);
+    return this.find(request).deliveries.collect(request);
+  }
+
+  find(request) {
+    const receiver = this.running.get(request.handle);
+    if (!receiver) throw new Error(`no running consumer ${request.handle}`);
+    return receiver;
   }
 
   async close(request) {
-    const { consumer } = this.running.get(request.handle);
+    const { consumer } = this.find(request);
     this.running.delete(request.handle);
     await consumer.close();
     return {};

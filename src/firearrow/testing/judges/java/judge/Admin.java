@@ -25,6 +25,7 @@ public final class Admin {
 
     public static void main(String[] arguments) throws Exception {
         PrintStream standardError = System.err;
+        Haste.watch(Thread.currentThread());
         Conversation conversation = Conversation.open();
         Runtime.getRuntime().addShutdownHook(new Thread(() -> {
             if (out != null) {

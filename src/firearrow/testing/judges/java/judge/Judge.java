@@ -8,6 +8,7 @@ public final class Judge {
     }
 
     public static void main(String[] arguments) throws Exception {
+        Haste.watch(Thread.currentThread());
         Conversation conversation = Conversation.open();
         Senders senders = new Senders();
         Receivers receivers = new Receivers();

@@ -1,8 +1,8 @@
 package judge;
 
-import java.time.Duration;
 import java.util.HashMap;
 import java.util.Map;
+import java.util.concurrent.atomic.AtomicBoolean;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.MessageSelector;
@@ -36,12 +36,22 @@ final class Receivers {
     }
 
     Map<String, Object> collect(Request request) throws InterruptedException {
-        return running.get(request.number("handle", 0)).deliveries().collect(request);
+        return running(request).deliveries().collect(request);
     }
 
     Map<String, Object> close(Request request) {
-        running.remove(request.number("handle", 0)).shutdown().run();
+        Receiver receiver = running(request);
+        running.values().remove(receiver);
+        receiver.shutdown().run();
         return Map.of();
+    }
+
+    private Receiver running(Request request) {
+        int handle = request.number("handle", 0);
+        if (!running.containsKey(handle)) {
+            throw new IllegalArgumentException("no running consumer " + handle);
+        }
+        return running.get(handle);
     }
 
     void reset() {
@@ -94,22 +104,23 @@ final class Receivers {
         consumer.setConsumeFromWhere(where(request));
         consumer.subscribe(request.text("topic"), selector(request));
         consumer.start();
+        AtomicBoolean ended = new AtomicBoolean();
         Thread poller = new Thread(() -> {
-            while (!Thread.currentThread().isInterrupted()) {
+            while (!ended.get()) {
                 seen.all(consumer.poll(LITE_POLL_MS));
             }
+            consumer.shutdown();
         }, "lite-" + handle);
         poller.start();
         return new Receiver(seen, () -> {
-            end(poller);
-            consumer.shutdown();
+            ended.set(true);
+            join(poller);
         });
     }
 
-    private static void end(Thread poller) {
-        poller.interrupt();
+    private static void join(Thread poller) {
         try {
-            poller.join(Duration.ofSeconds(5).toMillis());
+            poller.join();
         } catch (InterruptedException hurried) {
             Thread.currentThread().interrupt();
         }

@@ -1,0 +1,43 @@
+"""The scenarios against Apache's own servers: what they ask of a broker is what Apache's broker does.
+
+One client tries each of them here. With FIREARROW_ALL_SCENARIOS set, every client does that can, at every version:
+about five minutes.
+"""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from firearrow.testing.apache import CAPABILITIES, CLIENTS, fresh
+from firearrow.testing.apache.artifacts import SERVER_VERSIONS
+from firearrow.testing.apache.scenarios import SCENARIOS
+from firearrow.testing.apache.shared import SharedServers
+
+pytestmark = pytest.mark.apache
+
+QUICKEST_FIRST = ("go", "java-4.9.8", "node", "cpp", "java-5.5.0")
+
+
+def able(scenario: str) -> list[str]:
+    return [client for client in QUICKEST_FIRST if CAPABILITIES[client].issuperset(SCENARIOS[scenario].needs)]
+
+
+def matrix() -> Iterator[tuple[str, str, str]]:
+    everything = bool(os.environ.get("FIREARROW_ALL_SCENARIOS"))
+    for version in SERVER_VERSIONS if everything else SERVER_VERSIONS[:1]:
+        for scenario in SCENARIOS:
+            for client in able(scenario) if everything else able(scenario)[:1]:
+                yield version, client, scenario
+
+
+def test_every_client_is_in_the_matrix() -> None:
+    assert sorted(QUICKEST_FIRST) == sorted(CLIENTS)
+
+
+@pytest.mark.parametrize(("version", "client", "scenario"), matrix())
+def test_scenario(shared_servers: SharedServers, version: str, client: str, scenario: str) -> None:
+    process = shared_servers.client(client)
+    broker = shared_servers.broker(version)
+    SCENARIOS[scenario].run(process.at(broker.name_servers[0]), broker.create_topic(fresh(scenario)))
+    process.reset()

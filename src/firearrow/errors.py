@@ -21,15 +21,16 @@ The tree::
     ├── Overloaded               a local limit is reached; nothing was sent
     ├── Unsupported              this version cannot do what was asked
     ├── IllegalMessage           a message, a name or an id breaks the rules; nothing was sent or stored
+    ├── PortalClosed             the loop behind a blocking call has ended
     ├── SettingsError            a setting is unknown, malformed or out of bounds
     ├── DiskError                the disk refused or lied
     │   ├── DiskFull             no space left
     │   ├── FileMissing          no such file or directory
     │   ├── SyncFailed           a sync failed: what was unsynced must be taken for lost
     │   ├── LockHeld             another process owns the directory
-    │   └── StoreFenced          a write or sync failed before: the store takes nothing until it is opened again
-    ├── OffsetNotStored          the log or queue does not hold that offset: deleted, damaged or not written yet
-    └── BrokenInvariant          a bug of ours: the process must end (never raised for bad input)
+    │   └── StoreFenced          a write or sync failed before: the store takes nothing until it is opened
+    again ├── OffsetNotStored          the log or queue does not hold that offset: deleted, damaged or not
+    written yet └── BrokenInvariant          a bug of ours: the process must end (never raised for bad input)
 """
 
 from typing import ClassVar
@@ -122,6 +123,10 @@ class Unsupported(FireArrowError):
 
 class IllegalMessage(FireArrowError):
     """A message, a name or an id breaks the rules; nothing was sent or stored."""
+
+
+class PortalClosed(FireArrowError):
+    """The loop behind a blocking call has ended, or belongs to the process before a fork."""
 
 
 class SettingsError(FireArrowError):

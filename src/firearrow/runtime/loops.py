@@ -1,0 +1,62 @@
+"""Which loop a process runs, and how the process ends.
+
+uvloop where it is installed, stock asyncio otherwise. SIGINT and SIGTERM cancel the main coroutine, whose
+``finally`` blocks then shut down in order; a second signal ends the process at once.
+"""
+
+import asyncio
+import gc
+import signal
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from firearrow.runtime.service import watch_for_broken_invariants
+
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+def new_loop() -> asyncio.AbstractEventLoop:
+    """Return the fastest loop that is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop
+
+
+def run(main: Callable[[], Coroutine[Any, Any, None]]) -> bool:
+    """Run a program to its end; return False when a signal ended it."""
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        watch_for_broken_invariants(runner.get_loop())
+        return runner.run(_until_signal(main))
+
+
+async def _until_signal(main: Callable[[], Coroutine[Any, Any, None]]) -> bool:
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(main(), name="main")
+    signalled = False
+
+    def stop(number: signal.Signals) -> None:
+        nonlocal signalled
+        signalled = True
+        task.cancel()
+        loop.remove_signal_handler(number)  # the second one finds the default: it ends the process
+
+    for number in SIGNALS:
+        loop.add_signal_handler(number, stop, number)
+    try:
+        await task
+    except asyncio.CancelledError:
+        if not signalled:
+            raise
+    finally:
+        for number in SIGNALS:
+            loop.remove_signal_handler(number)
+    return not signalled
+
+
+def settle() -> None:
+    """Take everything built so far out of the garbage collector's sight; call it once, after the start."""
+    gc.collect()
+    gc.freeze()

@@ -1,0 +1,90 @@
+"""A door from ordinary threads into an event loop.
+
+A ``Portal`` runs a loop in a thread of its own. Callers that are not coroutines hand it coroutines and wait
+for their results; any number of threads may call at once. A fork copies the object but not the thread, so a
+portal refuses to work in a child process: open it where it is used.
+"""
+
+import asyncio
+import concurrent.futures
+import os
+import threading
+from collections.abc import Coroutine
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from firearrow.errors import PortalClosed
+from firearrow.runtime.loops import new_loop
+
+T = TypeVar("T")
+
+
+class Portal:
+    """An event loop in a thread, for callers that are not coroutines."""
+
+    def __init__(self, name: str = "firearrow") -> None:
+        self._loop = new_loop()
+        self._process = os.getpid()
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+
+    def call(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
+        """Run a coroutine on the loop and wait for it; a timeout or an interrupt cancels it."""
+        self._check(work)
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result(timeout_s)
+        except BaseException:
+            future.cancel()
+            raise
+
+    def spawn(self, work: Coroutine[Any, Any, T]) -> "concurrent.futures.Future[T]":
+        """Start a coroutine on the loop without waiting."""
+        self._check(work)
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def close(self) -> None:
+        """Cancel what still runs, stop the loop and wait for its thread."""
+        if self._closed or os.getpid() != self._process:
+            return
+        asyncio.run_coroutine_threadsafe(_cancel_everything(), self._loop).result()
+        self._closed = True
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _check(self, work: Coroutine[Any, Any, Any]) -> None:
+        reason = ""
+        if os.getpid() != self._process:
+            reason = "a portal does not survive a fork; open one in this process"
+        elif self._closed:
+            reason = "the portal is closed"
+        elif threading.current_thread() is self._thread:
+            reason = "called from the portal's own loop, which would wait for itself; await instead"
+        if reason:
+            work.close()
+            raise PortalClosed(reason)
+
+    def __enter__(self) -> Self:
+        """Use it in a ``with`` block."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+        self.close()
+
+
+async def _cancel_everything() -> None:
+    mine = asyncio.current_task()
+    tasks = [task for task in asyncio.all_tasks() if task is not mine]
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await asyncio.get_running_loop().shutdown_asyncgens()

@@ -1,0 +1,98 @@
+"""The portal serves threads; ``run`` ends on signals with its ``finally`` blocks."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from firearrow.errors import PortalClosed
+from firearrow.runtime.portal import Portal
+
+
+async def double(number: int) -> int:
+    await asyncio.sleep(0)
+    return 2 * number
+
+
+def test_many_threads_call_at_once() -> None:
+    results: list[int] = []
+    with Portal() as portal:
+        threads = [threading.Thread(target=lambda n=n: results.append(portal.call(double(n)))) for n in range(20)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert portal.spawn(double(50)).result() == 100
+    assert sorted(results) == [2 * n for n in range(20)]
+
+
+def test_a_timeout_cancels_the_work() -> None:
+    cancelled = threading.Event()
+
+    async def endless() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    with Portal() as portal, pytest.raises(TimeoutError):
+        portal.call(endless(), timeout_s=0.05)
+    assert cancelled.is_set()
+
+
+def test_a_closed_portal_and_its_own_loop_refuse() -> None:
+    portal = Portal()
+
+    async def inside() -> int:
+        return portal.call(double(1))
+
+    with pytest.raises(PortalClosed, match="wait for itself"):
+        portal.call(inside())
+    portal.close()
+    portal.close()
+    with pytest.raises(PortalClosed, match="is closed"):
+        portal.call(double(1))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_portal_refuses() -> None:
+    with Portal() as portal:
+        child = os.fork()
+        if child == 0:
+            try:
+                portal.call(double(1))
+            except PortalClosed:
+                os._exit(0)
+            os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+PROGRAM = """
+import asyncio, sys
+from firearrow.runtime.loops import run, settle
+
+async def main():
+    settle()
+    print("ready", flush=True)
+    try:
+        await asyncio.Event().wait()
+    finally:
+        await asyncio.sleep(0.01)
+        print("ended in order", flush=True)
+
+print("finished by itself" if run(main) else "stopped by a signal")
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signals_end_a_program_in_order(number: signal.Signals) -> None:
+    with subprocess.Popen([sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+        child.send_signal(number)
+        assert child.stdout.read() == "ended in order\nstopped by a signal\n"
+        assert child.wait() == 0

@@ -16,6 +16,7 @@ A server that is leaving says GO_AWAY instead of handling a request. ``call`` th
 connection, as Apache's ``NettyRemotingClient`` does.
 """
 
+import ssl
 from functools import partial
 from typing import Any
 
@@ -33,18 +34,23 @@ from firearrow.runtime.network import Address, Network
 
 
 class Caller:
-    """Asks servers. ``handlers`` answer what servers ask back over the same connections."""
+    """Asks servers, over TLS if ``tls`` is given.
+
+    ``handlers`` answer what servers ask back over the same connections.
+    """
 
     def __init__(
         self,
         network: Network,
         limits: Limits | None = None,
         *,
+        tls: ssl.SSLContext | None = None,
         handlers: Handlers | None = None,
         on_connect: PeerHook | None = None,
         on_disconnect: PeerHook | None = None,
     ) -> None:
         self._network = network
+        self._tls = tls
         self._limits = limits or Limits()
         self._handlers = handlers or Handlers()
         self._on_connect = on_connect
@@ -127,7 +133,7 @@ class Caller:
                 on_disconnect=self._on_disconnect,
                 is_server=False,
             )
-            self._parts = endpoint, Pool(self._network, endpoint)
+            self._parts = endpoint, Pool(self._network, endpoint, self._tls)
         return self._parts
 
 

@@ -9,6 +9,7 @@ Invariants: every waiter is called exactly once; every dialling task is owned by
 """
 
 import asyncio
+import ssl
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -17,6 +18,7 @@ from firearrow.errors import ConnectionFailed, FireArrowError, Overloaded
 from firearrow.remoting.connection import Connection
 from firearrow.remoting.endpoint import Endpoint
 from firearrow.runtime.network import Address, Network
+from firearrow.runtime.tls import connect_tls
 
 FIRST_BACKOFF_S: Final = 0.05
 LONGEST_BACKOFF_S: Final = 1.0
@@ -46,8 +48,9 @@ class _Route:
 class Pool:
     """The connections of one caller."""
 
-    def __init__(self, network: Network, endpoint: Endpoint) -> None:
+    def __init__(self, network: Network, endpoint: Endpoint, tls: ssl.SSLContext | None = None) -> None:
         self._network = network
+        self._tls = tls
         self._endpoint = endpoint
         self._routes: dict[Address, _Route] = {}
         self._is_closed = False
@@ -108,7 +111,10 @@ class Pool:
         connection = Connection(self._endpoint, address)
         outcome: Connection | FireArrowError = connection
         try:
-            await self._network.connect(lambda: connection, address)
+            if self._tls is None:
+                await self._network.connect(lambda: connection, address)
+            else:
+                await connect_tls(self._network, lambda: connection, address, self._tls)
             if not connection.is_open:
                 raise ConnectionFailed(f"cannot connect to {address}: the connection was closed as soon as it stood")
             route.connection, route.backoff_s = connection, 0.0

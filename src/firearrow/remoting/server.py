@@ -8,21 +8,27 @@ Agrees with Apache's ``NettyRemotingServer``: hooks run when a connection opens 
 
 import asyncio
 import logging
+import ssl
 from typing import Final, cast
 
-from firearrow.errors import BadFrame
+from firearrow.errors import BadFrame, SettingsError
 from firearrow.remoting.connection import Connection
 from firearrow.remoting.endpoint import Endpoint, PeerHook
-from firearrow.remoting.greeting import Greeting
+from firearrow.remoting.greeting import Greeting, Heard, Voice
 from firearrow.remoting.handlers import Handlers, Peer
 from firearrow.remoting.limits import Limits
 from firearrow.runtime.network import Address, Listener, Network
+from firearrow.runtime.tls import TlsLayer
+from firearrow.runtime.tlssettings import TlsMode
 
 log: Final = logging.getLogger(__name__)
 
 
 class Server:
-    """Answers requests at one address."""
+    """Answers requests at one address.
+
+    ``tls`` is the certificate to show to peers that speak TLS; without one they are turned away.
+    """
 
     def __init__(
         self,
@@ -30,10 +36,16 @@ class Server:
         handlers: Handlers,
         limits: Limits | None = None,
         *,
+        tls: ssl.SSLContext | None = None,
+        tls_mode: TlsMode = TlsMode.PERMISSIVE,
         on_connect: PeerHook | None = None,
         on_disconnect: PeerHook | None = None,
     ) -> None:
+        if tls is None and tls_mode is TlsMode.ENFORCING:
+            raise SettingsError("TLS is enforced and there is no certificate: give one, or change the mode")
         self._network = network
+        self._tls = tls
+        self._tls_mode = tls_mode
         self._handlers = handlers
         self._limits = limits or Limits()
         self._on_connect = on_connect
@@ -61,7 +73,7 @@ class Server:
             on_disconnect=self._on_disconnect,
             is_server=True,
         )
-        self._listener = await self._network.listen(lambda: _Arrival(endpoint), address)
+        self._listener = await self._network.listen(lambda: _Arrival(endpoint, self._tls, self._tls_mode), address)
 
     async def stop(self) -> None:
         """Accept nobody any more, end every connection after its queued answers, and return when all are gone."""
@@ -75,8 +87,10 @@ class Server:
 class _Arrival(asyncio.Protocol):
     """Listens to the first bytes of a connection, on its behalf."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: Endpoint, tls: ssl.SSLContext | None, mode: TlsMode) -> None:
         self._endpoint = endpoint
+        self._tls = tls
+        self._mode = mode
         self._greeting = Greeting(proxy_protocol=endpoint.limits.proxy_protocol)
         self._connection: Connection | None = None
         self._transport: asyncio.Transport | None = None
@@ -85,11 +99,12 @@ class _Arrival(asyncio.Protocol):
         endpoint = self._endpoint
         self._transport = cast("asyncio.Transport", transport)
         if endpoint.is_closing or len(endpoint.connections) >= endpoint.limits.max_connections:
-            extra = {"peer": transport.get_extra_info("peername"), "limit": endpoint.limits.max_connections}
+            extra = {"peer": str(transport.get_extra_info("peername")), "limit": endpoint.limits.max_connections}
             log.warning("connection refused: max_connections is reached", extra=extra)
             self._transport.abort()
             return
         self._connection = Connection(endpoint)
+        self._connection.wait_for_voice()
         self._connection.connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
@@ -103,9 +118,33 @@ class _Arrival(asyncio.Protocol):
             return
         if heard is None:
             return
+        if heard.voice is Voice.PLAIN:
+            self._plain(connection, transport, heard)
+        else:
+            self._secure(connection, transport, heard)
+
+    def _plain(self, connection: Connection, transport: asyncio.Transport, heard: Heard) -> None:
+        if self._mode is TlsMode.ENFORCING:
+            connection.cut("the peer speaks plaintext and TLS is enforced here")
+            return
         connection.speak_through(transport, heard.source)
         transport.set_protocol(connection)
         connection.data_received(heard.rest)
+
+    def _secure(self, connection: Connection, transport: asyncio.Transport, heard: Heard) -> None:
+        if self._tls is None or self._mode is TlsMode.DISABLED:
+            connection.cut("the peer speaks TLS, which is disabled here or has no certificate")
+            return
+
+        def failed(error: Exception) -> None:
+            log.warning("TLS handshake failed", extra={"peer": str(connection.address), "reason": str(error)})
+            connection.connection_lost(error)
+
+        inner = _Secured(connection, heard.source)
+        layer = TlsLayer(self._tls, inner, server_side=True, on_failure=failed)
+        transport.set_protocol(layer)
+        layer.connection_made(transport)
+        layer.data_received(heard.rest)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._connection is not None:
@@ -118,3 +157,16 @@ class _Arrival(asyncio.Protocol):
     def resume_writing(self) -> None:
         if self._connection is not None:
             self._connection.resume_writing()
+
+
+class _Secured(asyncio.Protocol):
+    """Puts the connection over the TLS layer once the handshake is done."""
+
+    def __init__(self, connection: Connection, source: Address | None) -> None:
+        self._connection = connection
+        self._source = source
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        secured = cast("asyncio.Transport", transport)
+        secured.set_protocol(self._connection)
+        self._connection.speak_through(secured, self._source)

@@ -37,6 +37,7 @@ class Wire(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._holds = 0
         self._is_gathering = False
+        self._is_mute = False
         self._opened_at = self._last_heard = self._last_said = 0.0
         self._frame_began: float | None = None
         self._frames_heard = 0
@@ -82,11 +83,17 @@ class Wire(asyncio.Protocol):
         self.unhold(WRITE_BUFFER)
         self._wake_writers()
 
+    def wait_for_voice(self) -> None:
+        """Write nothing until ``speak_through``: it is not known yet what the peer speaks."""
+        self._is_mute = True
+
     def speak_through(self, transport: asyncio.Transport, source: Address | None) -> None:
-        """Take a layer over the transport, or the address that a load balancer vouched for."""
+        """Go on over this transport, which may be a layer over the first; ``source`` is what a balancer vouched for."""
         self._transport = transport
         if source is not None:
             self._address = source
+        self._is_mute = False
+        self._gather()
 
     def _note_partial(self, has_ended_frames: bool) -> None:
         kept = self._talk.kept
@@ -127,6 +134,8 @@ class Wire(asyncio.Protocol):
     def flush(self) -> None:
         """Write everything that was gathered, at once."""
         self._is_gathering = False
+        if self._is_mute:
+            return
         data = self._talk.data_to_send()
         transport = self._transport
         if not data or transport is None or self._closing_at is not None:

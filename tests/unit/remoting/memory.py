@@ -202,10 +202,15 @@ def told(data: bytes) -> list[Told]:
 
 
 class Client:
-    """The peer's end of a connection to a server under test: a state machine over a ``MemoryTransport``."""
+    """The peer's end of a connection to a server under test: a state machine over a ``MemoryTransport``.
+
+    It speaks first, because a server says nothing before it knows whether its peer speaks TLS.
+    """
 
     def __init__(self, transport: MemoryTransport) -> None:
         self.transport = transport
+        transport.hear(ask())
+        assert len(told(transport.said())) == 1
         self.talk = Connection()
 
     def asks(self, request: Request[Any], body: bytes = b"") -> None:

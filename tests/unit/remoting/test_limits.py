@@ -65,6 +65,7 @@ def test_an_idle_connection_is_closed() -> None:
         server, network = await serving()
         idle, heard, told_something = network.arrive(), network.arrive(), network.arrive()
         loop = asyncio.get_running_loop()
+        told_something.hear(ask())
         for _ in range(5):
             await asyncio.sleep(50)
             heard.hear(ask())
@@ -148,5 +149,30 @@ def test_a_preamble_is_refused_where_it_is_not() -> None:
         peer = network.arrive()
         peer.hear(b"PROXY TCP4 192.168.1.9 10.0.0.1 5555 9876\r\n" + ask(1))
         assert (peer.ended, peer.writes) == ("aborted", [])
+
+    virtually(scenario())
+
+
+def test_a_server_is_silent_until_it_knows_what_its_peer_speaks() -> None:
+    async def scenario() -> None:
+        server, network = await serving()
+        peer = network.arrive()
+        server.peers[0].push(PutKvConfig(namespace="n", key="k", value="v"))
+        await turns()
+        assert peer.writes == []
+        peer.hear(ask())
+        assert peer.writes != []
+
+    virtually(scenario())
+
+
+def test_a_peer_that_speaks_tls_to_a_server_without_a_certificate() -> None:
+    async def scenario() -> None:
+        server, network = await serving()
+        peer = network.arrive()
+        peer.hear(b"\x16\x03\x01\x02\x00")
+        assert (peer.ended, peer.writes) == ("aborted", [])
+        await turns()
+        assert server.peers == ()
 
     virtually(scenario())

@@ -1,0 +1,129 @@
+"""The program that holds a directory to its promises: ``python -m firearrow.testing.faults.checker DIR < acks``.
+
+It opens the store as it was left, which recovers it, and reads everything. What must hold:
+
+* every record is a message of the recipe, byte-equal, once, and in the order in which they were sent;
+* every promised message is at its physical offset, in its queue, at its queue offset;
+* the offsets of every queue are consecutive;
+* nothing is called damaged, for nothing rotted.
+"""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from firearrow.record.decode import RecordHead
+from firearrow.record.properties import decode_properties
+from firearrow.testing.faults.acks import Ack, parse_acks
+from firearrow.testing.faults.recipe import Recipe, Sent, number_of
+from firearrow.testing.faults.session import Options, Session
+
+
+@dataclass
+class Findings:
+    """What a check found."""
+
+    records: int = 0
+    promised: int = 0
+    lost: list[Ack] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+    cut_bytes: int = 0
+    last_number: int = -1
+
+    @property
+    def good(self) -> bool:
+        """Whether every promise was kept and nothing is wrong."""
+        return not self.lost and not self.wrong
+
+    def story(self) -> str:
+        """What is wrong, in a few lines."""
+        lost = [f"lost: message {ack.number} promised {ack.level} at {ack.physical}" for ack in self.lost[:5]]
+        return "\n".join([*lost, *self.wrong[:5], f"{self.records} records, {self.promised} promised"])
+
+
+Found = dict[int, RecordHead]
+
+
+async def check(
+    options: Options, recipe: Recipe, promised: Sequence[Ack], *, may_lose: bool = False, close: bool = True
+) -> Findings:
+    """Open the directory, compare, and let go. With ``may_lose`` a promise above the end of the log is only counted."""
+    findings = Findings(promised=len(promised))
+    session = await Session.open(options)
+    try:
+        findings.cut_bytes = session.opened.recovered.cut_bytes
+        found = await _read_everything(session, recipe, findings)
+        if len(session.opened.damage):
+            findings.wrong.append(f"called damaged: {session.opened.damage.as_list()}")
+        end = session.log.tail
+        for ack in promised:
+            _compare(ack, found, end, findings, may_lose=may_lose)
+    finally:
+        await (session.close() if close else session.abandon())
+    return findings
+
+
+async def _read_everything(session: Session, recipe: Recipe, findings: Findings) -> Found:
+    found: Found = {}
+    queues: dict[tuple[str, int], int] = {}
+    opened = session.opened
+    at, end = opened.segments.min_offset, opened.recovered.end
+    while at < end:
+        walked = await opened.scanner.walk(at, end)
+        for head in walked.heads:
+            number = number_of(head.body(walked.piece))
+            _judge(head, walked.piece, recipe.message(number), findings)
+            if number <= findings.last_number:
+                findings.wrong.append(f"message {number} comes after message {findings.last_number}")
+            expected = queues.get((head.topic, head.queue_id), 0)
+            if head.queue_offset != expected:
+                findings.wrong.append(f"message {number} has queue offset {head.queue_offset}, not {expected}")
+            queues[head.topic, head.queue_id] = head.queue_offset + 1
+            findings.last_number = max(number, findings.last_number)
+            found[number] = head
+        if walked.end <= at:
+            findings.wrong.append(f"the log is not whole at {at}: {walked.reason}")
+            break
+        at = walked.end
+    findings.records = len(found)
+    return found
+
+
+def _judge(head: RecordHead, piece: bytes, sent: Sent, findings: Findings) -> None:
+    properties = decode_properties(head.properties(piece))
+    expected = {"KEYS": sent.key, "UNIQ_KEY": sent.unique_key} | ({"TAGS": sent.tag} if sent.tag else {})
+    if (head.topic, head.queue_id) != (sent.topic, sent.queue_id):
+        findings.wrong.append(f"message {sent.number} is in {head.topic}/{head.queue_id}")
+    if head.body(piece) != sent.body or properties != expected:
+        findings.wrong.append(f"message {sent.number} is not what was sent")
+
+
+def _compare(ack: Ack, found: Found, end: int, findings: Findings, *, may_lose: bool) -> None:
+    head = found.get(ack.number)
+    if head is None:
+        if not may_lose or ack.physical + ack.size <= end:
+            findings.lost.append(ack)
+        return
+    place = (head.physical_offset, head.size, head.topic, head.queue_id, head.queue_offset, head.store_timestamp)
+    if place != (ack.physical, ack.size, ack.topic, ack.queue_id, ack.queue_offset, ack.store_ms):
+        findings.wrong.append(f"message {ack.number} was promised at {ack} and lies at {place}")
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description="hold a store to the promises on standard input")
+    parser.add_argument("directory")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--segment-bytes", type=int, default=0)
+    parser.add_argument("--boot-id", default="boot-0")
+    given = parser.parse_args()
+    options = Options(root=given.directory, segment_bytes=given.segment_bytes, boot_id=given.boot_id)
+    findings = asyncio.run(check(options, Recipe(given.seed), parse_acks(sys.stdin.buffer.read())))
+    print(findings.story())  # noqa: T201
+    sys.exit(0 if findings.good else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -11,15 +11,13 @@ A value of no bytes reads as null (Java's own reader does that), so an empty str
 is read as empty then. A code above 32767 does not fit: Java sends its low 16 bits, and Java's servers refuse the code
 that arrives. ``narrow_code`` is what such a code turns into; a reader who knows all codes can turn it back.
 
-Decoding has a fast and a patient way. Java writes the fields of its hot headers always in one order, so the fast way,
-generated from the struct, expects the fields in the order of their declaration with values under 256 bytes, and goes
-from one to the next by comparing six bytes. When that does not account for every byte, the patient way reads the fields
-as text in any order and parses them as Java does. Every length is checked before anything is cut by it.
+This module reads and writes; ``compact_decoding`` turns the fields into structs. Every length is checked before
+anything is cut by it. The encoder of a struct is generated: one bytes template for all fields.
 """
 
 import struct
-from collections.abc import Callable, Mapping
-from typing import Any, Final, Generic, TypeVar
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar
 
 from firearrow.errors import BadHeader
 from firearrow.model.versions import LanguageCode
@@ -34,15 +32,15 @@ from firearrow.protocol.command import (
 )
 from firearrow.protocol.conversation import Fields
 from firearrow.protocol.frame import HEADER_MAX, PREFIX, WORD_SIZE, prefix
-from firearrow.protocol.layout import FieldLayout, from_text, layout, ordered
+from firearrow.protocol.layout import FieldLayout, ordered
 
 F = TypeVar("F", bound=Fields)
 
 _FIXED: Final = struct.Struct(">hbhiii")
-_SIZE: Final = struct.Struct(">i")
-_KEY_SIZE: Final = struct.Struct(">h")
+VALUE_SIZE: Final = struct.Struct(">i")
+KEY_SIZE: Final = struct.Struct(">h")
 _LANGUAGES: Final = {code.value: code.name for code in LanguageCode}
-_LEAST: Final = _FIXED.size + _SIZE.size
+_LEAST: Final = _FIXED.size + VALUE_SIZE.size
 
 
 def narrow_code(code: int) -> int:
@@ -61,8 +59,8 @@ def read_heading(header: bytes) -> tuple[Heading[Any], int]:
         fields_at += remark_size
         if remark_size < 0 or fields_at > len(header):
             raise BadFields(heading, f"a remark of {remark_size} bytes does not fit into the header")
-        heading.remark = _text(heading, header[_FIXED.size : fields_at - _SIZE.size])
-    (size,) = _SIZE.unpack_from(header, fields_at - _SIZE.size)
+        heading.remark = _text(heading, header[_FIXED.size : fields_at - VALUE_SIZE.size])
+    (size,) = VALUE_SIZE.unpack_from(header, fields_at - VALUE_SIZE.size)
     if size != len(header) - fields_at:
         raise BadFields(heading, f"{size} bytes of fields are announced and {len(header) - fields_at} are there")
     return heading, fields_at
@@ -73,8 +71,8 @@ def read_fields(heading: Heading[Any], header: bytes, at: int) -> dict[str, str]
     ext: dict[str, str] = {}
     end = len(header)
     while at < end:
-        key, at = _take(heading, header, at, _KEY_SIZE)
-        value, at = _take(heading, header, at, _SIZE)
+        key, at = _take(heading, header, at, KEY_SIZE)
+        value, at = _take(heading, header, at, VALUE_SIZE)
         ext[key] = value
     return ext
 
@@ -97,128 +95,19 @@ def _text(heading: Heading[Any], data: bytes) -> str:
         raise BadFields(heading, f"a text in the header is not UTF-8: {error}") from None
 
 
-class CompactDecoder(Generic[F]):
-    """Decodes headers whose fields are an ``F``."""
-
-    def __init__(self, fields: type[F]) -> None:
-        self._fields = fields
-        self._required_texts = [f.wire_name for f in layout(fields) if f.is_required and f.kind is str]
-        self._decode_fields: Callable[[bytes, int], F | None] = _fast_decoder(fields)
-
-    def decode(self, header: bytes) -> Heading[F]:
-        """Return the heading, or raise ``BadHeader`` (``BadFields`` when it is known who asks)."""
-        heading, at = read_heading(header)
-        heading.request = self.decode_fields(heading, header, at)
-        return heading
-
-    def decode_fields(self, heading: Heading[Any], header: bytes, at: int) -> F:
-        """Decode the fields of a header whose heading is already read."""
-        try:
-            fields = self._decode_fields(header, at)
-        except (ValueError, IndexError):
-            fields = None
-        return self._decode_patiently(heading, header, at) if fields is None else fields
-
-    def _decode_patiently(self, heading: Heading[Any], header: bytes, at: int) -> F:
-        ext = read_fields(heading, header, at)
-        present = {key: value for key, value in ext.items() if value or key in self._required_texts}
-        try:
-            return from_text(self._fields, present)
-        except ValueError as error:
-            raise BadFields(heading, str(error)) from None
-
-
-_SMALL_MAX: Final = 1000
-_SMALL: Final = {b"%d" % number: number for number in range(-1, _SMALL_MAX)}
-_BOOLEANS: Final = {b"true": True, b"false": False}
-
-
-def _fast_decoder(fields: type[Fields]) -> Callable[[bytes, int], Any]:
-    """Generate the fast way: it returns None, or raises ValueError or IndexError, when the patient way is needed."""
-    lines = ["def decode(header, at):"]
-    for place, field in enumerate(layout(fields)):
-        lines += _step(place, field)
-    arguments = ", ".join(f"{field.name}=v{place}" for place, field in enumerate(layout(fields)))
-    lines += ["    if at != len(header) and not strangers(header, at):", "        return None"]
-    lines += [f"    return Fields({arguments})"]
-    names: dict[str, object] = {
-        "Fields": fields,
-        "small": _SMALL.get,
-        "boolean": _BOOLEANS.get,
-        "strangers": _strangers({field.wire_name.encode() for field in layout(fields)}),
-    }
-    for place, field in enumerate(layout(fields)):
-        names[f"KEY{place}"] = _KEY_SIZE.pack(len(field.wire_name)) + field.wire_name.encode() + bytes(3)
-        names[f"DEFAULT{place}"] = field.default
-        names[f"parse{place}"] = field.parse
-    return compile_function("\n".join(lines), names)
-
-
-def _strangers(known: set[bytes]) -> Callable[[bytes, int], bool]:
-    """Make the test whether nothing but fields of other names follows; Java's 5.x clients add such fields."""
-
-    def strangers(header: bytes, at: int) -> bool:
-        while at < len(header):
-            key_at = at + _KEY_SIZE.size
-            value_at = key_at + int.from_bytes(header[at:key_at], signed=True)
-            if value_at < key_at or header[key_at:value_at] in known:
-                return False
-            at = value_at + _SIZE.size
-            size = int.from_bytes(header[value_at:at], signed=True)
-            if size < 0:
-                return False
-            at += size
-        return at == len(header)
-
-    return strangers
-
-
-def _step(place: int, field: FieldLayout) -> list[str]:
-    size = len(field.wire_name) + 5
-    absent = "return None" if field.is_required else f"v{place} = DEFAULT{place}"
-    return [
-        f"    stop = at + {size}",
-        f"    if header[at:stop] == KEY{place}:",
-        "        at = stop + 1 + header[stop]",
-        "        text = header[stop + 1 : at]",
-        *(f"        {line}" for line in _conversion(place, field)),
-        "    else:",
-        f"        {absent}",
-    ]
-
-
-def _conversion(place: int, field: FieldLayout) -> list[str]:
-    if field.kind is str:
-        empty = "" if field.is_required else f" if text else DEFAULT{place}"
-        return [f"v{place} = text.decode(){empty}"]
-    if field.kind is bool:
-        return [f"v{place} = boolean(text)", f"if v{place} is None:", "    return None"]
-    if field.kind is int:
-        # A run of digits this short is within Java's range whatever the digits are.
-        digits = 9 if field.is_int32 else 18
-        return [
-            f"v{place} = small(text)",
-            f"if v{place} is None:",
-            f"    if len(text) > {digits} or not text.isdigit():",
-            "        return None",
-            f"    v{place} = int(text)",
-        ]
-    return [f"v{place} = parse{place}(text.decode())"]
-
-
 _HEAD: Final = struct.Struct(">IIhbhiiii")
 _HEAD_SIZE: Final = _HEAD.size - PREFIX.size
 _MARK: Final = Encoding.COMPACT << 24
 _SHORT_MAX: Final = 256
-_SIZES: Final = tuple(_SIZE.pack(size) for size in range(_SHORT_MAX))
-_SIZED_SMALL: Final = {number: _SIZES[len(text)] + text for text, number in _SMALL.items()}
+_SIZES: Final = tuple(VALUE_SIZE.pack(size) for size in range(_SHORT_MAX))
+_SIZED_SMALL: Final = {number: _SIZES[len(b"%d" % number)] + b"%d" % number for number in range(-1, 1000)}
 
 
 def make_encoder(fields: type[Fields]) -> HeaderEncoder:
     """Generate the encoder of a struct: each value once as bytes, then one template for all of them."""
     lines, template, values = [], b"", []
     for place, field in enumerate(ordered(fields)):
-        key = _KEY_SIZE.pack(len(field.wire_name)) + field.wire_name.encode()
+        key = KEY_SIZE.pack(len(field.wire_name)) + field.wire_name.encode()
         form = f"v{place} = {_form(field, f'fields.{field.name}')}"
         if field.is_nullable:
             template += b"%b"
@@ -276,21 +165,21 @@ def _form(field: FieldLayout, value: str) -> str:
 
 def _sized(text: bytes) -> bytes:
     size = len(text)
-    return (_SIZES[size] if size < _SHORT_MAX else _SIZE.pack(size)) + text
+    return (_SIZES[size] if size < _SHORT_MAX else VALUE_SIZE.pack(size)) + text
 
 
 def _head(fields_size: int, code: int, flag: int, opaque: int, remark: str | None, body_size: int) -> bytes:
     text = b"" if remark is None else remark.encode()
     size = _HEAD_SIZE + len(text) + fields_size
     fixed = _FIXED.pack(narrow_code(code), OUR_LANGUAGE, OUR_VERSION, opaque, flag, len(text))
-    return prefix(Encoding.COMPACT, size, body_size) + fixed + text + _SIZE.pack(fields_size)
+    return prefix(Encoding.COMPACT, size, body_size) + fixed + text + VALUE_SIZE.pack(fields_size)
 
 
 _ENCODER_NAMES: Final[Mapping[str, object]] = {
     "head": _head,
     "narrow": narrow_code,
     "pack": _HEAD.pack,
-    "size_of": _SIZE.pack,
+    "size_of": VALUE_SIZE.pack,
     "sized": _sized,
     "sizes": _SIZES,
     "small": _SIZED_SMALL.get,
@@ -302,6 +191,6 @@ def encode_untyped(
 ) -> bytes:
     """Encode a header whose fields are already text."""
     fields = b"".join(
-        _KEY_SIZE.pack(len(key.encode())) + key.encode() + _sized(value.encode()) for key, value in sorted(ext.items())
+        KEY_SIZE.pack(len(key.encode())) + key.encode() + _sized(value.encode()) for key, value in sorted(ext.items())
     )
     return _head(len(fields), code, flag, opaque, remark, body_size) + fields

@@ -18,8 +18,8 @@ from typing import Any, Final, TypeVar
 
 from firearrow.protocol import header_compact, header_json
 from firearrow.protocol.command import ANSWER_FLAG, ONEWAY_FLAG, Encoding, HeaderEncoder, Heading
+from firearrow.protocol.compact_decoding import CompactDecoder
 from firearrow.protocol.conversation import Fields, Request
-from firearrow.protocol.header_compact import CompactDecoder
 from firearrow.protocol.header_json import REFUSALS, JsonDecoder
 from firearrow.protocol.layout import to_text
 

@@ -4,12 +4,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from firearrow.errors import BadHeader, ProtocolError
 from firearrow.protocol.auth import Credentials, is_signed_by, signing_fields
 from firearrow.protocol.command import Encoding
+from firearrow.protocol.compact_decoding import CompactDecoder
 from firearrow.protocol.connection import AnswerArrived, Connection, RequestArrived
 from firearrow.protocol.conversation import Fields, Request
 from firearrow.protocol.frame import FrameSplitter, prefix
@@ -27,12 +28,16 @@ from firearrow.protocol.serialize import (
 )
 from firearrow.testing.command_strategies import chopped, encodings, fields_of, opaques, requests_of
 
+# A busy machine makes both generation and the tests slow; that is not what these tests are about.
+_PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+few, some, many = (settings(_PATIENT, max_examples=examples) for examples in (10, 80, 200))
+
 ANSWERS: list[type[Fields]] = list(dict.fromkeys(kind.answer for kind in ALL))
 requests = requests_of(list(ALL))
 
 
 @pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.__name__)
-@settings(max_examples=10)
+@few
 @given(data=st.data())
 def test_requests_survive_both_encodings(kind: type[Request[Any]], data: st.DataObject) -> None:
     request, opaque, oneway = data.draw(fields_of(kind)), data.draw(opaques), data.draw(st.booleans())
@@ -44,8 +49,16 @@ def test_requests_survive_both_encodings(kind: type[Request[Any]], data: st.Data
         assert ext_fields(encoding, header) == to_text(request)
 
 
+@few
+@given(data=st.data(), kind=st.sampled_from(ALL))
+def test_requests_survive_shapes_that_were_learned(data: st.DataObject, kind: type[Request[Any]]) -> None:
+    decoder = CompactDecoder(kind)
+    for request in data.draw(st.lists(fields_of(kind), min_size=1, max_size=4)) * 8:
+        assert decoder.decode(encode_request(Encoding.COMPACT, request, 1)[8:]).request == request
+
+
 @pytest.mark.parametrize("kind", ANSWERS)
-@settings(max_examples=10)
+@few
 @given(data=st.data())
 def test_answers_survive_both_encodings(kind: type[Fields], data: st.DataObject) -> None:
     fields, opaque = data.draw(fields_of(kind)), data.draw(opaques)
@@ -56,6 +69,7 @@ def test_answers_survive_both_encodings(kind: type[Fields], data: st.DataObject)
         assert (heading.code, heading.opaque, heading.remark) == (19, opaque, "why")
 
 
+@some
 @given(
     encoding=encodings,
     request=requests,
@@ -69,6 +83,7 @@ def test_strange_fields_beside_our_own_change_nothing(
     assert ext_fields(encoding, header) == to_text(request) | extra
 
 
+@some
 @given(encoding=encodings, request=requests, body=st.binary(max_size=50), tail=st.binary(max_size=20))
 def test_damaged_headers_raise_protocol_errors_alone(
     encoding: Encoding, request: Request[Any], body: bytes, tail: bytes
@@ -83,7 +98,7 @@ def test_damaged_headers_raise_protocol_errors_alone(
                 continue
 
 
-@settings(max_examples=200)
+@many
 @given(data=st.data())
 def test_whatever_json_a_header_holds_only_protocol_errors_are_raised(data: st.DataObject) -> None:
     kind = data.draw(st.sampled_from(ALL))
@@ -105,6 +120,7 @@ def test_whatever_json_a_header_holds_only_protocol_errors_are_raised(data: st.D
         return
 
 
+@some
 @given(data=st.data(), commands=st.lists(st.tuples(encodings, requests, st.binary(max_size=40)), max_size=5))
 def test_frames_do_not_depend_on_the_chopping(
     data: st.DataObject, commands: list[tuple[Encoding, Request[Any], bytes]]
@@ -120,6 +136,7 @@ def test_frames_do_not_depend_on_the_chopping(
     assert splitter.fault is None
 
 
+@some
 @given(data=st.data(), asked=st.lists(st.tuples(requests, st.binary(max_size=20)), max_size=6), encoding=encodings)
 def test_a_conversation_over_a_chopped_stream(
     data: st.DataObject, asked: list[tuple[Request[Any], bytes]], encoding: Encoding
@@ -143,6 +160,7 @@ def test_a_conversation_over_a_chopped_stream(
     assert asker.outstanding == 0
 
 
+@some
 @given(pieces=st.lists(st.binary(max_size=30), max_size=10))
 def test_any_bytes_at_all(pieces: list[bytes]) -> None:
     connection = Connection()
@@ -150,11 +168,13 @@ def test_any_bytes_at_all(pieces: list[bytes]) -> None:
         connection.receive_data(piece)
 
 
+@some
 @given(encoding=encodings, header=st.binary(max_size=60), body=st.binary(max_size=10))
 def test_any_header_at_all(encoding: Encoding, header: bytes, body: bytes) -> None:
     Connection().receive_data(prefix(encoding, len(header), len(body)) + header + body)
 
 
+@some
 @given(encoding=encodings, request=requests, body=st.binary(max_size=40))
 def test_signatures_survive_both_encodings(encoding: Encoding, request: Request[Any], body: bytes) -> None:
     extra = signing_fields(to_text(request), body, Credentials("me", "secret"))

@@ -86,7 +86,7 @@ class Chaos:
     disturbed_s: dict[str, float] = field(default_factory=dict)
     repaired_s: float = 0.0
     dead_since_s: dict[str, float] = field(default_factory=dict)
-    crashed_s: dict[str, float] = field(default_factory=dict)
+    crashed: dict[str, tuple[float, list[str]]] = field(default_factory=dict)
     frozen: dict[str, None] = field(default_factory=dict)
     texts: dict[tuple[str, str], str] = field(default_factory=dict)
 
@@ -151,8 +151,10 @@ class Chaos:
 
     async def crash_broker(self) -> None:
         for broker in self.rng.sample(self.living(), min(1, len(self.living()))):
+            witnesses = [node for node in self.cluster.servers if self.registered(broker, node)]
             self.noted("crash", broker.node)
-            self.dead_since_s[broker.node.name] = self.crashed_s[broker.node.name] = self.now_s
+            self.dead_since_s[broker.node.name] = self.now_s
+            self.crashed[broker.node.name] = (self.now_s, witnesses)
             await broker.node.crash()
 
     async def lose_broker(self) -> None:
@@ -188,7 +190,7 @@ class Chaos:
             if not broker.node.running and self.rng.random() < 0.7:
                 self.noted("restart", broker.node)
                 self.dead_since_s.pop(broker.node.name, None)
-                self.crashed_s.pop(broker.node.name, None)
+                self.crashed.pop(broker.node.name, None)
                 await broker.node.restart(broker.run)
 
     async def cut(self) -> None:
@@ -269,27 +271,28 @@ class Chaos:
     def check_the_crashed(self) -> None:
         # A process that ends takes its connections along, and nothing stood in their way.
         at_once_s = 2.0 + 20 * self.options.latency_s
-        for name, since_s in self.crashed_s.items():
+        for name, (since_s, witnesses) in self.crashed.items():
             address = next(broker.address for broker in self.cluster.brokers if broker.node.name == name)
-            for node, server in self.cluster.servers.items():
+            for node in witnesses:
                 undisturbed = max(self.disturbed_s[name], self.disturbed_s[node]) <= since_s
-                if undisturbed and self.now_s - since_s > at_once_s and self.connected(name, node):
-                    held = [key for key in server.routes.leases if key[1] == address]
+                if undisturbed and self.now_s - since_s > at_once_s:
+                    held = [key for key in self.cluster.servers[node].routes.leases if key[1] == address]
                     assert not held, f"{node} still shows {name}, which crashed {self.now_s - since_s:.1f} s ago"
                     self.cluster.seen.fault("seen to go at once")
 
     def check_the_undisturbed(self) -> None:
         for broker in self.living():
             for node, server in self.cluster.servers.items():
-                quiet_s = self.now_s - max(self.disturbed_s[broker.node.name], self.disturbed_s[node])
-                if quiet_s > self.options.rejoin_s and self.connected(broker.node.name, node):
+                if self.registered(broker, node):
                     seated = server.routes.names.get(broker.name)
                     assert seated is not None, f"{node} does not know {broker.name}"
                     assert seated.addresses.get(broker.broker_id) == broker.address, f"{node} misses {broker.address}"
 
-    def connected(self, left: str, right: str) -> bool:
-        network = self.world.network
-        return network.reachable(left, right) and network.reachable(right, left)
+    def registered(self, broker: FakeBroker, node: str) -> bool:
+        """Whether a broker must be known by a name server: nothing has disturbed them for long enough."""
+        left, network = broker.node.name, self.world.network
+        quiet_s = self.now_s - max(self.disturbed_s[left], self.disturbed_s[node])
+        return quiet_s > self.options.rejoin_s and network.reachable(left, node) and network.reachable(node, left)
 
     def expected(self, topic: str) -> Picture:
         """What the living brokers announce."""

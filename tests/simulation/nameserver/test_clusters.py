@@ -29,7 +29,7 @@ FLOORS = {
     "name server": 30,
     "topic": 40,
     "text": 20,
-    "seen to go at once": 20,
+    "seen to go at once": 3,
 }
 """What must have happened in a whole batch of 25 clusters."""
 

@@ -10,15 +10,12 @@ the tables; after ``close`` no timer is left.
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from firearrow.protocol.frame import FrameLimits
-from firearrow.remoting.flow import Budget, Partials
+from firearrow.remoting.flow import Budget, Dribbler, Partials, Reading
 from firearrow.remoting.handlers import Handlers, Peer
 from firearrow.remoting.limits import Limits
-
-if TYPE_CHECKING:
-    from firearrow.remoting.connection import Connection
 
 DEADLINE_SWEEP_S: Final = 0.1
 """How often deadlines are looked at: an answer that does not come is noticed this much late at most."""
@@ -37,6 +34,23 @@ class Speaker(Protocol):
 
     def flush(self) -> None:
         """Write them."""
+        ...
+
+
+class Member(Peer, Reading, Dribbler, Speaker, Protocol):
+    """A connection as its endpoint sees it."""
+
+    @property
+    def outstanding(self) -> int:
+        """Calls of ours that wait for an answer."""
+        ...
+
+    def expire(self, now: float) -> None:
+        """Report the calls whose deadline has passed."""
+        ...
+
+    def check_silence(self, now: float) -> None:
+        """End the connection if it has been silent, or slow, for too long."""
         ...
 
 
@@ -59,11 +73,11 @@ class Endpoint:
         self.is_server = is_server
         self.on_connect = on_connect
         self.on_disconnect = on_disconnect
-        self.connections: dict[Connection, None] = {}
+        self.connections: dict[Member, None] = {}
         self.budget = Budget(limits.max_in_flight_bytes, self.connections)
         self.partials = Partials(limits.max_partial_bytes)
         self._talkative: list[Speaker] = []
-        self._waiting: dict[Connection, None] = {}
+        self._waiting: dict[Member, None] = {}
         self._deadline_timer: asyncio.TimerHandle | None = None
         self._silence_timer: asyncio.TimerHandle | None = None
         self._gone: asyncio.Future[None] | None = None
@@ -80,7 +94,7 @@ class Endpoint:
         for speaker in talkative:
             speaker.flush()
 
-    def opened(self, connection: "Connection") -> None:
+    def opened(self, connection: Member) -> None:
         """Take a new connection in."""
         self.connections[connection] = None
         if self._silence_timer is None:
@@ -88,7 +102,7 @@ class Endpoint:
         if self.on_connect is not None:
             self.on_connect(connection)
 
-    def ended(self, connection: "Connection") -> None:
+    def ended(self, connection: Member) -> None:
         """Forget a connection."""
         del self.connections[connection]
         self._waiting.pop(connection, None)
@@ -98,7 +112,7 @@ class Endpoint:
         if self.on_disconnect is not None:
             self.on_disconnect(connection)
 
-    def watch_deadlines(self, connection: "Connection") -> None:
+    def watch_deadlines(self, connection: Member) -> None:
         """Look after a connection that has calls outstanding."""
         self._waiting[connection] = None
         if self._deadline_timer is None:

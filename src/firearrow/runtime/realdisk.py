@@ -18,7 +18,7 @@ import resource
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final, TypeVar
 
 from firearrow.errors import DiskError, LockHeld
@@ -118,7 +118,8 @@ class RealFile:
             if len(buffers) > _BUFFERS_PER_CALL or os.pwritev(descriptor, buffers, position) != total:
                 _write_all(descriptor, position, buffers)
         except OSError as error:
-            handle.size = os.fstat(self._disk.cache.descriptor(handle)).st_size
+            with suppress(OSError):  # a disk that is gone cannot even tell
+                handle.size = os.fstat(self._disk.cache.descriptor(handle)).st_size
             raise refusal(error, f"write {self._path}") from error
         handle.unsynced += total
         if position + total > handle.size:

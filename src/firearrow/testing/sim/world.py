@@ -14,14 +14,13 @@ import asyncio
 import gc
 import random
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from firearrow.testing.sim.audit import no_outside_effects
 from firearrow.testing.sim.clock import SimClock
 from firearrow.testing.sim.disk import DiskProfile, SimDisk
 from firearrow.testing.sim.diskimage import DiskImage
-from firearrow.testing.sim.loop import SimLoop, SimTask, SimulationStalled, owner_of
+from firearrow.testing.sim.loop import SimLoop, SimTask, owner_of
 from firearrow.testing.sim.network import NodeNetwork, SimNetwork
 from firearrow.testing.sim.process import Process
 from firearrow.testing.sim.trace import Trace
@@ -228,8 +227,10 @@ class World:
     def _close(self) -> None:
         """End what still runs, and let tasks whose errors nobody read say so."""
         self._closing = True
-        with suppress(SimulationStalled):
+        try:
             self.loop.run_until_complete(self._end_everything())
+        except (AssertionError, RuntimeError) as error:  # stalled, or tasks that refuse to end
+            self.fail(error)
         gc.collect()
         self.loop.close()
 

@@ -114,8 +114,8 @@ class FireArrowNameServer(Server):
 
     def _launch(self) -> Child:
         main = "import sys; from firearrow.cli import main; sys.exit(main())"
-        words = [sys.executable, "-c", main, "nameserver", "--port", str(self.port), *self.arguments]
-        return Child(words, self.log)
+        words = [sys.executable, "-c", main, "nameserver", "--port", str(self.port), "--directory", str(self.home)]
+        return Child([*words, *self.arguments], self.log)
 
     def _ready(self) -> bool:
         return answers(self.address, GET_CLUSTER) is not None

@@ -8,6 +8,7 @@ then the answers must differ.
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -108,3 +109,8 @@ def test_every_reason_is_known() -> None:
     used = {reason for steps in SCRIPTS.values() for step in steps for reason in step.differs.values()}
     assert used == set(REASONS)
     assert {version for steps in SCRIPTS.values() for step in steps for version in step.differs} == {NEW, OLD}
+
+
+def test_every_reason_is_documented() -> None:
+    page = (Path(__file__).parents[3] / "docs/reference/name-server-differences.md").read_text()
+    assert [reason for reason in REASONS if f"| {reason} |" not in page] == []

@@ -67,18 +67,25 @@ class Caller:
         accept: frozenset[int] = SUCCESS_ONLY,
     ) -> Reply[A]:
         """Send a request and wait for its answer. Codes in ``accept`` are replies, others ``RequestRefused``."""
-        endpoint, pool = self._made()
+        endpoint, _ = self._made()
         deadline = endpoint.loop.time() + timeout_ms / 1000
         try:
-            connection = pool.ready(address) or await pool.connect(address, timeout_ms)
-            left_ms = (deadline - endpoint.loop.time()) * 1000
-            return await connection.call(request, body, timeout_ms=left_ms, accept=accept)
+            return await self._call(address, request, body, deadline, accept)
         except RequestRefused as refusal:
             if refusal.code != ResponseCode.GO_AWAY:
                 raise
-            left_ms = (deadline - endpoint.loop.time()) * 1000
+            return await self._call(address, request, body, deadline, accept)
+
+    async def _call(
+        self, address: Address, request: Request[A], body: Buffer, deadline: float, accept: frozenset[int]
+    ) -> Reply[A]:
+        endpoint, pool = self._made()
+        left_ms = (deadline - endpoint.loop.time()) * 1000
+        connection = pool.ready(address)
+        if connection is None:
             connection = await pool.connect(address, left_ms)
-            return await connection.call(request, body, timeout_ms=left_ms, accept=accept)
+            left_ms = (deadline - endpoint.loop.time()) * 1000
+        return await connection.call(request, body, timeout_ms=left_ms, accept=accept)
 
     def begin(
         self,

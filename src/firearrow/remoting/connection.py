@@ -204,7 +204,7 @@ class Connection(Wire):
 
     def push(self, request: Request[Any], body: Buffer = b"") -> None:
         """Send a one-way request."""
-        self._check_room()
+        self._check_room(body)
         self._talk.tell(request, body)
         self._gather()
 
@@ -221,7 +221,7 @@ class Connection(Wire):
 
         Codes in ``accept`` are replies, all others are ``RequestRefused``.
         """
-        self._check_room()
+        self._check_room(body)
         now = self._endpoint.loop.time()
         asker = _Asker(on_outcome, accept, now)
         opaque = self._talk.call(request, body, deadline=now + timeout_ms / 1000, context=asker)

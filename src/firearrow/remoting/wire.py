@@ -11,7 +11,8 @@ import asyncio
 import logging
 from typing import Final, cast
 
-from firearrow.errors import ConnectionLost, Overloaded
+from firearrow.errors import BadFrame, ConnectionLost, Overloaded
+from firearrow.protocol.connection import Buffer
 from firearrow.protocol.connection import Connection as Talk
 from firearrow.remoting.endpoint import Endpoint
 from firearrow.remoting.flow import ALL_REQUESTS, WRITE_BUFFER
@@ -120,10 +121,13 @@ class Wire(asyncio.Protocol):
                 raise Overloaded(message) from None
         return loop.time() - began
 
-    def _check_room(self) -> None:
+    def _check_room(self, body: Buffer) -> None:
+        limits = self._endpoint.limits
         if not self.is_open or self._transport is None or self._talk.is_ended:
             raise ConnectionLost(f"the connection to {self._address} has ended")
-        if not self.is_writable and self._transport.get_write_buffer_size() > self._endpoint.limits.max_unsent_bytes:
+        if len(body) > limits.max_frame_bytes:  # the peer would end the connection, with everybody's calls on it
+            raise BadFrame(f"a body of {len(body)} bytes does not fit into a frame of max_frame_bytes")
+        if not self.is_writable and self._transport.get_write_buffer_size() > limits.max_unsent_bytes:
             raise Overloaded(f"{self.address} does not read: max_unsent_bytes is reached")
 
     def _gather(self) -> None:
@@ -156,7 +160,7 @@ class Wire(asyncio.Protocol):
         """Stop reading, for this reason too, if this is the end that may."""
         if not self._endpoint.is_server:
             return
-        if not self._holds and self.is_open and self._transport is not None:
+        if not self._holds and self._transport is not None and not self._transport.is_closing():
             self._transport.pause_reading()
         self._holds |= reason
 
@@ -165,7 +169,7 @@ class Wire(asyncio.Protocol):
         if not self._holds & reason:
             return
         self._holds &= ~reason
-        if not self._holds and self.is_open and self._transport is not None:
+        if not self._holds and self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 
     # -- the end

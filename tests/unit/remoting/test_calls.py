@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from firearrow.errors import (
+    BadFrame,
     BadHeader,
     BrokenInvariant,
     ConnectionLost,
@@ -164,6 +165,20 @@ def test_a_call_on_a_connection_that_ends(how: str) -> None:
         with pytest.raises(ConnectionLost):
             await peer.call(GET)
         assert server.peers == ()
+
+    virtually(scenario())
+
+
+def test_a_body_that_no_frame_holds_is_not_sent() -> None:
+    async def scenario() -> None:
+        _, peer, client = await one_peer(max_frame_bytes=1000)
+        outcomes: Outcomes = []
+        with pytest.raises(BadFrame, match="max_frame_bytes"):
+            peer.begin(GET, b"x" * 1001, outcomes.append)
+        with pytest.raises(BadFrame):
+            peer.push(PUT, b"x" * 1001)
+        await turns()
+        assert (outcomes, client.transport.writes) == ([], [])
 
     virtually(scenario())
 

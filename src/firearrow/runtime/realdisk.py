@@ -1,30 +1,25 @@
 """The disk of the operating system.
 
-Writes are ``pwritev`` and are with the kernel when they return. Hot reads are ``preadv(RWF_NOWAIT)``; cold
+Writes are ``pwritev`` and are with the kernel when they return. Hot reads are ``preadv(RWFNOWAIT)``; cold
 ones, zero-filling, unlinking and listing go to a small pool of threads, syncs where ``syncroute`` says.
 Descriptors come from a bounded cache. The size is remembered, not asked for: while a process holds the lock
 nobody else writes, and ``open`` looks afresh.
-
-The lock is a POSIX record lock on the first byte, as Apache's store takes it (``DefaultMessageStore``:
-``tryLock(0, 1, false)`` on a file called ``lock``, into which it writes the word), so that neither starts on
-the other's directory.
 """
 
 import asyncio
 import errno
-import fcntl
 import os
 import resource
-import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Final, TypeVar
 
-from firearrow.errors import DiskError, LockHeld
 from firearrow.runtime.clock import Clock, SystemClock
 from firearrow.runtime.disk import Bytes, Status, Usage, checked, refusal
 from firearrow.runtime.opencache import Handle, OpenCache
+from firearrow.runtime.realfile import NOWAIT, SCRATCH_BYTES, RealFile
+from firearrow.runtime.recordlock import RecordLock
 from firearrow.runtime.replacing import Replacements
 from firearrow.runtime.syncchoice import SyncChoice
 from firearrow.runtime.syncing import SyncEnded, SyncTurns
@@ -34,129 +29,6 @@ T = TypeVar("T")
 
 DESCRIPTORS_MAX: Final = 4096
 THREADS: Final = 4
-_SCRATCH_BYTES: Final = 1 << 20
-_ZEROS: Final = bytes(1 << 20)
-_BUFFERS_PER_CALL: Final = os.sysconf("SC_IOV_MAX") if "SC_IOV_MAX" in os.sysconf_names else 1024
-_NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
-
-
-class RealFile:
-    """A file of the operating system."""
-
-    def __init__(self, disk: "RealDisk", handle: Handle, path: str) -> None:
-        self._disk = disk
-        self._handle: Handle | None = handle
-        self._path = path
-        handle.references += 1
-
-    @property
-    def path(self) -> str:
-        """The path it was opened under."""
-        return self._path
-
-    @property
-    def size(self) -> int:
-        """Length in bytes."""
-        return self._held().size
-
-    def _held(self) -> Handle:
-        if self._handle is None:
-            raise DiskError(f"{self._path} is closed", errno.EBADF)
-        return self._handle
-
-    @contextmanager
-    def _doing(self, what: str) -> Iterator[Handle]:
-        try:
-            yield self._held()
-        except OSError as error:
-            raise refusal(error, f"{what} {self._path}") from error
-
-    # -- reading
-
-    def read_at(self, position: int, length: int) -> bytes:
-        """Return up to ``length`` bytes, fewer only at the file's end."""
-        handle = self._held()
-        try:
-            return _read(self._disk.cache.descriptor(handle), position, length)
-        except OSError as error:
-            raise refusal(error, f"read {self._path}") from error
-
-    def read_hot(self, position: int, length: int) -> bytes | None:
-        """Return what is in memory, or None when the device would have to be asked."""
-        handle, disk = self._held(), self._disk
-        wanted = max(0, min(length, handle.size - position))
-        if not disk.nowait:
-            return self.read_at(position, length)
-        buffer = disk.scratch[:wanted] if wanted <= _SCRATCH_BYTES else memoryview(bytearray(wanted))
-        try:
-            got = os.preadv(disk.cache.descriptor(handle), [buffer], position, _NOWAIT)
-        except BlockingIOError:
-            return None
-        except OSError as error:
-            if error.errno != errno.EOPNOTSUPP:
-                raise refusal(error, f"read {self._path}") from error
-            disk.nowait = False  # this file system cannot tell: every read counts as hot
-            return self.read_at(position, length)
-        return bytes(buffer[:got]) if got == wanted else None
-
-    async def read(self, position: int, length: int) -> bytes:
-        """Return up to ``length`` bytes; a cold read happens in a thread."""
-        hot = self.read_hot(position, length)
-        if hot is not None:
-            return hot
-        with self._doing("read") as handle, self._disk.pinned(handle) as descriptor:
-            return await self._disk.off_loop(lambda: _read(descriptor, position, length))
-
-    # -- writing
-
-    def write_at(self, position: int, buffers: Sequence[Bytes]) -> None:
-        """Write all the buffers one after the other."""
-        handle = self._held()
-        total = sum(map(len, buffers))
-        try:
-            descriptor = self._disk.cache.descriptor(handle)
-            if len(buffers) > _BUFFERS_PER_CALL or os.pwritev(descriptor, buffers, position) != total:
-                _write_all(descriptor, position, buffers)
-        except OSError as error:
-            with suppress(OSError):  # a disk that is gone cannot even tell
-                handle.size = os.fstat(self._disk.cache.descriptor(handle)).st_size
-            raise refusal(error, f"write {self._path}") from error
-        handle.unsynced += total
-        if position + total > handle.size:
-            handle.size = position + total
-
-    async def written(self) -> None:
-        """Return at once: the kernel has every write."""
-        self._held()
-
-    def truncate(self, size: int) -> None:
-        """Cut the file, or lengthen it with zeros that take no space."""
-        with self._doing("truncate") as handle:
-            os.ftruncate(self._disk.cache.descriptor(handle), size)
-            handle.size = size
-
-    async def allocate(self, size: int, *, zeroed: bool = False) -> None:
-        """Lengthen the file to ``size`` bytes of zeros."""
-        before = self._held().size
-        if size <= before:
-            return
-        if not zeroed:
-            self.truncate(size)
-            return
-        with self._doing("allocate") as handle, self._disk.pinned(handle) as descriptor:
-            await self._disk.off_loop(lambda: _fill(descriptor, before, size))
-            handle.size = max(size, handle.size)
-            handle.unsynced += size - before
-
-    async def sync(self) -> None:
-        """Return once everything before this call is durable."""
-        await self._disk.turns_of(self._held()).sync()
-
-    def close(self) -> None:
-        """Give the name up."""
-        if self._handle is not None:
-            handle, self._handle = self._handle, None
-            self._disk.release(handle)
 
 
 class RealDisk:
@@ -178,8 +50,8 @@ class RealDisk:
         self._flags = (os.O_RDONLY if read_only else os.O_RDWR) | os.O_CLOEXEC
         allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
         self.cache = OpenCache(min(descriptors_max, max(16, allowed)), self._flags)
-        self.scratch = memoryview(bytearray(_SCRATCH_BYTES))
-        self.nowait = bool(_NOWAIT)
+        self.scratch = memoryview(bytearray(SCRATCH_BYTES))
+        self.nowait = bool(NOWAIT)
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="disk")
         self.route = SyncRoute(clock or SystemClock(), self._pool, choice)
         self._handles: dict[tuple[int, int], Handle] = {}
@@ -386,82 +258,15 @@ class RealDisk:
         status = os.statvfs(self._root)
         return Usage(status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize)
 
-    def lock(self, path: str) -> "_RealLock":
+    def lock(self, path: str) -> RecordLock:
         """Claim a lock file exclusively."""
-        where = self._absolute(path)
         try:
-            descriptor = os.open(where, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            return RecordLock(self._absolute(path))
         except OSError as error:
             raise refusal(error, f"lock {path}") from error
-        try:
-            _claim_first_byte(descriptor)
-            os.pwrite(descriptor, b"lock", 0)
-        except OSError as error:
-            os.close(descriptor)
-            if error.errno in (errno.EAGAIN, errno.EACCES):
-                advice = "is a broker already running on this directory?"
-                raise LockHeld(f"{where} is held by another process: {advice}", error.errno) from error
-            raise refusal(error, f"lock {path}") from error
-        return _RealLock(descriptor)
 
     def _is_directory(self, where: str) -> bool:
         return os.path.isdir(where)
 
     def _absolute(self, path: str) -> str:
         return f"{self._root}/{checked(path)}" if path else self._root
-
-
-class _RealLock:
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor: int | None = descriptor
-
-    def release(self) -> None:
-        if self._descriptor is not None:
-            descriptor, self._descriptor = self._descriptor, None
-            os.close(descriptor)
-
-
-def _claim_first_byte(descriptor: int) -> None:
-    """Take the record lock, owned by the descriptor where that exists: a plain one would be lost as soon as
-    this process closes any other descriptor of the file, and would not keep this process from taking it
-    twice."""
-    if hasattr(fcntl, "F_OFD_SETLK"):
-        claim = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
-        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, claim)
-    else:
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
-
-
-def _read(descriptor: int, position: int, length: int) -> bytes:
-    data = os.pread(descriptor, length, position)
-    while data and len(data) < length:
-        more = os.pread(descriptor, length - len(data), position + len(data))
-        if not more:
-            break
-        data += more
-    return data
-
-
-def _write_all(descriptor: int, position: int, buffers: Sequence[Bytes]) -> None:
-    """Write everything again in as many calls as it takes: a short write is not an error."""
-    views = [memoryview(buffer) for buffer in buffers if len(buffer)]
-    while views:
-        written = os.pwritev(descriptor, views[:_BUFFERS_PER_CALL], position)
-        if written == 0:
-            raise OSError(errno.EIO, "the device takes no more bytes")
-        position += written
-        while views and written >= len(views[0]):
-            written -= len(views.pop(0))
-        if written:
-            views[0] = views[0][written:]
-
-
-def _fill(descriptor: int, start: int, end: int) -> None:
-    """Write zeros; give the space back when there is not enough."""
-    position = start
-    try:
-        while position < end:
-            position += os.pwrite(descriptor, _ZEROS[: min(len(_ZEROS), end - position)], position)
-    except OSError:
-        os.ftruncate(descriptor, start)
-        raise

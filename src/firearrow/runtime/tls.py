@@ -13,12 +13,10 @@ protocol it offers a transport of its own once the handshake is done. Rules it k
   stream: the inner protocol is told by an error, never by ``eof_received``;
 * after the peer's close_notify the inner protocol may go on writing if it says so in ``eof_received``.
 
-A listening port decides by the first byte of each connection: 0x16 begins a TLS handshake, anything else is
-plaintext (``first_byte_chooses``), as Apache's ``TlsModeHandler`` does.
+How a listening port tells TLS from plaintext is ``tlsport``'s business.
 """
 
 import asyncio
-import logging
 import ssl
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -26,11 +24,7 @@ from typing import Any, Final, cast
 
 from firearrow.errors import ConnectionFailed
 from firearrow.runtime.network import Address, Network, ProtocolFactory
-from firearrow.runtime.tlssettings import TlsMode
 
-log: Final = logging.getLogger(__name__)
-
-HANDSHAKE_BYTE: Final = 0x16
 HANDSHAKE_TIMEOUT_S: Final = 10.0
 GOODBYE_TIMEOUT_S: Final = 5.0
 READ_BYTES: Final = 256 * 1024
@@ -360,55 +354,6 @@ class TlsTransport(asyncio.Transport):
         if name == "cipher":
             return session.cipher()
         return self._layer.outer.get_extra_info(name, default)
-
-
-class _FirstByte(asyncio.Protocol):
-    """Waits for the first byte of a connection and puts the right protocol in its own place."""
-
-    def __init__(self, factory: ProtocolFactory, mode: TlsMode, context: ssl.SSLContext | None) -> None:
-        self._factory = factory
-        self._mode = mode
-        self._context = context
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
-
-    def data_received(self, data: bytes) -> None:
-        is_tls = data[0] == HANDSHAKE_BYTE
-        if is_tls and (self._context is None or self._mode is TlsMode.DISABLED):
-            self._refuse("a client speaks TLS and TLS is disabled here")
-        elif not is_tls and self._mode is TlsMode.ENFORCING:
-            self._refuse("a client speaks plaintext and TLS is enforced here")
-        else:
-            self._hand_over(data, is_tls=is_tls)
-
-    def _hand_over(self, data: bytes, *, is_tls: bool) -> None:
-        protocol = self._factory()
-        if is_tls:
-            assert self._context is not None
-            protocol = TlsLayer(self._context, protocol, server_side=True, on_failure=self._log_failure)
-        self._transport.set_protocol(protocol)
-        protocol.connection_made(self._transport)
-        protocol.data_received(data)
-
-    def _refuse(self, reason: str) -> None:
-        log.warning("connection refused", extra={"reason": reason, "peer": self._peer()})
-        self._transport.close()
-
-    def _log_failure(self, error: Exception) -> None:
-        log.warning("TLS handshake failed", extra={"reason": str(error), "peer": self._peer()})
-
-    def _peer(self) -> str:
-        return str(self._transport.get_extra_info("peername"))
-
-
-def first_byte_chooses(factory: ProtocolFactory, mode: TlsMode, context: ssl.SSLContext | None) -> ProtocolFactory:
-    """Return a factory for ``Network.listen`` that takes TLS, plaintext or both on one port.
-
-    The protocols of ``factory`` hear ``connection_made`` when the first byte has come, or the handshake is
-    done.
-    """
-    return lambda: _FirstByte(factory, mode, context)
 
 
 async def connect_tls(

@@ -4,7 +4,8 @@ import asyncio
 import ssl
 
 from firearrow.runtime.network import Address, Listener, Network, ProtocolFactory
-from firearrow.runtime.tls import connect_tls, first_byte_chooses
+from firearrow.runtime.tls import connect_tls
+from firearrow.runtime.tlsport import first_byte_chooses
 from firearrow.runtime.tlssettings import ClientTls, ServerTls, TlsMode, client_context, server_context
 from firearrow.testing.certificates import CertificateFiles
 

@@ -9,7 +9,7 @@ Each node has an IPv4 address of its own; servers may be reached by it or by the
 * a dead process refuses connections; a machine without power does not answer at all.
 * ``throttle(node, bytes_per_s)``: a node that takes its bytes slowly.
 
-The bytes themselves are ``transport``'s business.
+The bytes themselves are ``transport``'s and ``endpoint``'s business.
 """
 
 import asyncio
@@ -19,10 +19,11 @@ from typing import Final
 
 from firearrow.errors import ConnectionFailed, ListenFailed
 from firearrow.runtime.network import Address, Listener, ProtocolFactory
+from firearrow.testing.sim.endpoint import Connection, Endpoint
 from firearrow.testing.sim.loop import SimLoop
 from firearrow.testing.sim.process import Process
 from firearrow.testing.sim.trace import Trace
-from firearrow.testing.sim.transport import OUTSIDE, Connection, Endpoint, LinkProfile
+from firearrow.testing.sim.transport import OUTSIDE, LinkProfile
 
 _FIRST_EPHEMERAL_PORT: Final = 32768
 _SYN_RETRY_S: Final = 1.0

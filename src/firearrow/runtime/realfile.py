@@ -1,0 +1,201 @@
+"""One file of the operating system, as ``realdisk`` hands it out.
+
+A write loops until the kernel has everything; a hot read asks with ``RWF_NOWAIT`` and believes the kernel's
+no.
+"""
+
+import errno
+import os
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import Final, Protocol, TypeVar
+
+from firearrow.errors import DiskError
+from firearrow.runtime.disk import Bytes, refusal
+from firearrow.runtime.opencache import Handle, OpenCache
+from firearrow.runtime.syncing import SyncTurns
+
+T = TypeVar("T")
+
+SCRATCH_BYTES: Final = 1 << 20
+NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
+_ZEROS: Final = bytes(1 << 20)
+_BUFFERS_PER_CALL: Final = os.sysconf("SC_IOV_MAX") if "SC_IOV_MAX" in os.sysconf_names else 1024
+
+
+class Keeper(Protocol):
+    """What a file asks of the disk it belongs to."""
+
+    cache: OpenCache
+    scratch: memoryview
+    nowait: bool
+
+    def off_loop(self, work: Callable[[], T]) -> Awaitable[T]:
+        """Run blocking work in a thread."""
+        ...
+
+    def pinned(self, handle: Handle) -> AbstractContextManager[int]:
+        """Keep a descriptor open while somebody else works on it."""
+        ...
+
+    def turns_of(self, handle: Handle) -> SyncTurns:
+        """Return the syncs of a file."""
+        ...
+
+    def release(self, handle: Handle) -> None:
+        """One user of a file less."""
+        ...
+
+
+class RealFile:
+    """A file of the operating system."""
+
+    def __init__(self, disk: Keeper, handle: Handle, path: str) -> None:
+        self._disk = disk
+        self._handle: Handle | None = handle
+        self._path = path
+        handle.references += 1
+
+    @property
+    def path(self) -> str:
+        """The path it was opened under."""
+        return self._path
+
+    @property
+    def size(self) -> int:
+        """Length in bytes."""
+        return self._held().size
+
+    def _held(self) -> Handle:
+        if self._handle is None:
+            raise DiskError(f"{self._path} is closed", errno.EBADF)
+        return self._handle
+
+    @contextmanager
+    def _doing(self, what: str) -> Iterator[Handle]:
+        try:
+            yield self._held()
+        except OSError as error:
+            raise refusal(error, f"{what} {self._path}") from error
+
+    # -- reading
+
+    def read_at(self, position: int, length: int) -> bytes:
+        """Return up to ``length`` bytes, fewer only at the file's end."""
+        handle = self._held()
+        try:
+            return _read(self._disk.cache.descriptor(handle), position, length)
+        except OSError as error:
+            raise refusal(error, f"read {self._path}") from error
+
+    def read_hot(self, position: int, length: int) -> bytes | None:
+        """Return what is in memory, or None when the device would have to be asked."""
+        handle, disk = self._held(), self._disk
+        wanted = max(0, min(length, handle.size - position))
+        if not disk.nowait:
+            return self.read_at(position, length)
+        buffer = disk.scratch[:wanted] if wanted <= SCRATCH_BYTES else memoryview(bytearray(wanted))
+        try:
+            got = os.preadv(disk.cache.descriptor(handle), [buffer], position, NOWAIT)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno != errno.EOPNOTSUPP:
+                raise refusal(error, f"read {self._path}") from error
+            disk.nowait = False  # this file system cannot tell: every read counts as hot
+            return self.read_at(position, length)
+        return bytes(buffer[:got]) if got == wanted else None
+
+    async def read(self, position: int, length: int) -> bytes:
+        """Return up to ``length`` bytes; a cold read happens in a thread."""
+        hot = self.read_hot(position, length)
+        if hot is not None:
+            return hot
+        with self._doing("read") as handle, self._disk.pinned(handle) as descriptor:
+            return await self._disk.off_loop(lambda: _read(descriptor, position, length))
+
+    # -- writing
+
+    def write_at(self, position: int, buffers: Sequence[Bytes]) -> None:
+        """Write all the buffers one after the other."""
+        handle = self._held()
+        total = sum(map(len, buffers))
+        try:
+            descriptor = self._disk.cache.descriptor(handle)
+            if len(buffers) > _BUFFERS_PER_CALL or os.pwritev(descriptor, buffers, position) != total:
+                _write_all(descriptor, position, buffers)
+        except OSError as error:
+            with suppress(OSError):  # a disk that is gone cannot even tell
+                handle.size = os.fstat(self._disk.cache.descriptor(handle)).st_size
+            raise refusal(error, f"write {self._path}") from error
+        handle.unsynced += total
+        if position + total > handle.size:
+            handle.size = position + total
+
+    async def written(self) -> None:
+        """Return at once: the kernel has every write."""
+        self._held()
+
+    def truncate(self, size: int) -> None:
+        """Cut the file, or lengthen it with zeros that take no space."""
+        with self._doing("truncate") as handle:
+            os.ftruncate(self._disk.cache.descriptor(handle), size)
+            handle.size = size
+
+    async def allocate(self, size: int, *, zeroed: bool = False) -> None:
+        """Lengthen the file to ``size`` bytes of zeros."""
+        before = self._held().size
+        if size <= before:
+            return
+        if not zeroed:
+            self.truncate(size)
+            return
+        with self._doing("allocate") as handle, self._disk.pinned(handle) as descriptor:
+            await self._disk.off_loop(lambda: _fill(descriptor, before, size))
+            handle.size = max(size, handle.size)
+            handle.unsynced += size - before
+
+    async def sync(self) -> None:
+        """Return once everything before this call is durable."""
+        await self._disk.turns_of(self._held()).sync()
+
+    def close(self) -> None:
+        """Give the name up."""
+        if self._handle is not None:
+            handle, self._handle = self._handle, None
+            self._disk.release(handle)
+
+
+def _read(descriptor: int, position: int, length: int) -> bytes:
+    data = os.pread(descriptor, length, position)
+    while data and len(data) < length:
+        more = os.pread(descriptor, length - len(data), position + len(data))
+        if not more:
+            break
+        data += more
+    return data
+
+
+def _write_all(descriptor: int, position: int, buffers: Sequence[Bytes]) -> None:
+    """Write everything again in as many calls as it takes: a short write is not an error."""
+    views = [memoryview(buffer) for buffer in buffers if len(buffer)]
+    while views:
+        written = os.pwritev(descriptor, views[:_BUFFERS_PER_CALL], position)
+        if written == 0:
+            raise OSError(errno.EIO, "the device takes no more bytes")
+        position += written
+        while views and written >= len(views[0]):
+            written -= len(views.pop(0))
+        if written:
+            views[0] = views[0][written:]
+
+
+def _fill(descriptor: int, start: int, end: int) -> None:
+    """Write zeros; give the space back when there is not enough."""
+    position = start
+    try:
+        while position < end:
+            position += os.pwrite(descriptor, _ZEROS[: min(len(_ZEROS), end - position)], position)
+    except OSError:
+        os.ftruncate(descriptor, start)
+        raise

@@ -47,20 +47,52 @@ def decode(data: bytes, kind: type[T]) -> T:
     try:
         value: T = decoder.decode(data)
     except _REFUSALS:
-        return _convert(read(data), kind)
+        return _decode_dialect(data, kind, decoder)
     return value
+
+
+def _decode_dialect(data: bytes, kind: type[T], decoder: msgspec.json.Decoder[Any]) -> T:
+    quoted = _with_quoted_numbers(data)
+    try:
+        value: T = decoder.decode(quoted)
+    except _REFUSALS:
+        return _convert(_objects(data, quoted), kind)
+    return value
+
+
+def _objects(data: bytes, quoted: bytes) -> object:
+    try:
+        return msgspec.json.decode(quoted)
+    except _REFUSALS:
+        return read(data)
 
 
 def _convert(value: object, kind: type[T]) -> T:
     try:
         return msgspec.convert(_present(value, open_keys=False), kind, strict=False, str_keys=True)
-    except msgspec.ValidationError:
+    except (msgspec.ValidationError, RecursionError):
         pass
     try:
         return msgspec.convert(_present(value, open_keys=True), kind, strict=False, str_keys=True)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, RecursionError) as error:
         name = getattr(kind, "__name__", str(kind))
         raise BadBody(f"the body is not a {name}: {error}") from None
+
+
+# An open string runs to the end: a pattern that failed there would be tried again from every quote in it.
+_STRINGS: Final = re.compile(rb'("[^"\\]*(?:\\.?[^"\\]*)*(?:"|\Z))', re.DOTALL)
+_NUMERIC_KEY: Final = re.compile(rb"([{,][ \t\r\n]*)(-?[0-9]+)([ \t\r\n]*:)")
+_CUT: Final = b"\0"
+
+
+def _with_quoted_numbers(data: bytes) -> bytes:
+    """Quote the bare numeric keys, without a step of Python for each: offset tables of a whole broker are large."""
+    if _CUT in data or _NUMERIC_KEY.search(data) is None:
+        return data
+    parts = _STRINGS.split(data)
+    between = _NUMERIC_KEY.sub(rb'\1"\2"\3', _CUT.join(parts[::2]))
+    parts[::2] = between.split(_CUT)
+    return b"".join(parts)
 
 
 def encode(value: object) -> bytes:

@@ -1,12 +1,18 @@
 """fastjson's dialect: all forms of a value read back as that value, and garbage raises BadBody alone."""
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from firearrow import fastjson
 from firearrow.errors import BadBody
 from firearrow.model.message import MessageQueue
+
+# A busy machine makes generation and tests slow; that is not what these tests are about.
+some, many = (
+    settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=examples)
+    for examples in (80, 200)
+)
 
 
 class Table(msgspec.Struct, frozen=True, rename="camel"):
@@ -32,18 +38,21 @@ values = st.recursive(
 )
 
 
+@some
 @given(tables)
 def test_both_forms_read_back(table: Table) -> None:
     assert fastjson.decode(fastjson.encode(table), Table) == table
     assert fastjson.decode(fastjson.encode_java(table), Table) == table
 
 
+@some
 @given(tables, st.sampled_from(["\t", " ", "\n\t\t"]))
 def test_blanks_between_tokens_change_nothing(table: Table, blank: str) -> None:
     standard = msgspec.json.format(fastjson.encode(table), indent=2).decode()
     assert fastjson.decode(standard.replace("\n", "\n" + blank).encode(), Table) == table
 
 
+@some
 @given(values)
 def test_standard_json_reads_as_itself(value: object) -> None:
     data = msgspec.json.encode(value)
@@ -51,7 +60,7 @@ def test_standard_json_reads_as_itself(value: object) -> None:
     assert msgspec.json.decode(fastjson.to_standard(data)) == msgspec.json.decode(data)
 
 
-@settings(max_examples=200)
+@many
 @given(st.text("{}[]:,\"'\\0-1.eau \n", max_size=40))
 def test_garbage_raises_bad_body_alone(text: str) -> None:
     for kind in (Table, dict[MessageQueue, int], dict[int, str]):
@@ -61,6 +70,7 @@ def test_garbage_raises_bad_body_alone(text: str) -> None:
             continue
 
 
+@some
 @given(tables, st.data())
 def test_damage_raises_bad_body_alone(table: Table, data: st.DataObject) -> None:
     whole = fastjson.encode_java(table)

@@ -1,3 +1,5 @@
+import contextlib
+
 import msgspec
 import pytest
 
@@ -95,7 +97,7 @@ def test_liberties(data: bytes, expected: Table) -> None:
         b'{"name":"open}',
         b'{"x":NaN}',
         b'{"x":1e999,}',
-        b"{1:" + b"9" * 5000 + b"}",
+        b'{1:2,"byQueue":{0:' + b"9" * 5000 + b"}}",
         b'{"byQueue":{0:9223372036854775808}}',
         b'{"byQueue":{"x":1}}',
         b'{"offsetTable":{"x":{}}}',
@@ -116,6 +118,37 @@ def test_the_reason_names_what_was_expected() -> None:
         fastjson.decode(b'{"byQueue":{0:"x"}}', Table)
     with pytest.raises(BadBody, match="expected ':'"):
         fastjson.decode(b"{1 2}", Table)
+
+
+def test_what_looks_like_a_numeric_key_in_a_string_stays() -> None:
+    tricky = '{"plain":{"a,1:2":1,"{3:\\"4,5:":2},"byQueue":{7:8 , 9 :10}}'
+    assert fastjson.decode(tricky.encode(), Table) == Table(plain={"a,1:2": 1, '{3:"4,5:': 2}, by_queue={7: 8, 9: 10})
+    with_zero = '{"name":"\\u0000","plain":{"\0,1:":1},"byQueue":{7:8}}'
+    assert fastjson.decode(with_zero.encode(), Table) == Table(name="\0", plain={"\0,1:": 1}, by_queue={7: 8})
+
+
+def test_deep_but_standard_json_is_no_crash() -> None:
+    deep = b'{"name":null,"x":' + b"[" * 900 + b"]" * 900 + b',"ready":null}'
+    with contextlib.suppress(BadBody):
+        assert fastjson.decode(deep, Table) == Table()
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'{1:"' + b'\\"' * 300_000,
+        b'{1:"' + b"\\" * 600_001,
+        b"{1:2" + b"," * 600_000,
+        b"{1:2," + b" " * 600_000,
+        b"{1:2," + b"1" * 600_000,
+        b"{1:2" + b",1 " * 200_000,
+        b"{1:2," + b'"' * 600_001,
+    ],
+)
+def test_long_garbage_takes_time_in_proportion(data: bytes) -> None:
+    with pytest.raises(BadBody):
+        fastjson.decode(data, Table)
 
 
 def test_object_keys_compare_by_content() -> None:

@@ -40,6 +40,9 @@ from firearrow.protocol.layout import SHOWN_MAX, FieldLayout, from_text, layout,
 
 F = TypeVar("F", bound=Fields)
 
+DIALECT_MAX: Final = 65_536
+"""The longest header that is read although it is not standard JSON: the dialect costs a step of Python a token."""
+
 _UNTYPED: Final = msgspec.json.Decoder(dict[str, Any], strict=False)
 REFUSALS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """All that msgspec raises on hostile input (``ValidationError`` is a ``DecodeError``)."""
@@ -163,6 +166,8 @@ def _members(header: bytes) -> dict[str, Any]:
         return _UNTYPED.decode(header)
     except REFUSALS:
         pass
+    if len(header) > DIALECT_MAX:
+        raise BadHeader("the header is not a JSON object")
     try:
         return _UNTYPED.decode(fastjson.to_standard(header))
     except (BadBody, *REFUSALS) as error:

@@ -3,6 +3,7 @@ import pytest
 
 from firearrow.errors import BadHeader
 from firearrow.protocol.command import BadFields
+from firearrow.protocol.header_json import DIALECT_MAX
 from firearrow.protocol.serialize import decode_answer, encode_answer, encode_request, ext_fields, read_heading
 from tests.unit.protocol.commands import (
     CATALOGUE,
@@ -205,3 +206,10 @@ def test_hostile_headers_raise_bad_header_alone(header: bytes) -> None:
         CATALOGUE.decode_request(JSON, header)
     with pytest.raises(BadHeader):
         ext_fields(JSON, header)
+
+
+def test_the_dialect_is_not_read_at_any_length() -> None:
+    long = "'x':'" + "y" * DIALECT_MAX + "',"
+    with pytest.raises(BadHeader):
+        CATALOGUE.decode_request(JSON, f"{{{long}'code':106}}".encode())
+    assert CATALOGUE.decode_request(JSON, f"{{{long}'code':106}}".replace("'", '"').encode()).request == Nothing()

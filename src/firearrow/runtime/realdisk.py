@@ -10,6 +10,7 @@ import asyncio
 import errno
 import os
 import resource
+import stat
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -150,7 +151,7 @@ class RealDisk:
             status = os.stat(self._absolute(path))
         except OSError as error:
             raise refusal(error, f"look at {path}") from error
-        is_directory = (status.st_mode & 0o170000) == 0o040000
+        is_directory = stat.S_ISDIR(status.st_mode)
         return Status(0 if is_directory else status.st_size, status.st_mtime_ns // 1_000_000, is_directory)
 
     async def read_whole(self, path: str) -> bytes:
@@ -169,8 +170,18 @@ class RealDisk:
             os.rename(old, new)
         except OSError as error:
             raise refusal(error, f"rename {source} to {target}") from error
+        self._follow(old, new)
+
+    def _follow(self, old: str, new: str) -> None:
+        """Tell the files that moved where they can be opened again."""
+        status = os.stat(new)
+        if not stat.S_ISDIR(status.st_mode):
+            moved = self._handles.get((status.st_dev, status.st_ino))
+            if moved is not None:
+                moved.path = new
+            return
         for handle in self._handles.values():
-            if handle.path == old or handle.path.startswith(f"{old}/"):
+            if handle.path.startswith(f"{old}/"):
                 handle.path = new + handle.path[len(old) :]
 
     async def unlink(self, path: str) -> None:

@@ -2,9 +2,10 @@
 
 ::
 
-    number physical size topic queueId queueOffset storeMs level ticks crc32
+    number physical size topic queueId queueOffset storeMs level ticks crc32 flushed
 
-``ticks`` is the machine's monotonic clock in nanoseconds when the promise was heard; ``crc32`` is that of the body.
+``ticks`` is the machine's monotonic clock in nanoseconds when the promise was heard; ``crc32`` is that of the body;
+``flushed`` is what the store called durable at that moment, which is a promise of its own.
 Whatever arrived in a pipe before its writer died counts: the promise was out.
 """
 
@@ -25,6 +26,7 @@ class Ack(NamedTuple):
     level: str
     ticks: int
     crc: int
+    flushed: int
 
     def line(self) -> str:
         """The promise as text."""
@@ -33,7 +35,7 @@ class Ack(NamedTuple):
 
 def parse_ack(line: str) -> Ack:
     """The promise that a line stands for."""
-    number, physical, size, topic, queue_id, queue_offset, store_ms, level, ticks, crc = line.split(" ")
+    number, physical, size, topic, queue_id, queue_offset, store_ms, level, ticks, crc, flushed = line.split(" ")
     return Ack(
         int(number),
         int(physical),
@@ -45,6 +47,7 @@ def parse_ack(line: str) -> Ack:
         level,
         int(ticks),
         int(crc),
+        int(flushed),
     )
 
 

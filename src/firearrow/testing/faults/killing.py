@@ -62,7 +62,7 @@ class Killing:
 
     def __init__(self, scenario: Scenario, seed: int) -> None:
         self._scenario = scenario
-        self._recipe = Recipe(seed)
+        self._recipe = Recipe(seed, largest=1000)
         self._base: str | None = None
         self._base_acks: list[Ack] = []
         self.found: list[Point] = []

@@ -142,8 +142,9 @@ class Session:
 
     async def abandon(self) -> None:
         """Let everything go as a dying process does."""
-        self._running.opened.slot.close()
-        self._running.opened.segments.close()
+        await self.opened.presence.leave(in_order=False)
+        self.opened.slot.close()
+        self.opened.segments.close()
         await self._end()
 
     async def _end(self) -> None:

@@ -64,12 +64,19 @@ class Writer:
         messages, places = self._open.popleft()
         await self._session.reached(places[-1].end)
         level = self._session.options.level.name
-        ticks = time.monotonic_ns()
+        ticks, flushed = time.monotonic_ns(), self._session.log.flushed
         lines = []
         for message, place in zip(messages, places, strict=True):
             where = (place.physical_offset, place.end - place.physical_offset, message.topic, message.queue_id)
             ack = Ack(
-                message.number, *where, place.queue_offset, place.store_timestamp, level, ticks, crc32(message.body)
+                message.number,
+                *where,
+                place.queue_offset,
+                place.store_timestamp,
+                level,
+                ticks,
+                crc32(message.body),
+                flushed,
             )
             lines.append(ack.line())
         self._say("".join(lines))
@@ -85,7 +92,11 @@ async def live(options: Options, recipe: Recipe, say: Say, *, first: int, count:
     """Open, write and close, several times over; return the number after the last message."""
     number = first
     for life in range(lives):
-        session = await Session.open(options)
+        try:
+            session = await Session.open(options)
+        except (DiskError, OSError) as error:
+            say(f"# not opened: {type(error).__name__}: {error}\n")
+            return number
         say(f"# open {session.log.tail}\n")
         share = count // lives if life < lives - 1 else count - count // lives * (lives - 1)
         try:

@@ -1,0 +1,1 @@
+"""Our name server beside Apache's, under the same load, in one run."""

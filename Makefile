@@ -60,7 +60,8 @@ bench-remoting: venv ## requests a second through the remoting server
 bench-nameserver: judges ## our name server beside Apache's in one run
 	$(BIN)/python -m benchmarks.nameserver
 
-docs: venv ## build the documentation, warnings are errors
+docs: venv ## write the generated pages and build the documentation, warnings are errors
+	for page in docs/generate/*.py; do $(BIN)/python $$page; done
 	$(BIN)/mkdocs build --strict
 
 dist: venv ## build wheel and sdist and try them in an empty environment

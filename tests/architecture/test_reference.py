@@ -3,14 +3,16 @@
 import importlib.util
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_page_of_request_codes_is_up_to_date() -> None:
-    spec = importlib.util.spec_from_file_location("request_codes", ROOT / "docs/generate/request_codes.py")
+@pytest.mark.parametrize("script", sorted((ROOT / "docs/generate").glob("*.py")), ids=lambda path: path.stem)
+def test_a_generated_page_is_up_to_date(script: Path) -> None:
+    spec = importlib.util.spec_from_file_location(script.stem, script)
     assert spec is not None
     assert spec.loader is not None
     generator = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(generator)
-    page = (ROOT / "docs/reference/request-codes.md").read_text()
-    assert page == generator.page(), "run python docs/generate/request_codes.py"
+    assert generator.PAGE.read_text() == generator.page(), f"run python {script.relative_to(ROOT)}"

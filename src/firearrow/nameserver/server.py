@@ -28,6 +28,7 @@ from firearrow.remoting.limits import Limits
 from firearrow.remoting.server import Server
 from firearrow.runtime.disk import Disk
 from firearrow.runtime.network import Address, Network
+from firearrow.runtime.tlssettings import ServerTls, server_context
 
 MAX_CHANGES_BYTES: Final = 64 * 1024
 
@@ -42,7 +43,15 @@ NOTICE_TIMEOUT_MS: Final = 300
 class NameServer:
     """Knows who is where. ``disk`` is the directory of its files."""
 
-    def __init__(self, config: NameServerConfig, *, network: Network, disk: Disk, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        config: NameServerConfig,
+        *,
+        network: Network,
+        disk: Disk,
+        limits: Limits | None = None,
+        tls: ServerTls | None = None,
+    ) -> None:
         self._base = config
         self._routes = Routes(config)
         self._texts: Stored[KvConfig] = Stored(
@@ -63,6 +72,7 @@ class NameServer:
             limit_bytes=MAX_CHANGES_BYTES,
             on_change=self._reconfigure,
         )
+        self._tls = tls or ServerTls()
         self._limits = limits or Limits(idle_s=config.server_channel_max_idle_time_seconds)
         self._network = network
         self._caller = Caller(network)
@@ -96,7 +106,14 @@ class NameServer:
         await self._texts.read()
         await self._changes.read()
         self._reconfigure(None)
-        server = self._server = Server(self._network, self._handlers(), self._limits, on_disconnect=self._disconnected)
+        server = self._server = Server(
+            self._network,
+            self._handlers(),
+            self._limits,
+            tls=server_context(self._tls) if self._tls.certificate_path else None,
+            tls_mode=self._tls.mode,
+            on_disconnect=self._disconnected,
+        )
         async with asyncio.TaskGroup() as group:
             await server.start(Address(self._base.bind_address, self._base.listen_port))
             work = (self._texts.write_changes(), self._changes.write_changes(), self._expire(), self._tell_brokers())

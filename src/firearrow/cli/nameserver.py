@@ -1,0 +1,84 @@
+"""``firearrow nameserver``: run a name server until told to stop."""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from firearrow.errors import FireArrowError, SettingsError
+from firearrow.nameserver.config import WITHOUT_EFFECT, NameServerConfig
+from firearrow.nameserver.server import NameServer
+from firearrow.remoting.limits import Limits
+from firearrow.runtime.loops import run, settle
+from firearrow.runtime.network import SystemNetwork
+from firearrow.runtime.realdisk import RealDisk
+from firearrow.runtime.tlssettings import ServerTls
+from firearrow.settings import Source, load
+from firearrow.telemetry.logs import log_to_stderr
+
+
+class NameServerSettings(Struct, frozen=True):
+    """Everything a settings file for the name server may say."""
+
+    nameserver: NameServerConfig = field(default_factory=NameServerConfig)
+    limits: Limits = field(default_factory=Limits)
+    tls: ServerTls = field(default_factory=ServerTls)
+
+
+def nameserver(
+    port: Annotated[int | None, typer.Option(help="Port to listen on; 0 lets the system choose. [9876]")] = None,
+    bind: Annotated[str | None, typer.Option(help="Address to listen on. [every address]")] = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", "-c", help="Settings: Java properties, or TOML by its ending.")
+    ] = None,
+    directory: Annotated[
+        Path | None, typer.Option(help="Where kvConfig.json and changed settings are kept. [~/namesrv]")
+    ] = None,
+    log_level: Annotated[str, typer.Option(help="Log what is at least this important.")] = "INFO",
+) -> None:
+    """Run a name server: knows which broker holds which topic, and tells whoever asks."""
+    log_to_stderr(log_level.upper())
+    try:
+        settings = _settings(config, {"listen_port": port, "bind_address": bind})
+        run(lambda: _serve(settings, directory or Path.home() / "namesrv"))
+    except FireArrowError as error:
+        typer.echo(f"firearrow nameserver: {error}", err=True)
+        raise typer.Exit(1) from None
+
+
+def _settings(file: Path | None, flags: dict[str, object]) -> NameServerSettings:
+    sources = [Source.from_environment(os.environ), Source.from_flags(flags)]
+    if file is not None:
+        sources.insert(0, Source.from_text(file.name, _text(file)))
+    loaded = load(NameServerSettings, sources, ignored=WITHOUT_EFFECT)
+    for warning in loaded.warnings:
+        typer.echo(f"warning: {warning}", err=True)
+    idle_s = loaded.value.nameserver.server_channel_max_idle_time_seconds
+    return replace(loaded.value, limits=replace(loaded.value.limits, idle_s=idle_s))
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"the settings file {file} cannot be read: {error}") from error
+
+
+async def _serve(settings: NameServerSettings, directory: Path) -> None:
+    disk = RealDisk(str(directory))
+    server = NameServer(
+        settings.nameserver, network=SystemNetwork(), disk=disk, limits=settings.limits, tls=settings.tls
+    )
+    try:
+        async with server.serving() as address:
+            print(f"name server listens on {address}, keeps its files in {directory}", flush=True)
+            settle()
+            await asyncio.get_running_loop().create_future()
+    finally:
+        await disk.close()
+        print("name server stopped", file=sys.stderr)

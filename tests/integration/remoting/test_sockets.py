@@ -10,6 +10,7 @@ import pytest
 import uvloop
 
 from firearrow.errors import (
+    BrokenInvariant,
     ConnectionFailed,
     ConnectionLost,
     FireArrowError,
@@ -356,6 +357,28 @@ def test_closing_fails_what_still_waits(run: Callable[[Scenario], None]) -> None
                 await echo.caller.call(echo.address, GET)
 
     run(scenario)
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["stock", "uvloop"])
+def test_a_broken_invariant_reaches_the_loops_exception_handler(
+    loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    async def scenario() -> None:
+        found: list[BaseException | None] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: found.append(context.get("exception")))
+
+        def broken(_request: GetKvConfig, _call: Call) -> Answer:
+            raise BrokenInvariant("two plus two")
+
+        async with Echo() as echo:
+            await echo.caller.call(echo.address, GET)
+            echo.server._handlers.by_code[GetKvConfig.code] = broken
+            with pytest.raises(ConnectionLost):
+                await echo.caller.call(echo.address, GET)
+            assert [type(error) for error in found] == [BrokenInvariant]
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(scenario())
 
 
 def test_calls_a_second(run: Callable[[Scenario], None], capsys: pytest.CaptureFixture[str]) -> None:

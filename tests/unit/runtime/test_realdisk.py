@@ -172,6 +172,19 @@ def test_descriptors_are_bounded_and_files_outlive_eviction(tmp_path: Path) -> N
     run(check, RealDisk(str(tmp_path), descriptors_max=16))  # type: ignore[arg-type]
 
 
+def test_files_follow_a_renamed_directory(tmp_path: Path) -> None:
+    async def check(disk: RealDisk) -> None:
+        disk.make_directory("old")
+        file = disk.open("old/a", create=True)
+        file.write_at(0, [b"abc"])
+        disk.rename("old", "new")
+        for other in [disk.open(f"{i}", create=True) for i in range(40)]:
+            other.read_at(0, 1)
+        assert file.read_at(0, 3) == b"abc"
+
+    run(check, RealDisk(str(tmp_path), descriptors_max=16))  # type: ignore[arg-type]
+
+
 def test_a_file_replaced_behind_our_back_is_noticed(tmp_path: Path) -> None:
     async def check(disk: RealDisk) -> None:
         file = disk.open("victim", create=True)

@@ -23,6 +23,7 @@ from firearrow.store.recovery import (
     Known,
     Recovered,
     Recovery,
+    check_from,
     known_from_apache,
     known_from_slot,
     trim_ranges,
@@ -129,7 +130,7 @@ class _Opening(NamedTuple):
         if slot is None:
             return known
         flushed = min(slot.flushed, end)
-        start = max(min(slot.boundary, flushed), self.segments.min_offset)
+        start = check_from(slot, flushed, self.segments.min_offset)
         return Known(Ending.UNKNOWN, flushed, min(start, known.start))
 
 

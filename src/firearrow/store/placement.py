@@ -9,7 +9,9 @@ properties are as stored; read from the log they end with the stamp, from an app
 """
 
 from enum import IntEnum
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
+
+from msgspec import Struct
 
 
 class Level(IntEnum):
@@ -42,10 +44,19 @@ class QueueTail:
 Placed: TypeAlias = tuple[QueueTail, int, int, int, int, int, bytes]
 
 
-class Appended(NamedTuple):
+class Appended(Struct, frozen=True, gc=False):
     """The place that an append got. Wait for ``end`` to know that it is written or flushed."""
 
     physical_offset: int
+    queue_offset: int
+    end: int
+    store_timestamp: int
+
+
+class AppendedBatch(Struct, frozen=True):
+    """The places that a batch got: one after the other in one segment, and with consecutive queue offsets."""
+
+    physical_offsets: list[int]
     queue_offset: int
     end: int
     store_timestamp: int

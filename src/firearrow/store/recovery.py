@@ -62,7 +62,15 @@ def known_from_slot(slot: FlushSlot, boot_id: str, min_offset: int) -> Known:
     """What our own slot tells."""
     same = boot_id != "" and slot.boot_id == boot_id
     ending = Ending.PROCESS if same or slot.closed else Ending.POWER
-    return Known(ending, slot.flushed, max(min(slot.boundary, slot.flushed), min_offset))
+    return Known(ending, slot.flushed, check_from(slot, slot.flushed, min_offset))
+
+
+def check_from(slot: FlushSlot, flushed: int, min_offset: int) -> int:
+    """The start of a record not far below the flushed offset.
+
+    The oldest segment starts above it only when the power took every name before: then nothing was flushed there.
+    """
+    return min(max(slot.boundary, min_offset), flushed)
 
 
 async def known_from_apache(segments: Segments, scanner: Scanner, *, died: bool, checkpoint_ms: int) -> Known:

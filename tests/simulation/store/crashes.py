@@ -48,6 +48,9 @@ class History:
     sync_failed: bool = False
     """Whether a sync of the log has failed in this boot and the log could not say so yet: pages may have gone back."""
 
+    forgotten: bool = False
+    """Whether a sync of the log has failed since it was opened: what was only written may be gone at once."""
+
     def take_back(self, tail: int) -> None:
         """The log failed these: they may not come back."""
         while self.placed and self.placed[-1][1] > tail:
@@ -128,7 +131,7 @@ class Explorer:
         reached = history.placed[len(found) - 1][1] if found else 0
         assert reached <= end, story
         assert end - reached < opened.segments.size, f"the end is nowhere: {story}"
-        promised = history.flushed if power else max(history.written, history.flushed)
+        promised = history.flushed if power or history.forgotten else max(history.written, history.flushed)
         assert end >= promised, f"acknowledged and lost: {story}, written {history.written}"
         assert len(opened.damage) == 0, f"no rot here, yet damage: {story}"
 
@@ -199,6 +202,7 @@ class Driver:
         history.take_back(end)
         assert end >= history.flushed
         history.flushed = history.written = end
+        history.forgotten = False
 
     async def _act(self, running: RunningLog, tails: list[QueueTail]) -> None:
         rng, log = self._rng, running.log
@@ -218,11 +222,16 @@ class Driver:
         log, history = running.log, self._history
         tail = tails[log.tail % QUEUES]
         drafts = [draft(body, queue_id=tail.queue_id) for body in bodies]
-        places = log.append_batch(tail, drafts) if len(drafts) > 1 else [log.append(tail, drafts[0])]
-        for place, body in zip(places, bodies, strict=True):
-            history.placed.append((place.physical_offset, place.end, place.queue_offset, body))
+        if len(drafts) > 1:
+            batch = log.append_batch(tail, drafts)
+            starts, first, end = batch.physical_offsets, batch.queue_offset, batch.end
+        else:
+            place = log.append(tail, drafts[0])
+            starts, first, end = [place.physical_offset], place.queue_offset, place.end
+        ends = [*starts[1:], end]
+        history.placed += zip(starts, ends, range(first, first + len(bodies)), bodies, strict=True)
         for level in (WRITTEN, FLUSHED):
-            log.on_reached(places[-1].end, level, partial(self._told, log, level, places[-1].end))
+            log.on_reached(end, level, partial(self._told, log, level, end))
 
     def _told(self, log: CommitLog, level: int, end: int, error: FireArrowError | None) -> None:
         history = self._history
@@ -295,7 +304,8 @@ def _watch(image: DiskImage, explorer: Explorer) -> None:
         try:
             check(operation, path)
         except OSError:
-            explorer.history.sync_failed |= operation == "sync" and path.startswith("commitlog")
+            if operation == "sync" and path.startswith(("commitlog", "firearrow/next-segment")):
+                explorer.history.sync_failed = explorer.history.forgotten = True
             raise
         if operation == "write" and path == "firearrow/flushed":
             explorer.history.sync_failed = False

@@ -118,9 +118,11 @@ def test_eight_bytes_of_every_segment_are_the_fillers(spare: int) -> None:
 async def test_a_batch_is_never_split(bench: Bench) -> None:
     bench.log.append(bench.tail, draft(b"x" * 3000))
     places = bench.log.append_batch(bench.tail, [draft(b"y" * 300) for _ in range(4)])
-    assert places[0].physical_offset == SEGMENT
-    assert [place.queue_offset for place in places] == [1, 2, 3, 4]
-    assert [a.end for a in places[:-1]] == [b.physical_offset for b in places[1:]]
+    assert places.physical_offsets[0] == SEGMENT
+    assert places.queue_offset == 1
+    await asyncio.sleep(0)
+    assert [row[1:4:2] for row in bench.rows[1:]] == list(zip(places.physical_offsets, (1, 2, 3, 4), strict=True))
+    assert bench.rows[-1][1] + bench.rows[-1][2] == places.end
     with pytest.raises(IllegalMessage, match="one piece"):
         bench.log.append_batch(bench.tail, [draft(b"y" * 900) for _ in range(5)])
     assert bench.tail.next_offset == 5
@@ -133,7 +135,8 @@ async def test_only_what_does_not_fit_goes_unstamped(bench: Bench) -> None:
     long = "a\x01" + "b" * 32_700 + "\x02"
     longest = "a\x01" + "b" * 32_760 + "\x02"
     places = bench.log.append_batch(bench.tail, [draft(properties=long), draft(properties=longest), draft()])
-    stamped = [bench.log.read(p.physical_offset, p.end - p.physical_offset)[-20:-11] for p in places]
+    ends = [*places.physical_offsets[1:], places.end]
+    stamped = [bench.log.read(end - 20, 9) for end in ends]
     assert [tail == b"__CRC32#\x01" for tail in stamped] == [True, False, True]
 
 

@@ -48,6 +48,8 @@ class OpenedLog(NamedTuple):
     recovered: Recovered
     died: bool
     """Whether the last run did not end in order."""
+    others: bool
+    """Whether another program wrote here since we did: only the log was compared, nothing derived is to be believed."""
 
 
 async def open_log(disk: Disk, clock: Clock, config: LogConfig, boot_id: str) -> OpenedLog:
@@ -73,12 +75,12 @@ async def _opened(disk: Disk, clock: Clock, config: LogConfig, boot_id: str, pre
     damage = await Damage.load(disk, clock)
     checkpoint = await _checkpoint(disk)
     opening = _Opening(disk, segments, scanner, ranges, damage, slot, presence, checkpoint, boot_id)
-    recovered = await opening.recover()
+    recovered, others = await opening.recover()
     ranges.ranges.finish(recovered.end)
     ranges.ranges.begin(recovered.end)
     await ranges.save(segments.size)
     await slot.begin(recovered.end, recovered.checked_from)
-    return OpenedLog(presence, segments, scanner, ranges, damage, slot, recovered, presence.died)
+    return OpenedLog(presence, segments, scanner, ranges, damage, slot, recovered, presence.died, others)
 
 
 class _Opening(NamedTuple):
@@ -92,14 +94,15 @@ class _Opening(NamedTuple):
     checkpoint: bytes
     boot_id: str
 
-    async def recover(self) -> Recovered:
-        known = await self._without_others() if self._others_were_here() else await self._known()
+    async def recover(self) -> tuple[Recovered, bool]:
+        others = self._others_were_here()
+        known = await self._without_others() if others else await self._known()
         await self.presence.enter()
         try:
-            return await Recovery(self.disk, self.segments, self.scanner, self.damage, known).run()
+            return await Recovery(self.disk, self.segments, self.scanner, self.damage, known).run(), others
         except ForeignRecord:
             known = await self._without_others()
-        return await Recovery(self.disk, self.segments, self.scanner, self.damage, known).run()
+        return await Recovery(self.disk, self.segments, self.scanner, self.damage, known).run(), True
 
     def _others_were_here(self) -> bool:
         slot = self.slot.found

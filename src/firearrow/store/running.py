@@ -5,6 +5,7 @@ is flushed; `close` ends in order. Whoever wants to stop without order cancels `
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 from firearrow.errors import DiskError
 from firearrow.runtime.clock import Clock
@@ -19,7 +20,9 @@ from firearrow.store.opening import OpenedLog, checkpoint_crc, open_log
 class RunningLog:
     """The commit log and the loops that serve it."""
 
-    def __init__(self, disk: Disk, clock: Clock, config: LogConfig, opened: OpenedLog, sink: Sink) -> None:
+    def __init__(
+        self, disk: Disk, clock: Clock, config: LogConfig, opened: OpenedLog, sink: Sink, *, last_store_ms: int = 0
+    ) -> None:
         self.opened = opened
         self.log = CommitLog(
             opened.segments,
@@ -27,7 +30,7 @@ class RunningLog:
             config,
             opened.recovered.end,
             sink,
-            last_store_ms=opened.recovered.last_store_ms,
+            last_store_ms=max(opened.recovered.last_store_ms, last_store_ms),
         )
         self.flusher = Flusher(disk, self.log, opened.slot, config)
         self._disk = disk
@@ -50,13 +53,18 @@ class RunningLog:
         """Make everything appended so far durable; raise when that fails."""
         await self.flusher.flush()
 
-    async def close(self) -> None:
-        """End in order: nothing more is taken, everything is durable, and the directory says so."""
+    async def close(self, finish: Callable[[], Awaitable[None]] | None = None) -> None:
+        """End in order: nothing more is taken, everything is durable, and the directory says so.
+
+        ``finish`` is awaited when the log is durable and before anything says that it was closed.
+        """
         in_order = False
         try:
             self.log.refuse_appends()
             await self._stop()
             await self.flusher.flush()
+            if finish is not None:
+                await finish()
             await self._say_closed()
             in_order = True
         finally:

@@ -221,7 +221,11 @@ class Driver:
     def _append(self, running: RunningLog, bodies: list[bytes], tails: list[QueueTail]) -> None:
         log, history = running.log, self._history
         tail = tails[log.tail % QUEUES]
-        drafts = [draft(body, queue_id=tail.queue_id) for body in bodies]
+        longest = self._rng.choice((0, 0, 40, 900))
+        words = [f"KEYS\x01{'k' * self._rng.randrange(1, longest)}\x02" if longest else "" for _ in bodies]
+        drafts = [
+            draft(body, queue_id=tail.queue_id, properties=word) for body, word in zip(bodies, words, strict=True)
+        ]
         if len(drafts) > 1:
             batch = log.append_batch(tail, drafts)
             starts, first, end = batch.physical_offsets, batch.queue_offset, batch.end

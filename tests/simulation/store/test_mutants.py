@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 
-from firearrow.errors import DiskError, DiskFull
-from firearrow.store import ahead, flush, opening, recovery
+from firearrow.errors import BadRecord, DiskError, DiskFull
+from firearrow.record.stamp import STAMP_SIZE
+from firearrow.store import ahead, flush, opening, recovery, scan
 from firearrow.store.commitlog import CommitLog
 from firearrow.store.flush import Flusher
 from firearrow.store.recovery import Ending, Recovery
 from firearrow.store.segments import Segment, sync_names
+from firearrow.store.verify import judge, resembles_stamp
 from tests.simulation.store.crashes import explore
 
 FIRST_SEED = 50  # the first that fills the disk at the worst moment
@@ -91,6 +93,17 @@ def power_loss_taken_for_process_death(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(opening, "known_from_slot", known)
 
 
+def torn_record_taken_for_anothers(patch: pytest.MonkeyPatch) -> None:
+    def naive(buffer: bytes, start: int, physical: int) -> bool:
+        try:
+            head, _ = judge(buffer, start, physical, ours=False)
+        except BadRecord:
+            return False
+        return not resembles_stamp(buffer[head.end - STAMP_SIZE : head.end])
+
+    patch.setattr(scan, "written_by_another", naive)
+
+
 PLANTS: list[Plant] = [
     acknowledge_before_sync,
     slot_ahead_of_sync,
@@ -100,6 +113,7 @@ PLANTS: list[Plant] = [
     failed_sync_retried,
     power_loss_taken_for_process_death,
     failed_write_left_in_place,
+    torn_record_taken_for_anothers,
 ]
 
 

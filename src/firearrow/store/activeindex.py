@@ -1,0 +1,186 @@
+"""The index file that keys are put into: its slots in memory, its newest entries too.
+
+The slots are hit at random, so they are kept as one array (20 MB for five million) and written back page by page at a
+flush; entries are appended and gather until then. On disk the file changes only inside `flush`, so after a crash it is
+as old as the checkpoint or a flush ahead of it.
+
+Invariant: ``slots[hash % len(slots)]`` is the newest entry of its chain, and the chain leads to ever smaller numbers.
+"""
+
+import struct
+from array import array
+from collections.abc import Iterable, Sequence
+from sys import byteorder
+from typing import Final
+
+from firearrow.runtime.disk import File
+from firearrow.store.indexfile import (
+    ENTRY,
+    ENTRY_BYTES,
+    FIRST_ENTRY,
+    HEADER_BYTES,
+    LARGEST_INT,
+    SLOT_BYTES,
+    Entry,
+    Header,
+    Shape,
+    decode_entry,
+)
+from firearrow.store.pacing import Pace
+
+PAGE_BYTES: Final = 4096
+WRITTEN_AT_ONCE: Final = 1 << 20
+"""Bytes of slots or entries written before others get their turn on the loop."""
+_SLOTS_A_PAGE: Final = PAGE_BYTES // SLOT_BYTES
+_PAGE_SHIFT: Final = _SLOTS_A_PAGE.bit_length() - 1
+_OLDEST_MS: Final = LARGEST_INT * 1000
+
+KeyPlace = tuple[int, int, int]
+"""Hash of the key as it is before its sign is taken away, physical offset, store time."""
+
+
+class ActiveIndex:
+    """The newest index file."""
+
+    def __init__(self, name: str, shape: Shape, file: File, header: Header, slots: "array[int] | None" = None) -> None:
+        self.name = name
+        self.shape = shape
+        self.file = file
+        self.begin_ms, self.end_ms = header.begin_ms, header.end_ms
+        self.begin_physical, self.end_physical = header.begin_physical, header.end_physical
+        self.slots_used = header.slots_used
+        self.count = header.next_number
+        self.written = header.next_number
+        """Entries below are in the file."""
+        self.slots = slots if slots is not None else empty_slots(shape)
+        self._waiting = bytearray()
+        self._dirty = bytearray(shape.slots // _SLOTS_A_PAGE + 1)
+
+    @property
+    def header(self) -> Header:
+        """What the file says of itself."""
+        return Header(
+            self.begin_ms, self.end_ms, self.begin_physical, self.end_physical, self.slots_used, max(self.count, 1)
+        )
+
+    @property
+    def room(self) -> int:
+        """How many more keys fit."""
+        return self.shape.entries - self.count
+
+    def put(self, keys: Sequence[KeyPlace]) -> None:
+        """Put keys in the order of the log; they must fit."""
+        if self.count <= FIRST_ENTRY:
+            _, self.begin_physical, self.begin_ms = keys[0]
+        slots, dirty, begin_ms = self.slots, self._dirty, self.begin_ms
+        size = len(slots)
+        number, used = self.count, self.slots_used
+        fields: list[int] = []
+        for unsigned, physical, store_ms in keys:
+            key_hash = unsigned if unsigned <= LARGEST_INT else -unsigned & LARGEST_INT
+            slot = key_hash % size
+            before = slots[slot]
+            if not before:
+                used += 1
+            slots[slot] = number
+            dirty[slot >> _PAGE_SHIFT] = 1
+            age_ms = store_ms - begin_ms
+            fields += (key_hash, physical, age_ms // 1000 if 0 <= age_ms < _OLDEST_MS else 0, before)
+            number += 1
+        self._waiting += struct.pack(">" + "iqii" * len(keys), *fields)
+        self.count, self.slots_used = number, used
+        _, self.end_physical, self.end_ms = keys[-1]
+
+    # ---- reading
+
+    def newest_of(self, slot: int) -> int:
+        """The newest entry of a chain; 0 when it is empty."""
+        return self.slots[slot]
+
+    def waiting_entry(self, number: int) -> Entry:
+        """An entry that is not in the file yet."""
+        at = (number - self.written) * ENTRY_BYTES
+        return decode_entry(bytes(self._waiting[at : at + ENTRY_BYTES]))
+
+    # ---- flushing
+
+    async def write_out(self) -> list[tuple[int, int]]:
+        """Write entries, slots, and then the header; return the ranges of bytes that changed. Not durable yet."""
+        changed = [(0, HEADER_BYTES)]
+        header, waiting = self.header, self._waiting
+        start = self.shape.entry_position(self.written)
+        pace = Pace(WRITTEN_AT_ONCE)
+        for at in range(0, len(waiting), WRITTEN_AT_ONCE):
+            piece = bytes(waiting[at : at + WRITTEN_AT_ONCE])
+            self.file.write_at(start + at, [piece])
+            await pace.did(len(piece))
+        if waiting:
+            changed.append((start, start + len(waiting)))
+        for first, last in self._dirty_runs():
+            self._write_slots(first, last)
+            changed.append((self.shape.slot_position(first), self.shape.slot_position(last)))
+            await pace.did((last - first) * SLOT_BYTES)
+        self.file.write_at(0, [header.encode()])
+        written = header.next_number - self.written
+        del self._waiting[: written * ENTRY_BYTES]
+        self.written = header.next_number
+        return changed
+
+    def write_all_slots(self) -> None:
+        """Let the next `write_out` write every slot, whether it changed or not."""
+        self._dirty = bytearray(b"\x01" * len(self._dirty))
+
+    def _dirty_runs(self) -> Iterable[tuple[int, int]]:
+        """Ranges of slots on pages that changed; they count as clean from when they are asked for."""
+        pages = self._dirty
+        most = WRITTEN_AT_ONCE // PAGE_BYTES
+        at = pages.find(1)
+        while at >= 0:
+            end = at
+            while end < len(pages) and pages[end] and end - at < most:
+                pages[end] = 0
+                end += 1
+            yield at * _SLOTS_A_PAGE, min(end * _SLOTS_A_PAGE, self.shape.slots)
+            at = pages.find(1, end)
+
+    def _write_slots(self, first: int, last: int) -> None:
+        self.file.write_at(self.shape.slot_position(first), [big_endian(self.slots[first:last])])
+
+
+def big_endian(numbers: "array[int]") -> bytes:
+    """The bytes of an array as they lie in a file."""
+    if byteorder == "little":
+        numbers.byteswap()
+    return numbers.tobytes()
+
+
+def from_big_endian(data: bytes) -> "array[int]":
+    """The numbers in the bytes of a file."""
+    numbers = array("i", data)
+    if byteorder == "little":
+        numbers.byteswap()
+    return numbers
+
+
+def empty_slots(shape: Shape) -> "array[int]":
+    """Slots of a file without entries."""
+    return array("i", bytes(shape.slots * SLOT_BYTES))
+
+
+def link(entries: bytes, first: int, slots: "array[int]") -> tuple[int, list[tuple[int, bytes]]]:
+    """Enter entries ``first``, ``first + 1``, ... into slots made anew.
+
+    Return how many slots came into use, and the entries whose link was wrong, put right.
+    """
+    size = len(slots)
+    used = 0
+    wrong: list[tuple[int, bytes]] = []
+    for number, (key_hash, physical, seconds, before) in enumerate(ENTRY.iter_unpack(entries), first):
+        slot = (key_hash & LARGEST_INT) % size
+        expected = slots[slot]
+        if not expected:
+            used += 1
+        if before != expected:
+            wrong.append((number, ENTRY.pack(key_hash, physical, seconds, expected)))
+        slots[slot] = number
+    return used, wrong

@@ -1,0 +1,402 @@
+"""The key index: from ``topic#key`` to the places of its messages, newest first.
+
+Keys are taken out of the rows in batches, because hashing many at once costs a tenth of hashing each. What is found is
+only a candidate: two keys may share a hash, so whoever asks must look at the records. Files are named by the time they
+were made, lie in the order of the log, and one follows when the last is full. They change on disk inside `flush` alone.
+Java: ``IndexService``.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Annotated, Final, NamedTuple, cast
+
+from msgspec import Meta, Struct
+
+from firearrow.errors import FileMissing
+from firearrow.model.flags import ROLLBACK, TRANSACTION_MASK
+from firearrow.model.java_hash import java_hash
+from firearrow.runtime.clock import Clock
+from firearrow.runtime.disk import Disk, File
+from firearrow.store.activeindex import PAGE_BYTES, ActiveIndex, KeyPlace
+from firearrow.store.dispatch import Row
+from firearrow.store.indexfile import (
+    ENTRY_BYTES,
+    FIRST_ENTRY,
+    SLOT_BYTES,
+    Entry,
+    Header,
+    Shape,
+    decode_entry,
+    name_after,
+)
+from firearrow.store.indexsums import SUMS, PageSums, drop_sums
+from firearrow.store.keyhash import AT_ONCE, LANE_BYTES, MASK, POWERS, hash_lanes, key_hash, prefix_hash
+from firearrow.store.paths import INDEX
+from firearrow.store.placement import Placed
+from firearrow.store.propertyfields import KEYS_MARK, SEPARATOR, UNIQ_KEY_MARK, field
+
+ROWS_AT_ONCE: Final = 256
+"""Rows whose keys wait to be hashed together."""
+ROWS_HELD_BACK: Final = 65_536
+"""Rows that wait at most while a flush writes the file."""
+LONGEST_CHAIN: Final = 100_000
+_NO_KEY: Final = bytes(LANE_BYTES)
+
+
+class IndexConfig(Struct, frozen=True, kw_only=True, rename="camel"):
+    """The key index."""
+
+    message_index_enable: Annotated[bool, Meta(description="Whether messages can be found by key.")] = True
+    max_hash_slot_num: Annotated[int, Meta(ge=1, le=1 << 28, description="Slots of one index file.")] = 5_000_000
+    max_index_num: Annotated[int, Meta(ge=2, le=1 << 30, description="Entries of one index file.")] = 20_000_000
+
+
+class OldIndex(NamedTuple):
+    """An index file that takes no more keys."""
+
+    name: str
+    file: File
+    header: Header
+    sums: PageSums | None
+
+
+class Candidate(NamedTuple):
+    """A message that may have the key that was asked for, and which entry says so."""
+
+    file_name: str
+    number: int
+    entry: Entry
+    checked: bool
+    """Whether the entry is known to be what was written."""
+
+
+class IndexState(NamedTuple):
+    """Where the index ends: its newest file and what its header says."""
+
+    name: str
+    header: Header
+
+
+class DamagedIndex(Exception):
+    """Bytes of an index file are not what was written. The file must be made again from the log."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        self.name = name
+        super().__init__(f"index/{name}: {reason}")
+
+
+class Index:
+    """All index files of a store."""
+
+    def __init__(self, disk: Disk, clock: Clock, shape: Shape) -> None:
+        self.disk = disk
+        self.shape = shape
+        self.old: list[OldIndex] = []
+        self.active: ActiveIndex | None = None
+        self.sums: PageSums | None = None
+        """Checksums of the active file."""
+        self.indexed_to = 0
+        """Keys of records below are entered; rows that bring them again are passed over."""
+        self._clock = clock
+        self._rows: list[Row] = []
+        self._full: list[tuple[ActiveIndex, PageSums]] = []
+        self._held_back = False
+        self._last_name = ""
+        self._state: IndexState | None = None
+        self._files_change = asyncio.Lock()
+
+    # ---- putting
+
+    def put(self, rows: list[Placed]) -> None:
+        """Take the keys of some rows, in the order of the log."""
+        self._rows += cast("list[Row]", rows)
+        if len(self._rows) >= (ROWS_HELD_BACK if self._held_back else ROWS_AT_ONCE):
+            self.absorb()
+
+    def absorb(self) -> None:
+        """Hash the keys that wait, and enter them."""
+        rows, self._rows = self._rows, []
+        if not rows:
+            return
+        if rows[0][1] < self.indexed_to:
+            rows = [row for row in rows if row[1] >= self.indexed_to]
+        self._enter(hashed_keys(rows))
+        if rows:
+            self.indexed_to = rows[-1][1] + 1
+
+    def _enter(self, keys: list[KeyPlace]) -> None:
+        while keys:
+            active = self.active
+            if active is None or active.room <= 0:
+                active = self._roll()
+            room = active.room
+            active.put(keys[:room])
+            keys = keys[room:]
+
+    def _roll(self) -> ActiveIndex:
+        """Begin another file; the next flush finishes the full one."""
+        last, header = "", Header()
+        if self.active is not None and self.sums is not None:
+            self._full.append((self.active, self.sums))
+            last = self.active.name
+            end_ms, end_physical = self.active.end_ms, self.active.end_physical
+            header = Header(end_ms, end_ms, end_physical, end_physical)
+        elif self.old:
+            last = self.old[-1].name
+        name = name_after(max(last, self._last_name), time_name(self._clock.now_ms()))
+        self.disk.make_directory(INDEX)
+        file = self.disk.open(f"{INDEX}/{name}", create=True)
+        file.truncate(self.shape.file_bytes)
+        self.sums = PageSums.empty(self.disk, name)
+        self.active = ActiveIndex(name, self.shape, file, header)
+        return self.active
+
+    # ---- flushing
+
+    def begin_flush(self) -> None:
+        """Fix what the flush that follows makes durable: everything that is put by now."""
+        self.absorb()
+        active = self.active
+        self._state = None if active is None else IndexState(active.name, active.header)
+        self._held_back = True
+
+    @property
+    def state(self) -> IndexState | None:
+        """Where the index ended when the last flush began."""
+        return self._state
+
+    async def flush(self) -> None:
+        """Make durable what was put before `begin_flush`."""
+        async with self._files_change:
+            try:
+                while self._full:
+                    await self._finish(*self._full[0])
+                    del self._full[0]
+                if self.active is not None and self.sums is not None:
+                    await _write_durably(self.active, self.sums)
+                    await self.disk.sync_directory(INDEX)
+                    await self.disk.sync_directory()
+            finally:
+                self._held_back = False
+
+    async def _finish(self, full: ActiveIndex, sums: PageSums) -> None:
+        await _write_durably(full, sums)
+        self.old.append(OldIndex(full.name, full.file, full.header, sums))
+
+    # ---- asking
+
+    async def candidates(self, topic: str, key: str, begin_ms: int, end_ms: int) -> AsyncIterator[Candidate]:
+        """Entries of a key's hash whose time may lie between two, newest first. Raises `DamagedIndex`."""
+        self.absorb()
+        wanted = key_hash(topic, key)
+        async with self._files_change:
+            newest_first: list[ActiveIndex | OldIndex] = [*self._in_memory(), *reversed(self.old)]
+        for source in newest_first:
+            header = source.header
+            if header.next_number > FIRST_ENTRY and header.begin_ms <= end_ms and header.end_ms >= begin_ms:
+                async for candidate in self._chain(source, wanted):
+                    yield candidate
+            if header.begin_ms < begin_ms:
+                return
+
+    async def _chain(self, source: ActiveIndex | OldIndex, wanted: int) -> AsyncIterator[Candidate]:
+        header = source.header
+        slot = wanted % self.shape.slots
+        number = await self._newest_of(source, slot)
+        for _ in range(LONGEST_CHAIN):
+            if not FIRST_ENTRY <= number < header.next_number:
+                return
+            entry = await self._entry(source, number)
+            if entry.key_hash % self.shape.slots != slot or entry.seconds < 0:
+                raise DamagedIndex(source.name, f"entry {number} does not belong to its chain")
+            if entry.key_hash == wanted:
+                yield Candidate(source.name, number, entry, self._sums_of(source) is not None)
+            if entry.before >= number:
+                raise DamagedIndex(source.name, f"entry {number} leads to {entry.before}")
+            number = entry.before
+
+    async def _newest_of(self, source: ActiveIndex | OldIndex, slot: int) -> int:
+        if isinstance(source, ActiveIndex):
+            return source.newest_of(slot)
+        data = await self._checked(source.name, source.file, source.sums, self.shape.slot_position(slot), SLOT_BYTES)
+        return int.from_bytes(data, "big", signed=True)
+
+    async def _entry(self, source: ActiveIndex | OldIndex, number: int) -> Entry:
+        if isinstance(source, ActiveIndex) and number >= source.written:
+            return source.waiting_entry(number)
+        position = self.shape.entry_position(number)
+        return decode_entry(await self._checked(source.name, source.file, self._sums_of(source), position, ENTRY_BYTES))
+
+    def _sums_of(self, source: ActiveIndex | OldIndex) -> PageSums | None:
+        if isinstance(source, OldIndex):
+            return source.sums
+        return next((sums for full, sums in self._full if full is source), self.sums)
+
+    async def _checked(self, name: str, file: File, sums: PageSums | None, position: int, length: int) -> bytes:
+        """Bytes of a file after their pages were checked."""
+        first, last = position // PAGE_BYTES, (position + length - 1) // PAGE_BYTES
+        async with self._files_change:
+            data = await file.read(first * PAGE_BYTES, (last - first + 1) * PAGE_BYTES)
+        for page in range(first, last + 1):
+            at = (page - first) * PAGE_BYTES
+            if sums is not None and not sums.holds(page, data[at : at + PAGE_BYTES]):
+                raise DamagedIndex(name, f"page {page} is not what was written")
+        at = position - first * PAGE_BYTES
+        return data[at : at + length].ljust(length, b"\0")
+
+    @property
+    def last_update(self) -> tuple[int, int]:
+        """Store time and physical offset of the newest message that has a key."""
+        if self.active is not None:
+            return self.active.end_ms, self.active.end_physical
+        return (self.old[-1].header.end_ms, self.old[-1].header.end_physical) if self.old else (0, 0)
+
+    # ---- removing
+
+    async def drop_below(self, log_start: int, most: int) -> int:
+        """Delete up to ``most`` files whose messages are all below the log's start, never the last file."""
+        removed = 0
+        last = self.old[-1] if self.old and self.active is None and not self._full else None
+        while removed < most and self.old and self.old[0] is not last:
+            if self.old[0].header.end_physical >= log_start:
+                break
+            await self.remove(self.old.pop(0))
+            removed += 1
+        if removed:
+            await self.disk.sync_directory(INDEX)
+        return removed
+
+    async def remove(self, old: OldIndex) -> None:
+        """Delete one file. The caller syncs the directory."""
+        old.file.close()
+        try:
+            await self.disk.unlink(f"{INDEX}/{old.name}")
+        except FileMissing:
+            return
+        await drop_sums(self.disk, old.name)
+
+    # ---- making again
+
+    async def retire(self, name: str) -> tuple[int, int]:
+        """Take a damaged file out of use; return the part of the log whose keys it held. `make_again` must follow."""
+        self.absorb()
+        async with self._files_change:
+            place = [old.name for old in self.old].index(name) if name in [old.name for old in self.old] else -1
+            before = self.old[:place] if place >= 0 else self.old
+            start = before[-1].header.end_physical + 1 if before else 0
+            if place >= 0:
+                damaged = self.old.pop(place)
+                damaged.file.close()
+                return start, damaged.header.end_physical + 1
+            end = self.indexed_to
+            for active in self._in_memory():
+                if active.name == name:
+                    end = active.end_physical + 1
+                    active.file.close()
+            self._full = [(full, sums) for full, sums in self._full if full.name != name]
+            if self.active is not None and self.active.name == name:
+                self.active = self.sums = None
+                self._last_name = name
+            return start, end
+
+    async def make_again(self, name: str, rows: AsyncIterator[list[Placed]]) -> None:
+        """Make a file anew with the keys of some rows, and put it in the place of the damaged one."""
+        made = f"{SUMS}/{name}.new"
+        self.disk.make_directory(SUMS)
+        file = self.disk.open(made, create=True)
+        file.truncate(0)
+        file.truncate(self.shape.file_bytes)
+        active = ActiveIndex(name, self.shape, file, Header())
+        async for some in rows:
+            keys = hashed_keys(cast("list[Row]", some))[: active.room]
+            if keys:
+                active.put(keys)
+        sums = PageSums.empty(self.disk, name)
+        changed = await active.write_out()
+        await file.sync()
+        async with self._files_change:
+            self.disk.rename(made, f"{INDEX}/{name}")
+            await self.disk.sync_directory(INDEX)
+            await drop_sums(self.disk, name)
+            await sums.renew(file, changed)
+            self.old = sorted([*self.old, OldIndex(name, file, active.header, sums)], key=_name)
+
+    def close(self) -> None:
+        """Give up every file. What waits in memory is lost unless it was flushed."""
+        for old in self.old:
+            old.file.close()
+        for active in self._in_memory():
+            active.file.close()
+
+    def _in_memory(self) -> list[ActiveIndex]:
+        """Files with something in memory, newest first."""
+        active = [self.active] if self.active is not None else []
+        return active + [full for full, _ in reversed(self._full)]
+
+
+def _name(old: OldIndex) -> str:
+    return old.name
+
+
+async def _write_durably(active: ActiveIndex, sums: PageSums) -> None:
+    changed = await active.write_out()
+    await active.file.sync()
+    await sums.renew(active.file, changed)
+
+
+def time_name(now_ms: int) -> str:
+    """The name of an index file made now: year to millisecond, 17 digits."""
+    return datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y%m%d%H%M%S") + f"{now_ms % 1000:03d}"
+
+
+def hashed_keys(rows: list[Row]) -> list[KeyPlace]:
+    """The keys of rows as the index wants them, in order."""
+    lanes, added, places = _keys_of(rows)
+    keys: list[KeyPlace] = []
+    for start in range(0, len(lanes), AT_ONCE):
+        hashes = hash_lanes(lanes[start : start + AT_ONCE])
+        some = zip(hashes, added[start : start + AT_ONCE], places[start : start + AT_ONCE], strict=True)
+        keys += [((hashed + plus) & MASK, physical, store_ms) for hashed, plus, (physical, store_ms) in some]
+    return keys
+
+
+def _keys_of(rows: list[Row]) -> tuple[list[bytes], list[int], list[tuple[int, int]]]:
+    """The keys of rows, each as a lane to hash, what to add to its hash, and the place of its message."""
+    lanes: list[bytes] = []
+    added: list[int] = []
+    places: list[tuple[int, int]] = []
+    for queue, physical, _, _, store_ms, sys_flag, properties in rows:
+        if sys_flag & TRANSACTION_MASK == ROLLBACK:
+            continue
+        # What `field` does, for a key of the usual length, without the call.
+        before, found, after = properties.rpartition(UNIQ_KEY_MARK)
+        if found:
+            unique = after.partition(b"\x02")[0]
+            if len(unique) != LANE_BYTES or (before and before[-1] != SEPARATOR):
+                unique = field(properties, UNIQ_KEY_MARK)
+            if len(unique) == LANE_BYTES and unique.isascii():
+                plus = queue.key_prefix
+                if plus < 0:
+                    plus = queue.key_prefix = prefix_hash(queue.topic) * POWERS[LANE_BYTES] & MASK
+                lanes.append(unique)
+                added.append(plus)
+                places.append((physical, store_ms))
+            elif unique:
+                _add_key(queue.topic, unique, lanes, added)
+                places.append((physical, store_ms))
+        if properties.partition(KEYS_MARK)[1]:
+            for word in field(properties, KEYS_MARK).split(b" "):
+                if word:
+                    _add_key(queue.topic, word, lanes, added)
+                    places.append((physical, store_ms))
+    return lanes, added, places
+
+
+def _add_key(topic: str, key: bytes, lanes: list[bytes], added: list[int]) -> None:
+    if len(key) <= LANE_BYTES and key.isascii():
+        lanes.append(key.rjust(LANE_BYTES, b"\0"))
+        added.append(prefix_hash(topic) * POWERS[len(key)] & MASK)
+    else:
+        lanes.append(_NO_KEY)
+        added.append(java_hash(f"{topic}#{key.decode('utf-8', 'replace')}") & MASK)

@@ -1,0 +1,47 @@
+"""The head of a record at a place that somebody names: enough to see whether it is the one meant.
+
+A place comes from a queue entry, an index entry, or a client, and any of them may be wrong, so nothing about it is
+believed: what is read there must call itself a record, say that it lies there, and fit its file.
+"""
+
+import struct
+from typing import Final, NamedTuple
+
+from firearrow.model.flags import BORN_HOST_V6
+from firearrow.record.layout import MAGIC_V1, MAGIC_V2, SMALLEST_RECORD, V6_EXTRA
+from firearrow.store.segments import Segments
+
+_FIELDS = struct.Struct(">iI4xi4xqqi8x")
+_STORE_MS = struct.Struct(">q")
+_STORE_MS_AT: Final = 56
+_PROBED_BYTES: Final = _STORE_MS_AT + V6_EXTRA + 8
+
+
+class Probed(NamedTuple):
+    """What a record says of itself, unchecked."""
+
+    size: int
+    queue_id: int
+    queue_offset: int
+    sys_flag: int
+    store_ms: int
+
+
+def probe_bytes(data: bytes, physical: int, room: int) -> Probed | None:
+    """What the record at the start of ``data`` says; None when it cannot be one of at most ``room`` bytes there."""
+    if len(data) < _PROBED_BYTES:
+        return None
+    size, magic, queue_id, queue_offset, stated, sys_flag = _FIELDS.unpack_from(data)
+    if magic not in (MAGIC_V1, MAGIC_V2) or stated != physical or not SMALLEST_RECORD <= size <= room:
+        return None
+    at = _STORE_MS_AT + (V6_EXTRA if sys_flag & BORN_HOST_V6 else 0)
+    return Probed(size, queue_id, queue_offset, sys_flag, _STORE_MS.unpack_from(data, at)[0])
+
+
+async def probe(segments: Segments, physical: int) -> Probed | None:
+    """What the record at a place says; None when there is none."""
+    segment = segments.at(physical) if physical >= 0 else None
+    if segment is None:
+        return None
+    data = await segment.file.read(physical - segment.start, _PROBED_BYTES)
+    return probe_bytes(data, physical, segment.end - physical)

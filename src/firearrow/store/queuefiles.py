@@ -1,0 +1,188 @@
+"""The files of all queues, behind a bounded number of open ones.
+
+A file is made when its first entry is written: its directories, the file, and its full length, sparse. Directories
+whose names changed are remembered until `sync_names`; nothing in a new file counts as durable before. Reads of slots
+that were never written give zeros. Java: ``MappedFileQueue``.
+"""
+
+from collections import OrderedDict
+from typing import Final
+
+from firearrow.errors import FileMissing
+from firearrow.runtime.disk import Disk, File, parent_of
+from firearrow.store.consumequeue import ENTRY_BYTES, ConsumeQueue, queue_directory, queue_path
+from firearrow.store.paths import CONSUME_QUEUE
+
+DEFAULT_FILE_BYTES: Final = 6_000_000
+
+
+class QueueFiles:
+    """Entries on disk, by queue and offset."""
+
+    def __init__(self, disk: Disk, file_bytes: int, max_open: int) -> None:
+        self.disk = disk
+        self.file_bytes = file_bytes
+        self.per_file = file_bytes // ENTRY_BYTES
+        self._max_open = max_open
+        self._open: OrderedDict[tuple[ConsumeQueue, int], File] = OrderedDict()
+        self._renamed: dict[str, None] = {}
+
+    def first_of(self, offset: int) -> int:
+        """The first entry of the file that holds an entry."""
+        return offset - offset % self.per_file
+
+    # ---- reading
+
+    def read(self, queue: ConsumeQueue, offset: int, count: int) -> bytes:
+        """Entries of one file: up to ``count`` from ``offset`` on, fewer at the file's end. Waits for the device."""
+        count = min(count, self.per_file - offset % self.per_file)
+        try:
+            data = self._file(queue, self.first_of(offset)).read_at(self._position(offset), count * ENTRY_BYTES)
+        except FileMissing:
+            data = b""
+        return data.ljust(count * ENTRY_BYTES, b"\0")
+
+    def read_hot(self, queue: ConsumeQueue, offset: int, count: int) -> bytes | None:
+        """What `read` gives, or None when it would wait for the device."""
+        count = min(count, self.per_file - offset % self.per_file)
+        try:
+            data = self._file(queue, self.first_of(offset)).read_hot(self._position(offset), count * ENTRY_BYTES)
+        except FileMissing:
+            data = b""
+        return None if data is None else data.ljust(count * ENTRY_BYTES, b"\0")
+
+    async def read_cold(self, queue: ConsumeQueue, offset: int, count: int) -> bytes:
+        """What `read` gives, off the loop when it would wait for the device."""
+        count = min(count, self.per_file - offset % self.per_file)
+        try:
+            # A name of its own: the cache may give its name up while the read is under way.
+            file = self.disk.open(queue_path(queue.topic, queue.queue_id, self.first_of(offset)))
+        except FileMissing:
+            return bytes(count * ENTRY_BYTES)
+        try:
+            data = await file.read(self._position(offset), count * ENTRY_BYTES)
+        finally:
+            file.close()
+        return data.ljust(count * ENTRY_BYTES, b"\0")
+
+    # ---- writing
+
+    def write(self, queue: ConsumeQueue, offset: int, entries: bytes | bytearray | memoryview) -> None:
+        """Put entries in their places, making files on the way."""
+        with memoryview(entries) as left:
+            at = 0
+            while at < len(left):
+                room = self.file_bytes - self._position(offset)
+                piece = left[at : at + room]
+                self._file_to_write(queue, self.first_of(offset)).write_at(self._position(offset), [piece])
+                at += len(piece)
+                offset += len(piece) // ENTRY_BYTES
+
+    def cut(self, queue: ConsumeQueue, offset: int) -> bool:
+        """Make every slot of the file that holds ``offset``, from there on, zero; False when there is no such file."""
+        try:
+            file = self._file(queue, self.first_of(offset))
+        except FileMissing:
+            return False
+        file.truncate(self._position(offset))
+        file.truncate(self.file_bytes)
+        return True
+
+    def there(self, queue: ConsumeQueue, first: int) -> bool:
+        """Whether a file is there."""
+        return self.disk.exists(queue_path(queue.topic, queue.queue_id, first))
+
+    async def sync(self, queue: ConsumeQueue, first: int) -> None:
+        """Make the entries of one file durable."""
+        await self._file(queue, first).sync()
+
+    async def sync_names(self) -> None:
+        """Make the names of new files durable."""
+        renamed, self._renamed = self._renamed, {}
+        for directory in renamed:
+            try:
+                await self.disk.sync_directory(directory)
+            except FileMissing:
+                continue  # the topic was deleted since
+            except BaseException:
+                self._renamed = renamed | self._renamed
+                raise
+
+    # ---- removing
+
+    async def remove(self, queue: ConsumeQueue, first: int) -> None:
+        """Delete one file; nothing happens when it is gone."""
+        self._forget(queue, first)
+        path = queue_path(queue.topic, queue.queue_id, first)
+        try:
+            await self.disk.unlink(path)
+        except FileMissing:
+            return
+        self._renamed[parent_of(path)] = None
+
+    async def remove_queue(self, queue: ConsumeQueue) -> None:
+        """Delete a queue's directory and everything in it."""
+        for key in [key for key in self._open if key[0] is queue]:
+            self._forget(*key)
+        directory = queue_directory(queue.topic, queue.queue_id)
+        try:
+            names = await self.disk.list(directory)
+        except FileMissing:
+            return
+        for name in names:
+            await self.disk.unlink(f"{directory}/{name}")
+        await self.disk.remove_directory(directory)
+        self._renamed.pop(directory, None)
+        self._renamed[parent_of(directory)] = None
+
+    def close(self) -> None:
+        """Give up every file."""
+        for file in self._open.values():
+            file.close()
+        self._open.clear()
+
+    # ---- open files
+
+    def _position(self, offset: int) -> int:
+        return offset % self.per_file * ENTRY_BYTES
+
+    def _file(self, queue: ConsumeQueue, first: int) -> File:
+        key = (queue, first)
+        file = self._open.get(key)
+        if file is not None:
+            self._open.move_to_end(key)
+            return file
+        file = self.disk.open(queue_path(queue.topic, queue.queue_id, first))
+        return self._keep(key, file)
+
+    def _file_to_write(self, queue: ConsumeQueue, first: int) -> File:
+        try:
+            file = self._file(queue, first)
+        except FileMissing:
+            file = self._make(queue, first)
+        if file.size != self.file_bytes:
+            file.truncate(self.file_bytes)
+        return file
+
+    def _make(self, queue: ConsumeQueue, first: int) -> File:
+        path = queue_path(queue.topic, queue.queue_id, first)
+        directory = parent_of(path)
+        try:
+            file = self.disk.open(path, create=True)
+        except FileMissing:
+            self.disk.make_directory(directory)
+            self._renamed |= {"": None, CONSUME_QUEUE: None, parent_of(directory): None}
+            file = self.disk.open(path, create=True)
+        self._renamed[directory] = None
+        return self._keep((queue, first), file)
+
+    def _keep(self, key: tuple[ConsumeQueue, int], file: File) -> File:
+        if len(self._open) >= self._max_open:
+            self._open.popitem(last=False)[1].close()
+        self._open[key] = file
+        return file
+
+    def _forget(self, queue: ConsumeQueue, first: int) -> None:
+        file = self._open.pop((queue, first), None)
+        if file is not None:
+            file.close()

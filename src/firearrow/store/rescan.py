@@ -1,0 +1,46 @@
+"""Rows of the log again: for views that are behind it, and for putting right what rotted.
+
+A bad record on the way is damage that recovery did not look at: it is reported, and the walk goes on at the next good
+one.
+"""
+
+from collections.abc import AsyncIterator
+
+from firearrow.record.decode import RecordHead
+from firearrow.store.damage import Damage
+from firearrow.store.opening import OpenedLog
+from firearrow.store.placement import Placed
+from firearrow.store.scan import Scanner, Stop, TailOf
+
+
+async def rows_again(opened: OpenedLog, start: int, end: int, tail_of: TailOf) -> AsyncIterator[list[Placed]]:
+    """The rows of the good records between two places."""
+    async for piece, heads in pieces_again(opened.scanner, opened.damage, start, end):
+        yield [
+            (
+                tail_of(head.topic, head.queue_id),
+                head.physical_offset,
+                head.size,
+                head.queue_offset,
+                head.store_timestamp,
+                head.sys_flag,
+                piece[head.properties_start : head.end],
+            )
+            for head in heads
+        ]
+
+
+async def pieces_again(
+    scanner: Scanner, damage: Damage, start: int, end: int
+) -> AsyncIterator[tuple[bytes, list[RecordHead]]]:
+    """The good records between two places, with the bytes they lie in. ``start`` must be the start of a record."""
+    at = start
+    while at < end:
+        at = damage.next_good(at)
+        walked = await scanner.walk(at, end)
+        if walked.heads:
+            yield walked.piece, walked.heads
+        at = walked.end
+        if walked.stop in (Stop.BAD, Stop.FOREIGN) and at < end and damage.covers(at) is None:
+            following = await scanner.next_good(at, end)
+            damage.report(at, end if following is None else following, walked.reason)

@@ -1,0 +1,194 @@
+"""Queues, index and checkpoint as one: opened together, flushed together, resumed from one place.
+
+`durable` is where a start after a crash begins to read the log again. It moves in this order and no other: the log is
+flushed up to a place; the queues and the index of everything below it are synced; the checkpoint says so to Apache; the
+snapshot says so to us. Wiring and order only; what is done is done elsewhere.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from msgspec import Struct, field
+
+from firearrow.model.delays import DEFAULT_DELAY_LEVELS, parse_delay_levels
+from firearrow.runtime.clock import Clock
+from firearrow.runtime.disk import Disk
+from firearrow.store import indexload, queueload
+from firearrow.store.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from firearrow.store.dispatch import Dispatch
+from firearrow.store.index import Index, IndexConfig
+from firearrow.store.indexfile import Shape
+from firearrow.store.opening import OpenedLog
+from firearrow.store.pacing import Pace
+from firearrow.store.queues import QueueConfig, Queues
+from firearrow.store.recovery import known_from_apache
+from firearrow.store.rescan import rows_again
+from firearrow.store.snapshot import Snapshot, read_snapshot, write_snapshot
+
+_ROWS_AT_ONCE: Final = 1000
+
+
+class ViewsConfig(Struct, frozen=True, kw_only=True):
+    """Everything that is built behind the log."""
+
+    queues: QueueConfig = field(default_factory=QueueConfig)
+    index: IndexConfig = field(default_factory=IndexConfig)
+    delays_ms: tuple[int, ...] = parse_delay_levels(DEFAULT_DELAY_LEVELS)
+
+
+class Views:
+    """What makes messages findable."""
+
+    def __init__(
+        self, disk: Disk, config: ViewsConfig, queues: Queues, index: Index | None, checkpoint: Checkpoint
+    ) -> None:
+        self.queues = queues
+        self.index = index
+        self.dispatch = Dispatch(queues, index, config.delays_ms)
+        self.durable = 0
+        """Everything below is in the queues and the index, on disk."""
+        self.interval_ms = config.queues.dispatch_flush_interval
+        self._disk = disk
+        self._checkpoint = checkpoint
+        self._one_at_a_time = asyncio.Lock()
+
+    # ---- opening
+
+    @classmethod
+    async def open(cls, disk: Disk, clock: Clock, config: ViewsConfig, opened: OpenedLog) -> "Views":
+        """Bring queues and index to a state that the log from `durable` on completes. `catch_up` must follow."""
+        checkpoint, checkpoint_crc = await read_checkpoint(disk)
+        snapshot = await read_snapshot(disk)
+        if snapshot is not None and not _is_ours(opened, snapshot, checkpoint_crc):
+            snapshot = None
+        file_bytes = snapshot.queue_file_bytes if snapshot else await queueload.found_file_bytes(disk)
+        shape = Shape(config.index.max_hash_slot_num, config.index.max_index_num)
+        if snapshot is not None and snapshot.index is not None:
+            shape = Shape(snapshot.index_slots, snapshot.index_entries)
+        index = Index(disk, clock, shape) if config.index.message_index_enable else None
+        views = cls(disk, config, Queues(disk, config.queues, file_bytes), index, checkpoint)
+        if snapshot is None:
+            await views._load_found(opened)
+        else:
+            await views._load_known(opened, snapshot)
+        views.dispatch.position = views.durable
+        return views
+
+    async def _load_known(self, opened: OpenedLog, snapshot: Snapshot) -> None:
+        end = opened.recovered.end
+        in_order = snapshot.closed and snapshot.durable == end and not opened.died
+        if in_order and await queueload.load_trusted(self.queues, snapshot):
+            resume = snapshot.durable
+        else:
+            resume = await queueload.load_cut(self.queues, snapshot)
+        if snapshot.durable > end:
+            await self.queues.cut(end)
+        self.dispatch.last_store_ms = snapshot.store_ms
+        if self.index is not None:
+            state = snapshot.index if snapshot.durable <= end else None
+            resume = min(resume, await indexload.load_known(self.index, state, snapshot.durable, in_order=in_order))
+        self.durable = min(max(resume, opened.segments.min_offset), end)
+
+    async def _load_found(self, opened: OpenedLog) -> None:
+        end = opened.recovered.end
+        believed = None
+        if opened.died:
+            known = await known_from_apache(
+                opened.segments, opened.scanner, died=True, checkpoint_ms=self._checkpoint.safe_ms
+            )
+            believed = known.start
+        resume = await queueload.load_found(self.queues, opened.segments, believed, end)
+        if self.index is not None:
+            resume = min(resume, await indexload.load_found(self.index, believed, end))
+        self.durable = self.dispatch.position = min(max(resume, opened.segments.min_offset), end)
+        # From here on a crash finds a snapshot, and need not look at every file again.
+        self._begin_flush()
+        await self._flush_to(self.durable, self.dispatch.last_store_ms, closed=False)
+
+    async def catch_up(self, opened: OpenedLog) -> None:
+        """Bring what the log holds from `durable` to its end to every view."""
+        end = opened.recovered.end
+        pace = Pace(_ROWS_AT_ONCE)
+        async for rows in rows_again(opened, self.durable, end, self.queues.tail_of):
+            self.dispatch(rows)
+            await pace.did(len(rows))
+        self.dispatch.position = end
+        self.queues.settle()
+
+    # ---- flushing
+
+    async def flush(self, log_flushed: Callable[[int], Awaitable[None]], *, closed: bool = False) -> None:
+        """Move `durable` to where dispatch is now. ``log_flushed`` returns once the log is durable up to a place."""
+        async with self._one_at_a_time:
+            position, store_ms = self.dispatch.position, self.dispatch.last_store_ms
+            if position == self.durable and not closed:
+                return
+            self._begin_flush()
+            await log_flushed(position)
+            await self._flush_to(position, store_ms, closed=closed)
+
+    def _begin_flush(self) -> None:
+        self.queues.begin_flush()
+        if self.index is not None:
+            self.index.begin_flush()
+
+    async def _flush_to(self, position: int, store_ms: int, *, closed: bool) -> None:
+        await self.queues.flush()
+        if self.index is not None:
+            await self.index.flush()
+        checkpoint_crc = await self._write_checkpoint(store_ms)
+        await write_snapshot(self._disk, self._snapshot(position, store_ms, checkpoint_crc, closed=closed))
+        self.durable = position
+
+    async def _write_checkpoint(self, store_ms: int) -> int:
+        old = self._checkpoint
+        state = self.index.state if self.index is not None else None
+        self._checkpoint = Checkpoint(
+            log_ms=max(store_ms, old.log_ms),
+            queues_ms=max(store_ms, old.queues_ms),
+            index_ms=max(state.header.end_ms if state else 0, old.index_ms),
+            master_flushed=old.master_flushed,
+            confirmed=old.confirmed,
+        )
+        return await write_checkpoint(self._disk, self._checkpoint)
+
+    def _snapshot(self, position: int, store_ms: int, checkpoint_crc: int, *, closed: bool) -> Snapshot:
+        topics: dict[str, list[tuple[int, int, int]]] = {}
+        for queue in self.queues:
+            if queue.durable > queue.start or queue.start:
+                topics.setdefault(queue.topic, []).append((queue.queue_id, queue.start, queue.durable))
+        index = self.index
+        return Snapshot(
+            durable=position,
+            store_ms=store_ms,
+            closed=closed,
+            checkpoint_crc=checkpoint_crc,
+            queue_file_bytes=self.queues.files.file_bytes,
+            index_slots=index.shape.slots if index else 0,
+            index_entries=index.shape.entries if index else 0,
+            index=index.state if index else None,
+            topics=topics,
+        )
+
+    async def run(self, log_flushed: Callable[[int], Awaitable[None]]) -> None:
+        """Flush at intervals until cancelled."""
+        while True:
+            await asyncio.sleep(self.interval_ms / 1000)
+            await self.flush(log_flushed)
+
+    def close(self) -> None:
+        """Give up every file; `flush` must have come before."""
+        self.queues.close()
+        if self.index is not None:
+            self.index.close()
+
+
+def _is_ours(opened: OpenedLog, snapshot: Snapshot, checkpoint_crc: int) -> bool:
+    """Whether nobody else changed queues or index since the snapshot was taken."""
+    slot = opened.slot.found
+    if slot is None or opened.presence.died_elsewhere:
+        return False
+    if slot.closed:
+        return snapshot.closed and snapshot.checkpoint_crc == checkpoint_crc
+    return opened.died

@@ -70,6 +70,7 @@ class Queues:
         self._topics: dict[str, dict[int, ConsumeQueue]] = {}
         self._unsynced: dict[ConsumeQueue, int] = {}  # lowest entry written since the last sync
         self._flushing: list[ConsumeQueue] = []
+        self._synced_early: list[ConsumeQueue] = []
 
     # ---- the table
 
@@ -203,7 +204,7 @@ class Queues:
 
     def begin_flush(self) -> None:
         """Fix what the flush that follows makes durable: everything that is put by now."""
-        self._flushing = list(dict.fromkeys([*self._unsynced, *self.fresh]))
+        self._flushing = list(dict.fromkeys([*self._synced_early, *self._unsynced, *self.fresh]))
         for queue in self._flushing:
             queue.goal = queue.max_offset
 
@@ -219,6 +220,8 @@ class Queues:
         await self.files.sync_names()
         for queue in self._flushing:
             queue.durable = max(queue.durable, queue.goal)
+        # Entries put since `begin_flush` may be synced already, and count when the log that they depend on is.
+        self._synced_early = [queue for queue in self._flushing if queue.durable < queue.written]
         self._flushing = []
 
     async def _sync(self, queue: ConsumeQueue) -> None:

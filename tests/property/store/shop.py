@@ -15,7 +15,7 @@ from firearrow.store.consumequeue import ENTRY, FILLER, SCHEDULE_TOPIC
 from firearrow.store.index import IndexConfig
 from firearrow.store.lookups import Lookups
 from firearrow.store.opening import OpenedLog, open_log
-from firearrow.store.placement import Appended
+from firearrow.store.placement import Appended, AppendedBatch
 from firearrow.store.pulling import QueueReader
 from firearrow.store.queues import QueueConfig
 from firearrow.store.rescan import pieces_again
@@ -52,7 +52,7 @@ class Shop:
         self.running.log.write_pending()
         return place
 
-    def append_batch(self, drafts: Sequence[Draft]) -> list[Appended]:
+    def append_batch(self, drafts: Sequence[Draft]) -> AppendedBatch:
         """Append messages of one queue."""
         places = self.running.log.append_batch(
             self.views.queues.tail_of(drafts[0].topic, drafts[0].queue_id), list(drafts)

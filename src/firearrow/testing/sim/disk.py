@@ -16,7 +16,7 @@ from firearrow.errors import DiskError, LockHeld
 from firearrow.runtime.disk import Bytes, Status, Usage, checked, refusal
 from firearrow.runtime.replacing import Replacements
 from firearrow.runtime.syncing import SyncEnded, SyncTurns
-from firearrow.testing.sim.diskfile import FileNode
+from firearrow.testing.sim.diskfile import PAGE_BYTES, FileNode
 from firearrow.testing.sim.diskimage import DirectoryNode, DiskImage
 from firearrow.testing.sim.loop import SimLoop
 from firearrow.testing.sim.process import Process
@@ -168,6 +168,15 @@ class SimFile:
             return hot
         await self._state.disk.pause()
         return self.read_at(position, length)
+
+    def next_data(self, position: int) -> int:
+        """Return where the next page that was written begins, at or after ``position``."""
+        self._check()
+        state = self._state
+        if state.held:
+            return min(position, state.size)
+        pages = [number for number in state.file.pages if (number + 1) * PAGE_BYTES > position]
+        return min(max(position, min(pages) * PAGE_BYTES), state.size) if pages else state.size
 
     def write_at(self, position: int, buffers: Sequence[Bytes]) -> None:
         """Write all the buffers."""

@@ -16,6 +16,7 @@ A frozen process's callbacks are put aside when their turn comes and run, in ord
 
 import asyncio
 import gc
+import inspect
 import itertools
 from asyncio import base_events, events
 from collections.abc import Callable, Coroutine
@@ -156,7 +157,7 @@ class SimLoop(base_events.BaseEventLoop):
     def _waiting(self) -> str:
         tasks = [task for task in asyncio.all_tasks(self) if isinstance(task, SimTask)]
         tasks.sort(key=hash)
-        lines = [f"  {task.owner or 'scenario'}: {task.get_name()} {task.get_coro()}" for task in tasks]
+        lines = [f"  {task.owner or 'scenario'}: {task.get_name()} waits in {_where(task)}" for task in tasks]
         return "\n".join(lines[:_WAITING_SHOWN])
 
     # -- processes
@@ -221,6 +222,15 @@ class SimLoop(base_events.BaseEventLoop):
 
     def _write_to_self(self) -> None:
         """There is no other thread to wake this one."""
+
+
+def _where(task: asyncio.Task[Any]) -> str:
+    """Return the innermost line of ours or anybody's at which a task is suspended."""
+    waiting: Any = task.get_coro()
+    while inspect.iscoroutine(waiting.cr_await):
+        waiting = waiting.cr_await
+    frame = waiting.cr_frame
+    return f"{waiting.__qualname__}, {frame.f_code.co_filename}:{frame.f_lineno}"
 
 
 def owner_of(handle: asyncio.Handle) -> Process | None:

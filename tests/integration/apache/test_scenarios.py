@@ -16,6 +16,8 @@ from firearrow.testing.apache.shared import SharedServers
 
 pytestmark = pytest.mark.apache
 
+# A polling consumer of 5.x pulls with a request code that brokers of 4.9 do not know (LITE_PULL_MESSAGE, 361).
+IMPOSSIBLE = {("4.9.7", "java-5.5.0", "pull")}
 QUICKEST_FIRST = ("go", "java-4.9.8", "node", "cpp", "java-5.5.0")
 
 
@@ -28,14 +30,15 @@ def matrix() -> Iterator[tuple[str, str, str]]:
     for version in SERVER_VERSIONS if everything else SERVER_VERSIONS[:1]:
         for scenario in SCENARIOS:
             for client in able(scenario) if everything else able(scenario)[:1]:
-                yield version, client, scenario
+                if (version, client, scenario) not in IMPOSSIBLE:
+                    yield version, client, scenario
 
 
 def test_every_client_is_in_the_matrix() -> None:
     assert sorted(QUICKEST_FIRST) == sorted(CLIENTS)
 
 
-@pytest.mark.parametrize(("version", "client", "scenario"), matrix())
+@pytest.mark.parametrize(("version", "client", "scenario"), list(matrix()))
 def test_scenario(shared_servers: SharedServers, version: str, client: str, scenario: str) -> None:
     process = shared_servers.client(client)
     broker = shared_servers.broker(version)

@@ -38,7 +38,7 @@ def _install(names: Sequence[str], *, archives: bool) -> int:
             for lane in [pool.submit(_walk, lane, names) for lane in lanes()]:
                 lane.result()
         for servers, client in PAIRS.items() if archives else ():
-            if {f"apache-{servers}", f"java-{client}"}.issubset(names):
+            if {f"servers-{servers}", f"java-{client}"}.issubset(names):
                 make_archives(servers)
     except FireArrowError as failure:
         say(str(failure))

@@ -1,9 +1,8 @@
 """Every artifact that the tests stand on, and how each is made.
 
-`apache-5.5.0`       jars: name server, broker, tools and client of 5.5.0
-`apache-4.9.7`       jars: name server and broker of 4.9.7, the newest complete server set of 4.9
-`apache-4.9.8`       jars: client and tools of 4.9.8
-`java-VERSION`       our Java programs compiled against a client set
+`servers-VERSION`    jars of the name server and the broker, 5.5.0 and 4.9.7 (the newest complete set of 4.9)
+`clients-VERSION`    jars of the client and the tools, 5.5.0 and 4.9.8
+`java-VERSION`       our Java programs compiled against those
 `go`                 our Go program with the stock Go client
 `node`               our JavaScript program beside ali-ons
 `cpp`                our Python program beside the wheel that holds the C++ client
@@ -33,39 +32,42 @@ DOWNLOADS = 16
 # Which jar set serves mqadmin beside servers of a version.
 TOOLS_VERSION = {"5.5.0": "5.5.0", "4.9.7": "4.9.8", "4.9.8": "4.9.8"}
 
-_JAR_SETS = {
-    "5.5.0": ("namesrv", "broker", "tools", "client"),
-    "4.9.7": ("namesrv", "broker"),
-    "4.9.8": ("client", "tools"),
-}
+_SERVERS = ("namesrv", "broker")
+_CLIENTS = ("client", "tools")
 
 _PROGRAMS = Path(__file__).parent.parent / "judges"
 
 
-def _pom(version: str) -> str:
+def _jars(name: str, parts: tuple[str, ...], version: str) -> Artifact:
     dependencies = "".join(
         f"<dependency><groupId>org.apache.rocketmq</groupId><artifactId>rocketmq-{part}</artifactId>"
         f"<version>{version}</version></dependency>"
-        for part in _JAR_SETS[version]
+        for part in parts
     )
-    return (
+    pom = (
         "<project><modelVersion>4.0.0</modelVersion><groupId>firearrow.judges</groupId>"
-        f"<artifactId>apache</artifactId><version>{version}</version>"
+        f"<artifactId>{name}</artifactId><version>{version}</version>"
         f"<dependencies>{dependencies}</dependencies></project>"
     )
-
-
-@cache
-def jars(version: str) -> Artifact:
-    """A directory of jars."""
-    pom = _pom(version)
 
     def build(directory: Path, log: Path) -> None:
         (directory / "pom.xml").write_text(pom)
         goal = ["dependency:copy-dependencies", "-DoutputDirectory=.", "-DincludeScope=runtime"]
         run_tool(["mvn", "-B", "-q", f"-Dmaven.artifact.threads={DOWNLOADS}", *goal], directory, log)
 
-    return _artifact(f"apache-{version}", (pom,), build)
+    return _artifact(f"{name}-{version}", (pom,), build)
+
+
+@cache
+def server_jars(version: str) -> Artifact:
+    """The jars of Apache's name server and broker."""
+    return _jars("servers", _SERVERS, version)
+
+
+@cache
+def client_jars(version: str) -> Artifact:
+    """The jars of Apache's client and tools, as a user of the client would have them."""
+    return _jars("clients", _CLIENTS, version)
 
 
 def _artifact(name: str, inputs: tuple[str | bytes, ...], build: Callable[[Path, Path], None]) -> Artifact:
@@ -93,9 +95,9 @@ def _write(sources: dict[str, bytes], directory: Path) -> None:
 
 @cache
 def classes(version: str) -> Artifact:
-    """Our Java programs, compiled against one jar set."""
+    """Our Java programs, compiled against one version of the client."""
     sources = _sources("java", "*.java")
-    library = jars(version)
+    library = client_jars(version)
 
     def build(directory: Path, log: Path) -> None:
         class_path = f"{library.install()}/*"
@@ -106,7 +108,7 @@ def classes(version: str) -> Artifact:
         shutil.make_archive(str(directory / "judge"), "zip", directory / "classes")
         (directory / "judge.zip").rename(directory / "judge.jar")
 
-    return _artifact(f"java-{version}", _inputs(sources, _pom(version), JAVA_RELEASE), build)
+    return _artifact(f"java-{version}", _inputs(sources, library.path.name, JAVA_RELEASE), build)
 
 
 @cache
@@ -164,5 +166,9 @@ def all_artifacts() -> dict[str, Artifact]:
 
 def lanes() -> list[list[Artifact]]:
     """Artifacts in the order in which to make them, side by side; Maven's local repository bears one at a time."""
-    java = [*_each(jars, tuple(_JAR_SETS)), *_each(classes, JAVA_CLIENT_VERSIONS)]
+    java = [
+        *_each(server_jars, SERVER_VERSIONS),
+        *_each(client_jars, JAVA_CLIENT_VERSIONS),
+        *_each(classes, JAVA_CLIENT_VERSIONS),
+    ]
     return [java, [go_judge()], [node_judge(), cpp_judge()]]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from firearrow.testing.apache.artifacts import classes, jars
+from firearrow.testing.apache.artifacts import classes, client_jars, server_jars
 from firearrow.testing.apache.cache import Artifact
 from firearrow.testing.apache.toolchain import tool
 
@@ -39,8 +39,10 @@ class JavaProgram:
 
     @property
     def parts(self) -> tuple[Artifact, ...]:
-        """What it needs: the jars, and for a program of ours its classes too."""
-        return (jars(self.version), classes(self.version)) if self.main.startswith(OURS) else (jars(self.version),)
+        """What it needs: the jars of a server, or those of a client and a program of ours over them."""
+        if self.main.startswith(OURS):
+            return client_jars(self.version), classes(self.version)
+        return (server_jars(self.version),)
 
     def class_path(self) -> str:
         """Every jar by name, in one order: an archive of classes is good for exactly one class path."""

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 from firearrow.testing.apache.judge import Judge, fresh
 from firearrow.testing.apache.reports import ReceiveReport, SendReport
-from firearrow.testing.apache.server import wait_for
+from firearrow.testing.apache.server import answers, wait_for
+from firearrow.testing.apache.wire import GET_ROUTE
 
 QUEUES = 4
 ONE_MEBIBYTE = 1 << 20
@@ -125,7 +126,8 @@ def delays(judge: Judge, topic: str) -> None:
 
 def retries(judge: Judge, topic: str) -> None:
     """A message that the listener refuses comes again, and then is done with."""
-    with judge.subscribe(topic, failures=1, retry_level=1) as running:
+    group = _known_group(judge, topic)
+    with judge.subscribe(topic, group=group, failures=1, retry_level=1) as running:
         sent = judge.send(topic, 5)
         received = running.collect(5)
     received.assert_exactly(sent)
@@ -136,7 +138,7 @@ def retries(judge: Judge, topic: str) -> None:
 
 def gives_up(judge: Judge, topic: str) -> None:
     """A message refused beyond its retries goes to the group's dead letter topic."""
-    group = fresh("dead")
+    group = _known_group(judge, topic)
     with judge.subscribe(topic, group=group, failures=100, retry_level=1, max_reconsume=1) as running:
         sent = judge.send(topic, 3)
         received = running.collect(6, deliveries=True, settle_ms=1500)
@@ -195,6 +197,19 @@ def transacts(judge: Judge, topic: str) -> None:
     received = judge.receive(topic, 6, settle_ms=500)
     received.assert_exactly(sent.where(lambda index: index % 3 != 1))
     assert judge.checks(topic) >= 3
+
+
+def _known_group(judge: Judge, topic: str) -> str:
+    """A group that has had a consumer: its retry topic is routed.
+
+    The broker makes that topic when the first consumer says hello, and a client that asked for its route a moment
+    earlier asks again after its own interval, which is up to 30 s.
+    """
+    group = fresh("group")
+    with judge.subscribe(topic, group=group):
+        retry = {"topic": f"%RETRY%{group}"}
+        wait_for(lambda: answers(judge.name_server, GET_ROUTE, retry) is not None, f"a route of {retry['topic']}")
+    return group
 
 
 def _missing(sent: Sequence[SendReport], received: Sequence[ReceiveReport]) -> list[str]:

@@ -67,6 +67,7 @@ class Generator:
         self.lookups = [lookup(topic_name(number)) for number in range(shape.topics)]
         self.everywhere = lookup(EVERYWHERE)
         self.rng = random.Random(1)
+        self.due = 0
 
     def join(self, port: int) -> dict[str, Any]:
         """All brokers connect and register."""
@@ -84,24 +85,26 @@ class Generator:
         took = time.perf_counter() - started
         return {"seconds": took, "bytes": sum(map(len, self.registrations))}
 
-    def lookup(self, port: int, seconds: float, connections: int) -> dict[str, Any]:
-        """Look routes up, one at a time on each of many connections, while the brokers go on registering."""
+    def lookup(self, port: int, seconds: float, connections: int, at_least: int = 0) -> dict[str, Any]:
+        """Look routes up, one at a time on each of many connections, while the brokers go on registering.
+
+        With ``at_least`` it goes on for up to four times as long, until so many are answered.
+        """
         lines = {line.socket.fileno(): line for line in (Line(port) for _ in range(connections))}
-        brokers = {line.socket.fileno(): line for line in self.brokers[port]}
+        brokers = {line.socket.fileno(): line for joined in self.brokers.values() for line in joined}
         poll = select.epoll()
         for number in (*lines, *brokers):
             poll.register(number, select.EPOLLIN)
         for line in lines.values():
             line.send(self._next())
-        latencies, received = [], 0
-        order = list(range(self.shape.brokers))
+        latencies: list[float] = []
+        received = registered = 0
         started = next_broker = time.perf_counter()
-        due, deadline = 0, started + seconds
-        while (now := time.perf_counter()) < deadline:
+        deadline = started + seconds
+        while (now := time.perf_counter()) < deadline or (len(latencies) < at_least and now < started + 4 * seconds):
             if now >= next_broker:
-                broker = order[due % len(order)]
-                self.brokers[port][broker].send(self.registrations[broker])
-                due, next_broker = due + 1, next_broker + PERIOD_S / len(order)
+                self._register_next()
+                registered, next_broker = registered + 1, next_broker + PERIOD_S / self.shape.brokers
             for number, _ in poll.poll(0.01):
                 client = lines.get(number)
                 if client is None:
@@ -115,13 +118,13 @@ class Generator:
         took = time.perf_counter() - started
         for line in lines.values():
             line.socket.close()
-        self._settle(port)
+        self._settle()
         latencies.sort()
         return {
             "lookups": len(latencies),
             "seconds": took,
             "bytes": received,
-            "registrations": due,
+            "registrations": registered,
             "p50_ms": latencies[len(latencies) // 2] * 1000,
             "p99_ms": latencies[len(latencies) * 99 // 100] * 1000,
         }
@@ -139,10 +142,16 @@ class Generator:
             return self.everywhere
         return self.lookups[int(self.rng.random() * len(self.lookups))]
 
-    def _settle(self, port: int) -> None:
+    def _register_next(self) -> None:
+        # At both servers, because the brokers of the one that is not loaded stay alive too.
+        for joined in self.brokers.values():
+            joined[self.due].send(self.registrations[self.due])
+        self.due = (self.due + 1) % self.shape.brokers
+
+    def _settle(self) -> None:
         # Answers to the last registrations may still be on their way.
         time.sleep(0.2)
-        for line in self.brokers[port]:
+        for line in [line for joined in self.brokers.values() for line in joined]:
             line.socket.setblocking(False)
             try:
                 while line.receive() is not None:

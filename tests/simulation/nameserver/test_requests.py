@@ -155,6 +155,17 @@ def test_every_request_is_answered() -> None:
     simulate(scenario)
 
 
+def test_every_code_of_apaches_name_servers_has_an_answer() -> None:
+    async def scenario(operator: Operator) -> None:
+        handled = operator.cluster.servers["names0"]._handlers().by_code
+        assert sorted(handled) == [
+            100, 101, 102, 103, 104, 105, 106, 205, 206, 216, 217, 219, 224, 304, 311, 312, 313, 318, 319, 322, 327,
+            901, 904,
+        ]  # fmt: skip
+
+    simulate(scenario)
+
+
 def test_bad_bodies_are_refused_and_nothing_else_happens() -> None:
     async def scenario(operator: Operator) -> None:
         for body in (b"garbage", b'{"topicConfigSerializeWrapper":1}'):

@@ -23,6 +23,7 @@ from firearrow.store.dispatch import Row
 from firearrow.store.indexfile import (
     ENTRY_BYTES,
     FIRST_ENTRY,
+    HEADER_BYTES,
     SLOT_BYTES,
     Entry,
     Header,
@@ -76,6 +77,17 @@ class IndexState(NamedTuple):
 
     name: str
     header: Header
+
+
+class Lost(NamedTuple):
+    """What a damaged file held."""
+
+    first: int
+    """Where the first message lies that may have had keys in it."""
+    last: int
+    """Where the last one lies."""
+    passed: int
+    """How many keys of the first one are in the file before."""
 
 
 class DamagedIndex(Exception):
@@ -194,6 +206,8 @@ class Index:
             newest_first: list[ActiveIndex | OldIndex] = [*self._in_memory(), *reversed(self.old)]
         for source in newest_first:
             header = source.header
+            if isinstance(source, OldIndex):
+                await self._checked(source.name, source.file, source.sums, 0, HEADER_BYTES)
             if header.next_number > FIRST_ENTRY and header.begin_ms <= end_ms and header.end_ms >= begin_ms:
                 async for candidate in self._chain(source, wanted):
                     yield candidate
@@ -278,30 +292,39 @@ class Index:
 
     # ---- making again
 
-    async def retire(self, name: str) -> tuple[int, int]:
-        """Take a damaged file out of use; return the part of the log whose keys it held. `make_again` must follow."""
+    async def retire(self, name: str) -> "Lost":
+        """Take a damaged file out of use; return what it held. `make_again` must follow."""
         self.absorb()
+        names = [old.name for old in self.old]
+        place = names.index(name) if name in names else len(names)
+        before = self.old[place - 1] if place else None
+        first = before.header.end_physical if before else 0
+        passed = await self._keys_of_last(before) if before else 0
         async with self._files_change:
-            place = [old.name for old in self.old].index(name) if name in [old.name for old in self.old] else -1
-            before = self.old[:place] if place >= 0 else self.old
-            start = before[-1].header.end_physical + 1 if before else 0
-            if place >= 0:
-                damaged = self.old.pop(place)
-                damaged.file.close()
-                return start, damaged.header.end_physical + 1
-            end = self.indexed_to
+            if place < len(names):
+                self.old.pop(place).file.close()
+                after = [old.header for old in self.old[place:]] + [one.header for one in self._in_memory()[::-1]]
+                return Lost(first, after[0].begin_physical if after else self.indexed_to - 1, passed)
+            last = self.indexed_to - 1
             for active in self._in_memory():
                 if active.name == name:
-                    end = active.end_physical + 1
+                    last = active.end_physical
                     active.file.close()
             self._full = [(full, sums) for full, sums in self._full if full.name != name]
             if self.active is not None and self.active.name == name:
                 self.active = self.sums = None
                 self._last_name = name
-            return start, end
+            return Lost(first, last, passed)
 
-    async def make_again(self, name: str, rows: AsyncIterator[list[Placed]]) -> None:
-        """Make a file anew with the keys of some rows, and put it in the place of the damaged one."""
+    async def _keys_of_last(self, old: OldIndex) -> int:
+        """How many keys of its last message a file holds; the others are in the next."""
+        number = old.header.next_number - 1
+        while number >= FIRST_ENTRY and (await self._entry(old, number)).physical == old.header.end_physical:
+            number -= 1
+        return old.header.next_number - 1 - number
+
+    async def make_again(self, name: str, rows: AsyncIterator[list[Placed]], passed: int) -> None:
+        """Make a file anew with the keys of some rows but the first ones, and put it in the damaged one's place."""
         made = f"{SUMS}/{name}.new"
         self.disk.make_directory(SUMS)
         file = self.disk.open(made, create=True)
@@ -309,9 +332,11 @@ class Index:
         file.truncate(self.shape.file_bytes)
         active = ActiveIndex(name, self.shape, file, Header())
         async for some in rows:
-            keys = hashed_keys(cast("list[Row]", some))[: active.room]
-            if keys:
-                active.put(keys)
+            keys = hashed_keys(cast("list[Row]", some))
+            wanted = keys[passed : passed + active.room]
+            passed = max(passed - len(keys), 0)
+            if wanted:
+                active.put(wanted)
         sums = PageSums.empty(self.disk, name)
         changed = await active.write_out()
         await file.sync()

@@ -34,10 +34,8 @@ async def load_known(index: Index, state: IndexState | None, durable: int, *, in
             await _activate(index, state, in_order=in_order)
         else:
             await _open_old(index, name)
-    index.indexed_to = durable
-    if state is None or index.active is not None:
-        return durable
-    return _end_of_old(index)
+    index.indexed_to = durable if state is None or index.active is not None else _end_of_old(index)
+    return index.indexed_to
 
 
 async def load_found(index: Index, believed: int | None, log_end: int) -> int:
@@ -74,7 +72,8 @@ async def index_names(disk: Disk) -> list[str]:
 
 
 def _end_of_old(index: Index) -> int:
-    return index.old[-1].header.end_physical + 1 if index.old else 0
+    """Where the keys begin that no old file has: with a message some of whose keys may be in the last one."""
+    return index.old[-1].header.end_physical if index.old else 0
 
 
 async def _open_old(index: Index, name: str) -> None:
@@ -99,7 +98,7 @@ async def _activate(index: Index, state: IndexState, *, in_order: bool) -> None:
             index.active = ActiveIndex(state.name, index.shape, file, Header(*state.header), slots)
             index.sums = sums
             return
-    if sums is not None and not await _entries_hold(index, state, file, sums):
+    if sums is not None and not await _entries_hold(index, state, file, sums, whole=not in_order):
         logger.error("an index file is made again from the log", extra={"file": state.name})
         file.close()
         await _delete(index, state.name)
@@ -124,10 +123,14 @@ async def _slots(index: Index, file: File, sums: PageSums) -> "array[int] | None
         return from_big_endian(bytes(view[HEADER_BYTES : HEADER_BYTES + index.shape.slots * SLOT_BYTES]))
 
 
-async def _entries_hold(index: Index, state: IndexState, file: File, sums: PageSums) -> bool:
-    """Whether every page that was full of entries at the last flush is what was written."""
-    first = -(-index.shape.entry_position(FIRST_ENTRY) // PAGE_BYTES)
-    last = index.shape.entry_position(state.header[5]) // PAGE_BYTES
+async def _entries_hold(index: Index, state: IndexState, file: File, sums: PageSums, *, whole: bool) -> bool:
+    """Whether every page with entries is what was written; with ``whole`` only those that hold nothing else.
+
+    After a crash the pages at either end may be newer than their checksums.
+    """
+    start, end = index.shape.entry_position(FIRST_ENTRY), index.shape.entry_position(state.header[5])
+    first = -(-start // PAGE_BYTES) if whole else start // PAGE_BYTES
+    last = end // PAGE_BYTES if whole else -(-end // PAGE_BYTES)
     per_read = _READ_AT_ONCE // PAGE_BYTES
     pace = Pace(_READ_AT_ONCE)
     for start in range(first, last, per_read):

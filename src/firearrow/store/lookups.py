@@ -148,10 +148,12 @@ class Lookups:
 
     async def _rebuild(self, index: Index, name: str) -> None:
         """Make one index file again from the part of the log that it covers."""
-        start, end = await index.retire(name)
-        first, last = max(start, self._log.min_offset), min(end, self._log.written)
-        rows = rows_again(self._opened, first, last, self._queues.tail_of)
-        await index.make_again(name, rows)
+        lost = await index.retire(name)
+        ending = await probe(self._opened.segments, lost.last)
+        end = lost.last + ending.size if ending is not None else self._log.written
+        start = max(lost.first, self._log.min_offset)
+        rows = rows_again(self._opened, start, end, self._queues.tail_of)
+        await index.make_again(name, rows, lost.passed if start == lost.first else 0)
 
     # ---- by time
 

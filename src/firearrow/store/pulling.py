@@ -7,6 +7,7 @@ over. Records that lie near each other are read with one call. Java: ``DefaultMe
 """
 
 import struct
+from collections import deque
 from collections.abc import Sequence
 from enum import Enum
 from typing import Final, NamedTuple
@@ -185,8 +186,13 @@ class QueueReader:
             return self._answer(queue, plan, [])._replace(status=ReadStatus.MESSAGE_WAS_REMOVING)
         buffers: list[memoryview] = []
         good: list[_Wanted] = []
-        for some in _spans(plan.wanted, self._segment_bytes):
+        spans = deque(_spans(plan.wanted, self._segment_bytes))
+        while spans:
+            some = spans.popleft()
             data = await self._read_span(some)
+            if data is None and len(some) > 1:
+                spans.extendleft([one] for one in reversed(some))
+                continue
             wrong = some[0].offset if data is None else self._check(queue, data, some)
             right = some if wrong is None else [wanted for wanted in some if wanted.offset < wrong]
             if data is not None:
@@ -197,7 +203,7 @@ class QueueReader:
         return self._answer(queue, plan, buffers)
 
     async def _read_span(self, some: list[_Wanted]) -> bytes | None:
-        """The bytes of some records; None when the first entry cannot be right."""
+        """The bytes of some records; None when one of their entries cannot be right."""
         first = some[0]
         if first.size < SMALLEST_RECORD:
             return None

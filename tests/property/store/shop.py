@@ -127,7 +127,7 @@ class Truth:
         if head.sys_flag & TRANSACTION_MASK != ROLLBACK:
             words = [properties.get("UNIQ_KEY", ""), *properties.get("KEYS", "").split(" ")]
             for word in words:
-                if word:
+                if word and physical not in self.keys[head.topic, word]:
                     self.keys[head.topic, word].insert(0, physical)
 
 
@@ -157,12 +157,15 @@ def entries_of(shop: Shop) -> Entries:
 
 
 async def keys_of_index(shop: Shop, truth: Truth) -> Keys:
-    """The places that the index names for every key there is, looked up one by one."""
+    """The places that the index names for every key there is, looked up one by one.
+
+    A file that was made again may name a message that the file next to it names too.
+    """
     found: Keys = {}
     assert shop.views.index is not None
     for topic, key in truth.keys:
         places = []
         async for candidate in shop.views.index.candidates(topic, key, 0, 1 << 60):
             places.append(candidate.entry.physical)
-        found[topic, key] = places
+        found[topic, key] = list(dict.fromkeys(places))
     return found

@@ -1,0 +1,257 @@
+"""The settings of a broker, under Apache's key names.
+
+Java: ``common.BrokerConfig``, and what means something here of ``store.config.MessageStoreConfig`` and
+``remoting.netty.NettyServerConfig``. Settings of the log, the queues and the index sit beside their owners in the
+store; `BrokerSettings` composes all of them. Every other key of Apache's is in ``keys``: without effect, or refused.
+
+``CHANGEABLE`` is the allow-list of UPDATE_BROKER_CONFIG: everything else is fixed when the process starts, paths and
+addresses above all.
+"""
+
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta, Struct, field
+
+from firearrow.broker.keys import REFUSED, WITHOUT_EFFECT
+from firearrow.errors import SettingsError
+from firearrow.model.delays import DEFAULT_DELAY_LEVELS, parse_delay_levels
+from firearrow.model.flags import PERM_READ, PERM_WRITE
+from firearrow.remoting.limits import Limits
+from firearrow.runtime.tlssettings import ServerTls
+from firearrow.settings import Source, load
+from firearrow.store.config import LogConfig
+from firearrow.store.index import IndexConfig
+from firearrow.store.queues import QueueConfig
+
+DEFAULT_PORT: Final = 10911
+FAST_PORT_BELOW: Final = 2
+"""The port for clients with a VIP channel is this much below the listening port."""
+
+Port = Annotated[int, Meta(ge=0, le=65535)]
+Queues = Annotated[int, Meta(ge=1, le=65_536)]
+
+
+class BrokerConfig(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """Who a broker is and what it lets clients do."""
+
+    broker_name: Annotated[
+        str, Meta(description="Name shared by a master and its slaves; empty takes the machine's name.")
+    ] = ""
+    broker_cluster_name: Annotated[str, Meta(min_length=1, description="Cluster that the broker belongs to.")] = (
+        "DefaultCluster"
+    )
+    broker_id: Annotated[int, Meta(ge=0, le=0, description="0 is a master; slaves are not offered yet.")] = 0
+    broker_ip1: Annotated[
+        str, Meta(description="Address that clients are told to use; empty takes the machine's own.")
+    ] = field(name="brokerIP1", default="")
+    listen_port: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=65535,
+            description="Port to listen on; the port two below answers too. 0 lets the operating system choose one.",
+        ),
+    ] = DEFAULT_PORT
+    bind_address: Annotated[str, Meta(description="Address to listen on; 0.0.0.0 is every IPv4 interface.")] = "0.0.0.0"  # noqa: S104
+    namesrv_addr: Annotated[
+        str, Meta(description="Name servers, host:port divided by semicolons. Without any, nobody finds the broker.")
+    ] = ""
+    store_path_root_dir: Annotated[str, Meta(description="Directory of everything stored; empty is ~/store.")] = ""
+    broker_permission: Annotated[
+        int, Meta(ge=0, le=7, description="2 write, 4 read, 6 both: what the broker allows at all.")
+    ] = PERM_READ | PERM_WRITE
+    default_topic_queue_nums: Annotated[
+        Queues, Meta(description="Queues of TBW102, and so the most that a topic made by its first send gets.")
+    ] = 8
+    auto_create_topic_enable: Annotated[bool, Meta(description="Make a topic when the first message for it comes.")] = (
+        True
+    )
+    auto_create_subscription_group: Annotated[
+        bool, Meta(description="Make a consumer group when its first consumer comes.")
+    ] = True
+    cluster_topic_enable: Annotated[bool, Meta(description="Let clients use the topic named like the cluster.")] = True
+    broker_topic_enable: Annotated[bool, Meta(description="Let clients use the topic named like the broker.")] = True
+    trace_topic_enable: Annotated[bool, Meta(description="Make the topic of message traces.")] = False
+    msg_trace_topic_name: Annotated[str, Meta(min_length=1, description="Name of that topic.")] = "RMQ_SYS_TRACE_TOPIC"
+    trace_on: Annotated[bool, Meta(description="Tell clients that they may trace.")] = True
+    region_id: Annotated[str, Meta(min_length=1, description="Region stored with messages and told to clients.")] = (
+        "DefaultRegion"
+    )
+    revive_queue_num: Annotated[
+        Queues, Meta(description="Queues of the topic that pop consumption keeps its marks in.")
+    ] = 8
+    validate_system_topic_when_update_topic: Annotated[
+        bool, Meta(description="Refuse to make or change a topic with the name of a system topic.")
+    ] = True
+    register_name_server_period: Annotated[
+        int, Meta(ge=1_000, description="Milliseconds between two registrations; kept between 10 s and 60 s.")
+    ] = 30_000
+    register_broker_timeout_mills: Annotated[
+        int, Meta(ge=100, le=600_000, description="Milliseconds that a name server has to answer a registration.")
+    ] = 24_000
+    compressed_register: Annotated[bool, Meta(description="Compress registrations (order and units get lost).")] = False
+    start_accept_send_request_time_stamp: Annotated[
+        int, Meta(ge=0, description="Refuse sends before this time, in milliseconds since 1970.")
+    ] = 0
+    sync_flush_timeout: Annotated[
+        int,
+        Meta(
+            ge=10,
+            le=600_000,
+            description="Milliseconds after which a send that waits for its sync is answered with 10.",
+        ),
+    ] = 5_000
+    server_channel_max_idle_time_seconds: Annotated[
+        int, Meta(ge=1, description="Seconds without a byte in either direction after which a connection is closed.")
+    ] = 120
+    config_black_list: Annotated[
+        str,
+        Meta(description="Keys, divided by semicolons, that may not be changed over the wire besides the fixed ones."),
+    ] = "configBlackList;brokerConfigPath"
+    message_delay_level: Annotated[str, Meta(description="Waits of the delay levels, the first is level 1.")] = (
+        DEFAULT_DELAY_LEVELS
+    )
+    broker_fast_failure_enable: Annotated[
+        bool, Meta(description="Refuse sends that could not be answered in time (SYSTEM_BUSY).")
+    ] = True
+    wait_time_mills_in_send_queue: Annotated[
+        int, Meta(ge=1, le=600_000, description="Milliseconds that a send may be late before it is refused so.")
+    ] = 200
+    drain_wait_seconds: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=3600,
+            description="Seconds between giving up the write permission and stopping, so that clients hear of it.",
+        ),
+    ] = 40
+
+    @property
+    def delays_ms(self) -> tuple[int, ...]:
+        """The wait of each delay level."""
+        return parse_delay_levels(self.message_delay_level)
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether the broker takes messages at all."""
+        return bool(self.broker_permission & PERM_WRITE)
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether the broker hands messages out at all."""
+        return bool(self.broker_permission & PERM_READ)
+
+
+class ConsumeConfig(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """How messages are handed out and groups are kept."""
+
+    long_polling_enable: Annotated[bool, Meta(description="Hold a pull for as long as it asks to be held.")] = True
+    short_polling_time_mills: Annotated[
+        int, Meta(ge=1, le=60_000, description="Milliseconds that a pull is held when it is not so.")
+    ] = 1_000
+    max_transfer_count_on_message_in_memory: Annotated[
+        int, Meta(ge=1, le=65_536, description="Messages in one answer when they are in memory.")
+    ] = 32
+    max_transfer_bytes_on_message_in_memory: Annotated[
+        int, Meta(ge=1, le=1 << 24, description="Bytes in one answer when they are in memory; one message at least.")
+    ] = 262_144
+    max_transfer_count_on_message_in_disk: Annotated[
+        int, Meta(ge=1, le=65_536, description="Messages in one answer when they must be read from the disk.")
+    ] = 8
+    max_transfer_bytes_on_message_in_disk: Annotated[
+        int, Meta(ge=1, le=1 << 24, description="Bytes in one answer when they must be read from the disk.")
+    ] = 65_536
+    lite_pull_message_enable: Annotated[bool, Meta(description="Answer LITE_PULL_MESSAGE.")] = True
+    reject_pull_consumer_enable: Annotated[bool, Meta(description="Refuse consumers that pull by themselves.")] = False
+    use_server_side_reset_offset: Annotated[
+        bool, Meta(description="Reset offsets in the broker, so that consumers that ignore pushes obey too.")
+    ] = True
+    notify_consumer_ids_changed_enable: Annotated[
+        bool, Meta(description="Tell the consumers of a group when one comes or goes.")
+    ] = True
+    real_time_notify_consumer_change: Annotated[bool, Meta(description="Tell them at once; otherwise every 15 s.")] = (
+        True
+    )
+    channel_expired_timeout: Annotated[
+        int, Meta(ge=1_000, description="Milliseconds of silence after which a client is taken for gone.")
+    ] = 120_000
+    subscription_expired_timeout: Annotated[
+        int, Meta(ge=1_000, description="Milliseconds after which a subscription that nobody repeats is forgotten.")
+    ] = 600_000
+    flush_consumer_offset_interval: Annotated[
+        int, Meta(ge=10, le=600_000, description="Milliseconds between two writings of consumer offsets.")
+    ] = 5_000
+    flush_delay_offset_interval: Annotated[
+        int, Meta(ge=10, le=600_000, description="Milliseconds between two writings of the offsets of delay levels.")
+    ] = 10_000
+
+
+class BrokerSettings(Struct, frozen=True):
+    """Everything a settings file for the broker may say."""
+
+    broker: BrokerConfig = field(default_factory=BrokerConfig)
+    consume: ConsumeConfig = field(default_factory=ConsumeConfig)
+    log: LogConfig = field(default_factory=LogConfig)
+    queues: QueueConfig = field(default_factory=QueueConfig)
+    index: IndexConfig = field(default_factory=IndexConfig)
+    limits: Limits = field(default_factory=Limits)
+    tls: ServerTls = field(default_factory=ServerTls)
+
+
+CHANGEABLE: Final = frozenset(
+    {
+        "autoCreateTopicEnable",
+        "autoCreateSubscriptionGroup",
+        "brokerFastFailureEnable",
+        "brokerPermission",
+        "compressedRegister",
+        "defaultTopicQueueNums",
+        "litePullMessageEnable",
+        "longPollingEnable",
+        "maxTransferBytesOnMessageInDisk",
+        "maxTransferBytesOnMessageInMemory",
+        "maxTransferCountOnMessageInDisk",
+        "maxTransferCountOnMessageInMemory",
+        "notifyConsumerIdsChangedEnable",
+        "registerBrokerTimeoutMills",
+        "registerNameServerPeriod",
+        "rejectPullConsumerEnable",
+        "shortPollingTimeMills",
+        "startAcceptSendRequestTimeStamp",
+        "syncFlushTimeout",
+        "traceOn",
+        "validateSystemTopicWhenUpdateTopic",
+        "waitTimeMillsInSendQueue",
+    }
+)
+"""Keys that UPDATE_BROKER_CONFIG may change."""
+
+
+class LoadedSettings(Struct, frozen=True):
+    """Settings and what the operator should hear about them."""
+
+    value: BrokerSettings
+    warnings: tuple[str, ...]
+
+
+def load_settings(sources: list[Source]) -> LoadedSettings:
+    """Settings out of layers; raise ``SettingsError`` for a value that cannot be used or a promise we cannot keep."""
+    for source in sources:
+        for key, given in source.values.items():
+            refuse_promises(key, given, source.name)
+    loaded = load(BrokerSettings, sources, ignored={**WITHOUT_EFFECT, **dict.fromkeys(REFUSED, "it is the default")})
+    value = loaded.value
+    parse_delay_levels(value.broker.message_delay_level)
+    limits = msgspec.structs.replace(value.limits, idle_s=value.broker.server_channel_max_idle_time_seconds)
+    warnings = tuple(w for w in loaded.warnings if not w.endswith("has no effect: it is the default"))
+    return LoadedSettings(msgspec.structs.replace(value, limits=limits), warnings)
+
+
+def refuse_promises(key: str, given: object, where: str) -> None:
+    """Raise ``SettingsError`` when a setting asks for something that is not there yet."""
+    promise = REFUSED.get(key)
+    if promise is not None and not promise.keeps(str(given).strip()):
+        raise SettingsError(
+            f"{key}={given} in {where} cannot be honoured: {promise.reason}. Remove it, or use Apache's"
+        )

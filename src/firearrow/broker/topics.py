@@ -1,0 +1,185 @@
+"""The topics of a broker: how many queues each has, and what may be done with them.
+
+Pure; time is an argument. Verbs return what has to be told to name servers (`Changed`), and the table's edition grows
+with every change. Java: ``TopicConfigManager``.
+
+Invariants: every topic in the table has a legal name and as many read and write queues as a record can number; the
+system topics are there from the first start, and a stored table lies over them, as Apache loads it.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from msgspec import structs
+
+from firearrow import fastjson
+from firearrow.broker.config import BrokerConfig
+from firearrow.model import names
+from firearrow.model.flags import PERM_INHERIT, PERM_READ, PERM_WRITE, perm_text
+from firearrow.protocol.bodies.body import encode_body
+from firearrow.protocol.bodies.topic import TopicConfig, TopicConfigTable
+from firearrow.protocol.bodies.version import DataVersion
+
+PATH: Final = "config/topics.json"
+SCHEDULE_QUEUES: Final = 18
+BENCHMARK_QUEUES: Final = 1024
+DLQ_QUEUES: Final = 1
+READ_AND_WRITE: Final = PERM_READ | PERM_WRITE
+
+
+class Changed(NamedTuple):
+    """Topics whose registration is out of date."""
+
+    topics: tuple[TopicConfig, ...]
+
+
+UNCHANGED: Final = Changed(())
+
+
+class TopicTable:
+    """The topics of one broker."""
+
+    def __init__(self, topics: Iterable[TopicConfig] = ()) -> None:
+        self.version = DataVersion()
+        self.topics: Final[dict[str, TopicConfig]] = {topic.topic_name or "": topic for topic in topics}
+        """By name; for reading only."""
+        self.get: Final = self.topics.get
+        self.system: Final = frozenset(self.topics)
+        """The topics that the broker made for itself."""
+
+    def __len__(self) -> int:
+        return len(self.topics)
+
+    def __iter__(self) -> Iterator[str]:
+        """The names, in order."""
+        return iter(sorted(self.topics))
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.topics
+
+    # ---- changing
+
+    def put(self, topic: TopicConfig, now_ms: int) -> Changed:
+        """Make or change a topic; its attributes are those that it shall have."""
+        self.topics[topic.topic_name or ""] = topic
+        self._next_version(now_ms)
+        return Changed((topic,))
+
+    def put_all(self, topics: Iterable[TopicConfig], now_ms: int) -> Changed:
+        """Make or change several topics at once."""
+        given = tuple(topics)
+        for topic in given:
+            self.topics[topic.topic_name or ""] = topic
+        self._next_version(now_ms)
+        return Changed(given)
+
+    def create_like(self, name: str, default: str, queues: int, sys_flag: int, now_ms: int) -> Changed:
+        """Make a topic for its first message, after the model of another; nothing when that one lends no permission."""
+        model = self.topics.get(default)
+        if model is None or not model.perm & PERM_INHERIT:
+            return UNCHANGED
+        count = max(min(queues, model.write_queue_nums), 0)
+        topic = TopicConfig(
+            topic_name=name,
+            read_queue_nums=count,
+            write_queue_nums=count,
+            perm=model.perm & ~PERM_INHERIT,
+            topic_sys_flag=sys_flag,
+            topic_filter_type=model.topic_filter_type,
+        )
+        return self.put(topic, now_ms)
+
+    def ensure(self, name: str, queues: int, now_ms: int, *, sys_flag: int = 0) -> Changed:
+        """Make a topic that may be read and written, unless it is there."""
+        if name in self.topics:
+            return UNCHANGED
+        topic = TopicConfig(
+            topic_name=name,
+            read_queue_nums=queues,
+            write_queue_nums=queues,
+            perm=READ_AND_WRITE,
+            topic_sys_flag=sys_flag,
+        )
+        return self.put(topic, now_ms)
+
+    def delete(self, name: str, now_ms: int) -> bool:
+        """Forget a topic; whether it was there."""
+        if self.topics.pop(name, None) is None:
+            return False
+        self._next_version(now_ms)
+        return True
+
+    def order(self, ordered: Iterable[str], now_ms: int) -> Changed:
+        """Take over which topics are strictly ordered; a topic that is so stays so, as in Apache."""
+        known = [self.topics[name] for name in sorted(ordered) if name in self.topics]
+        changed = tuple(structs.replace(topic, order=True) for topic in known if not topic.order)
+        return self.put_all(changed, now_ms) if changed else UNCHANGED
+
+    def forbid_inheritance(self, default: str) -> None:
+        """Let no topic be made after this one any more."""
+        model = self.topics.get(default)
+        if model is not None and model.perm & PERM_INHERIT:
+            self.topics[default] = structs.replace(model, perm=READ_AND_WRITE)
+
+    def _next_version(self, now_ms: int) -> None:
+        self.version = DataVersion(counter=self.version.counter + 1, timestamp=now_ms)
+
+    # ---- as others see it
+
+    def table(self) -> TopicConfigTable:
+        """All of it."""
+        return TopicConfigTable(data_version=self.version, topic_config_table={n: self.topics[n] for n in self})
+
+    def encode(self) -> bytes:
+        """The file of this table."""
+        return encode_body(self.table())
+
+    def restore(self, stored: TopicConfigTable) -> None:
+        """Take over what a file holds."""
+        self.version = stored.data_version
+        for name, topic in stored.topic_config_table.items():
+            self.topics[name] = topic if topic.topic_name else structs.replace(topic, topic_name=name)
+
+
+def decode_topics(data: bytes) -> TopicConfigTable:
+    """The table in a file."""
+    return fastjson.decode(data, TopicConfigTable)
+
+
+def system_topics(config: BrokerConfig, broker_name: str) -> list[TopicConfig]:
+    """The topics that a broker makes for itself at its first start."""
+    cluster = config.broker_cluster_name
+    lends = PERM_INHERIT | READ_AND_WRITE
+    topics = [
+        _topic(names.SELF_TEST_TOPIC, 1),
+        _topic(names.BENCHMARK_TOPIC, BENCHMARK_QUEUES),
+        _topic(cluster, 16, lends if config.cluster_topic_enable else PERM_INHERIT),
+        _topic(broker_name, 1, lends if config.broker_topic_enable else PERM_INHERIT),
+        _topic(names.OFFSET_MOVED_TOPIC, 1),
+        _topic(names.SCHEDULE_TOPIC, SCHEDULE_QUEUES),
+        _topic(names.reply_topic(cluster), 1),
+        _topic(names.REVIVE_LOG_PREFIX + cluster, config.revive_queue_num),
+        _topic(names.SYNC_BROKER_MEMBER_PREFIX + broker_name, 1, PERM_INHERIT),
+        _topic(names.HALF_TOPIC, 1),
+        _topic(names.OP_HALF_TOPIC, 1),
+    ]
+    if config.auto_create_topic_enable:
+        topics.append(_topic(names.AUTO_CREATE_TOPIC, config.default_topic_queue_nums, lends))
+    if config.trace_topic_enable:
+        topics.append(_topic(config.msg_trace_topic_name, 1))
+    return topics
+
+
+def _topic(name: str, queues: int, perm: int = READ_AND_WRITE) -> TopicConfig:
+    return TopicConfig(topic_name=name, read_queue_nums=queues, write_queue_nums=queues, perm=perm)
+
+
+def describe(topic: TopicConfig) -> str:
+    """A topic in the words of Java's ``TopicConfig.toString``, which refusals carry."""
+    attributes = ", ".join(f"{key}={value}" for key, value in topic.attributes.items())
+    return (
+        f"TopicConfig [topicName={topic.topic_name}, readQueueNums={topic.read_queue_nums}, "
+        f"writeQueueNums={topic.write_queue_nums}, perm={perm_text(topic.perm)}, "
+        f"topicFilterType={topic.topic_filter_type}, topicSysFlag={topic.topic_sys_flag}, "
+        f"order={str(topic.order).lower()}, attributes={{{attributes}}}]"
+    )

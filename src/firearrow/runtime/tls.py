@@ -13,7 +13,7 @@ protocol it offers a transport of its own once the handshake is done. Rules it k
   stream: the inner protocol is told by an error, never by ``eof_received``;
 * after the peer's close_notify the inner protocol may go on writing if it says so in ``eof_received``.
 
-How a listening port tells TLS from plaintext is ``tlsport``'s business.
+How a listening port tells TLS from plaintext is the business of ``remoting.greeting``.
 """
 
 import asyncio

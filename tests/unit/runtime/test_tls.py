@@ -11,13 +11,13 @@ import uvloop
 from firearrow.errors import ConnectionFailed, SettingsError
 from firearrow.runtime.network import Address, SystemNetwork
 from firearrow.runtime.tls import TlsLayer, connect_tls
-from firearrow.runtime.tlsport import first_byte_chooses
 from firearrow.runtime.tlssettings import ClientTls, ServerTls, TlsMode, client_context, server_context
 from firearrow.testing.certificates import CertificateFiles, self_signed
 from firearrow.testing.conformance.network import NETWORK_CHECKS, Echo, NetworkCheck, Peer, Server, Site
 from firearrow.testing.sim.transport import LinkProfile
 from firearrow.testing.sim.world import World
 from tests.unit.runtime.tls_network import TlsNetwork
+from tests.unit.runtime.tls_port import first_byte_chooses
 
 LOOPS = {"stock": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 LOCAL = Address("127.0.0.1", 0)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from firearrow.cli import nameserver
+from firearrow.cli import nameserver, store
 
 app = typer.Typer(
     name="firearrow",
@@ -15,6 +15,7 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
 )
 app.command("nameserver")(nameserver.nameserver)
+app.add_typer(store.store, name="store")
 
 
 def _show_version(wanted: bool) -> None:

@@ -13,7 +13,7 @@ from typing import Annotated, Final, NamedTuple, cast
 
 from msgspec import Meta, Struct
 
-from firearrow.errors import FileMissing
+from firearrow.errors import DiskFull, FileMissing
 from firearrow.model.flags import ROLLBACK, TRANSACTION_MASK
 from firearrow.model.java_hash import java_hash
 from firearrow.runtime.clock import Clock
@@ -111,7 +111,10 @@ class Index:
         self.indexed_to = 0
         """Keys of records below are entered; rows that bring them again are passed over."""
         self._clock = clock
+        self.stalled: DiskFull | None = None
+        """Why keys wait that should be in a file; the next flush that succeeds ends it."""
         self._rows: list[Row] = []
+        self._keys: list[KeyPlace] = []
         self._full: list[tuple[ActiveIndex, PageSums]] = []
         self._held_back = False
         self._last_name = ""
@@ -127,24 +130,24 @@ class Index:
             self.absorb()
 
     def absorb(self) -> None:
-        """Hash the keys that wait, and enter them."""
+        """Hash the keys that wait, and enter them. On a full disk without a file for them they go on waiting."""
         rows, self._rows = self._rows, []
-        if not rows:
-            return
-        if rows[0][1] < self.indexed_to:
+        if rows and rows[0][1] < self.indexed_to:
             rows = [row for row in rows if row[1] >= self.indexed_to]
-        self._enter(hashed_keys(rows))
         if rows:
+            self._keys += hashed_keys(rows)
             self.indexed_to = rows[-1][1] + 1
-
-    def _enter(self, keys: list[KeyPlace]) -> None:
-        while keys:
+        while self._keys:
             active = self.active
             if active is None or active.room <= 0:
-                active = self._roll()
+                try:
+                    active = self._roll()
+                except DiskFull as full:
+                    self.stalled = full
+                    return
             room = active.room
-            active.put(keys[:room])
-            keys = keys[room:]
+            active.put(self._keys[:room])
+            self._keys = self._keys[room:]
 
     def _roll(self) -> ActiveIndex:
         """Begin another file; the next flush finishes the full one."""
@@ -169,6 +172,9 @@ class Index:
     def begin_flush(self) -> None:
         """Fix what the flush that follows makes durable: everything that is put by now."""
         self.absorb()
+        if self._keys and self.stalled is not None:
+            raise self.stalled
+        self.stalled = None
         active = self.active
         self._state = None if active is None else IndexState(active.name, active.header)
         self._held_back = True

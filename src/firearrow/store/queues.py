@@ -15,7 +15,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
-from firearrow.errors import FileMissing
+from firearrow.errors import DiskFull, FileMissing
 from firearrow.runtime.disk import Disk
 from firearrow.store.consumequeue import ENTRY, ENTRY_BYTES, FILLER, NO_ENTRY, ConsumeQueue, is_filler
 from firearrow.store.pacing import Pace
@@ -66,6 +66,8 @@ class Queues:
         self.pending_bytes = 0
         self.fresh: OrderedDict[ConsumeQueue, None] = OrderedDict()
         """Queues with entries that are not written out, oldest first."""
+        self.stalled: DiskFull | None = None
+        """Why entries wait longer than they should; the next flush that succeeds ends it."""
         self._max_pending = config.max_pending_queue_bytes
         self._topics: dict[str, dict[int, ConsumeQueue]] = {}
         self._unsynced: dict[ConsumeQueue, int] = {}  # lowest entry written since the last sync
@@ -125,21 +127,29 @@ class Queues:
             return False
         if queue_offset != queue.max_offset and not self._fill(queue, queue_offset):
             return False
+        self._wait(queue, ENTRY.pack(physical, size, tag_code))
+        queue.max_offset = queue_offset + 1
+        return True
+
+    def _wait(self, queue: ConsumeQueue, entries: bytes) -> None:
         if queue.pending is None:
             queue.pending = bytearray()
             self.fresh[queue] = None
-        queue.pending += ENTRY.pack(physical, size, tag_code)
-        queue.max_offset = queue_offset + 1
-        self.pending_bytes += ENTRY_BYTES
-        return True
+        queue.pending += entries
+        self.pending_bytes += len(entries)
 
     def _fill(self, queue: ConsumeQueue, until: int) -> bool:
         """Put fillers up to an entry: from the start of its file in a new queue, else from the last entry on."""
         if queue.max_offset == queue.start:
             queue.start = queue.max_offset = queue.written = queue.durable = queue.goal = self.files.first_of(until)
             queue.min_known_for = -1
-        if until - queue.max_offset > LARGEST_GAP:
+        gap = until - queue.max_offset
+        if gap > LARGEST_GAP:
             return False
+        if gap <= self.files.per_file:
+            self._wait(queue, FILLER * gap)
+            queue.max_offset = until
+            return True
         self.write_out(queue)
         while queue.max_offset < until:
             count = min(until - queue.max_offset, _FILLED_AT_ONCE)
@@ -151,10 +161,13 @@ class Queues:
     # ---- writing out
 
     def relieve(self, most: int) -> None:
-        """Write out some queues, the oldest first, while too many bytes wait."""
-        while most > 0 and self.pending_bytes > self._max_pending and self.fresh:
-            self.write_out(next(iter(self.fresh)))
-            most -= 1
+        """Write out some queues, the oldest first, while too many bytes wait. On a full disk they go on waiting."""
+        try:
+            while most > 0 and self.pending_bytes > self._max_pending and self.fresh:
+                self.write_out(next(iter(self.fresh)))
+                most -= 1
+        except DiskFull as full:
+            self.stalled = full
 
     def write_out(self, queue: ConsumeQueue) -> None:
         """Give the entries of a queue that wait in memory to the disk."""
@@ -222,6 +235,7 @@ class Queues:
             queue.durable = max(queue.durable, queue.goal)
         # Entries put since `begin_flush` may be synced already, and count when the log that they depend on is.
         self._synced_early = [queue for queue in self._flushing if queue.durable < queue.written]
+        self.stalled = None
         self._flushing = []
 
     async def _sync(self, queue: ConsumeQueue) -> None:

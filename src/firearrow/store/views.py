@@ -6,11 +6,13 @@ snapshot says so to us. Wiring and order only; what is done is done elsewhere.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
 from msgspec import Struct, field
 
+from firearrow.errors import DiskFull
 from firearrow.model.delays import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from firearrow.runtime.clock import Clock
 from firearrow.runtime.disk import Disk
@@ -27,6 +29,8 @@ from firearrow.store.rescan import rows_again
 from firearrow.store.snapshot import Snapshot, read_snapshot, write_snapshot
 
 _ROWS_AT_ONCE: Final = 1000
+
+logger = logging.getLogger(__name__)
 
 
 class ViewsConfig(Struct, frozen=True, kw_only=True):
@@ -52,6 +56,7 @@ class Views:
         self._disk = disk
         self._checkpoint = checkpoint
         self._one_at_a_time = asyncio.Lock()
+        self._stalled: DiskFull | None = None
 
     # ---- opening
 
@@ -175,7 +180,19 @@ class Views:
         """Flush at intervals until cancelled."""
         while True:
             await asyncio.sleep(self.interval_ms / 1000)
-            await self.flush(log_flushed)
+            try:
+                await self.flush(log_flushed)
+            except DiskFull as full:
+                self._stalled = full
+                logger.warning("queues and index wait for space", extra={"reason": str(full)})
+            else:
+                self._stalled = None
+
+    @property
+    def stalled(self) -> DiskFull | None:
+        """Why nothing more should be taken: the disk has no space for what leads to it. None while it has."""
+        index = self.index.stalled if self.index is not None else None
+        return self._stalled or self.queues.stalled or index
 
     def close(self) -> None:
         """Give up every file; `flush` must have come before."""

@@ -1,0 +1,146 @@
+"""What a store directory holds, as plain tables, and whether every record in it is whole. Pure but for reading.
+
+`overview` looks at names, sizes and headers and reads next to nothing of the log. `verify` reads all of it.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from msgspec import Struct
+
+from firearrow.model.flags import enters_queue
+from firearrow.store.checkpoint import Checkpoint
+from firearrow.store.reading import LogFileSeen, QueueSeen, StoreView
+from firearrow.store.verify import Protection, judge
+
+MOST_RANGES: Final = 10_000
+
+
+class IndexLine(Struct, frozen=True):
+    """An index file."""
+
+    name: str
+    keys: int
+    begin_ms: int
+    end_ms: int
+    begin_physical: int
+    end_physical: int
+
+
+class Overview(Struct, frozen=True):
+    """What is there."""
+
+    log_files: list[LogFileSeen]
+    log_start: int
+    log_end: int
+    segment_bytes: int
+    flushed: int | None
+    """Up to where our own slot calls the log durable; None in a store of Apache's."""
+    ranges: list[tuple[int, int | None]]
+    """Parts of the log that we wrote."""
+    in_use: bool
+    queues: list[QueueSeen]
+    index_files: list[IndexLine]
+    checkpoint: Checkpoint
+
+
+class Bad(Struct, frozen=True):
+    """A part of the log that is no good."""
+
+    start: int
+    end: int
+    reason: str
+
+
+class QueueTrouble(Struct, frozen=True):
+    """A queue that does not have an entry for every record."""
+
+    topic: str
+    queue_id: int
+    entries_end: int
+    records_end: int
+
+
+class Verified(Struct, frozen=True):
+    """What a full read found."""
+
+    records: int
+    bytes: int
+    whole: int
+    """Records whose checksum covers every byte."""
+    unprotected: list[tuple[int, int]]
+    """Parts of the log where only bodies have a checksum: the header is unprotected."""
+    bad: list[Bad]
+    queues: list[QueueTrouble]
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.bad and not self.queues
+
+
+async def overview(view: StoreView) -> Overview:
+    """Tables of files, ranges, queues and checkpoint."""
+    queues = [queue for topic in await view.topics() for queue in await view.queues(topic)]
+    index_files = [
+        IndexLine(
+            name,
+            header.next_number - 1,
+            header.begin_ms,
+            header.end_ms,
+            header.begin_physical,
+            header.end_physical,
+        )
+        for name, _, header in await view.index_files()
+    ]
+    return Overview(
+        log_files=await view.log_files(),
+        log_start=view.segments.min_offset,
+        log_end=await view.log_end(),
+        segment_bytes=view.segments.size,
+        flushed=view.slot.flushed if view.slot else None,
+        ranges=view.ranges.as_list(),
+        in_use=view.in_use,
+        queues=queues,
+        index_files=index_files,
+        checkpoint=await view.checkpoint(),
+    )
+
+
+async def verify(view: StoreView, seen: Overview, progress: Callable[[int], None] = lambda _: None) -> Verified:
+    """Check every record of the log, and that every queue reaches as far. ``progress`` hears of bytes that are done."""
+    records = whole = 0
+    unprotected: list[tuple[int, int]] = []
+    bad: list[Bad] = []
+    ends: dict[tuple[str, int], int] = {}
+    at = seen.log_start
+    async for piece in view.pieces(seen.log_start, seen.log_end):
+        for head in piece.heads:
+            records += 1
+            if enters_queue(head.sys_flag):
+                key = (head.topic, head.queue_id)
+                ends[key] = max(ends.get(key, 0), head.queue_offset + 1)
+            ours = view.ranges.covers(head.physical_offset)
+            if ours and judge(piece.data, head.start, head.physical_offset, ours=True)[1] is Protection.WHOLE:
+                whole += 1
+            else:
+                _extend(unprotected, head.physical_offset, head.physical_offset + head.size)
+        if piece.bad and len(bad) < MOST_RANGES:
+            bad.append(Bad(piece.bad_from, piece.end, piece.bad))
+        progress(piece.end - at)
+        at = piece.end
+    entries = {(queue.topic, queue.queue_id): queue.end for queue in seen.queues}
+    behind = [
+        QueueTrouble(topic, queue_id, entries.get((topic, queue_id), 0), end)
+        for (topic, queue_id), end in sorted(ends.items())
+        if entries.get((topic, queue_id), 0) < end
+    ]
+    return Verified(records, seen.log_end - seen.log_start, whole, unprotected, bad, behind)
+
+
+def _extend(ranges: list[tuple[int, int]], start: int, end: int) -> None:
+    """Add a range, joined to the last one if they touch."""
+    if ranges and ranges[-1][1] == start:
+        ranges[-1] = (ranges[-1][0], end)
+    elif len(ranges) < MOST_RANGES:
+        ranges.append((start, end))

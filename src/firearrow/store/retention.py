@@ -1,0 +1,253 @@
+"""What may be deleted, and when sends must be refused. `decide` is pure; `Retention` acts on it, a round at a time.
+
+==========  ====================================================================================================
+disk used   what happens
+==========  ====================================================================================================
+any         at the hours of ``deleteWhen`` log files go that were last written ``fileReservedTime`` hours ago
+above 75 %  such files go at any hour
+above 85 %  the oldest files go even if they are younger, with a warning for every group that had not read them
+above 90 %  sends are refused too, until usage is back at 85 %
+==========  ====================================================================================================
+
+A round deletes ten files at most and never the one in use. Then queue and index files go whose messages are all gone.
+Java: ``DefaultMessageStore.CleanCommitLogService``, ``CleanConsumeQueueService``.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, tzinfo
+from typing import Annotated, Final, NamedTuple
+
+from msgspec import Meta, Struct
+
+from firearrow.errors import DiskError, DiskFull
+from firearrow.runtime.clock import Clock
+from firearrow.runtime.disk import Disk, Usage
+from firearrow.store.commitlog import CommitLog
+from firearrow.store.opening import OpenedLog
+from firearrow.store.paths import COMMIT_LOG, log_path
+from firearrow.store.views import Views
+
+HOUR_MS: Final = 3_600_000
+DERIVED_FILES_A_ROUND: Final = 200
+
+Offsets = Mapping[str, Mapping[str, Mapping[int, int]]]
+"""What groups have read: group, topic, queue number, offset."""
+
+logger = logging.getLogger(__name__)
+
+
+class RetentionConfig(Struct, frozen=True, kw_only=True, rename="camel"):
+    """How long messages are kept."""
+
+    file_reserved_time: Annotated[
+        int, Meta(ge=0, description="Hours that a log file is kept after its last write.")
+    ] = 72
+    delete_when: Annotated[
+        str,
+        Meta(
+            pattern=r"^([01]?[0-9]|2[0-3])(;([01]?[0-9]|2[0-3]))*$",
+            description="Hours of the day, joined by ';', at which expired files are deleted.",
+        ),
+    ] = "04"
+    disk_max_used_space_ratio: Annotated[
+        int, Meta(ge=10, le=95, description="Percent of the disk above which expired files go at any hour.")
+    ] = 75
+    disk_space_clean_forcibly_ratio: Annotated[
+        int, Meta(ge=30, le=85, description="Percent of the disk above which files go that are not expired.")
+    ] = 85
+    disk_space_warning_level_ratio: Annotated[
+        int, Meta(ge=35, le=90, description="Percent of the disk above which sends are refused.")
+    ] = 90
+    clean_file_forcibly_enable: Annotated[
+        bool, Meta(description="Whether files that are not expired may be deleted at all.")
+    ] = True
+    delete_file_batch_max: Annotated[int, Meta(ge=1, le=10_000, description="Log files deleted in one round.")] = 10
+    clean_resource_interval: Annotated[
+        int, Meta(ge=100, le=3_600_000, description="Milliseconds between two rounds.")
+    ] = 10_000
+
+    @property
+    def hours(self) -> frozenset[int]:
+        """The hours of ``deleteWhen``."""
+        return frozenset(int(hour) for hour in self.delete_when.split(";"))
+
+
+class LogFile(NamedTuple):
+    """A file of the log that is not in use any more."""
+
+    start: int
+    size: int
+    modified_ms: int
+
+
+class Decision(NamedTuple):
+    """What one round does."""
+
+    delete: list[LogFile]
+    forced: int
+    """How many of them, the last ones, are not expired."""
+    refuse: bool
+    """Whether sends are refused from now on."""
+
+
+def decide(
+    config: RetentionConfig,
+    files: Sequence[LogFile],
+    usage: Usage,
+    now_ms: int,
+    hour: int,
+    *,
+    asked: bool = False,
+    refusing: bool = False,
+) -> Decision:
+    """What to delete of ``files``, which are in order, oldest first. ``asked``: expired ones are to go at any hour."""
+    percent = 100 * (usage.total - usage.free) / max(usage.total, 1)
+    expired_before = now_ms - config.file_reserved_time * HOUR_MS
+    delete: list[LogFile] = []
+    if asked or hour in config.hours or percent > config.disk_max_used_space_ratio:
+        for file in files[: config.delete_file_batch_max]:
+            if file.modified_ms > expired_before:
+                break
+            delete.append(file)
+    expired = len(delete)
+    if percent > config.disk_space_clean_forcibly_ratio and config.clean_file_forcibly_enable:
+        excess = usage.total - usage.free - usage.total * config.disk_space_clean_forcibly_ratio // 100
+        for file in files[expired : config.delete_file_batch_max]:
+            if sum(gone.size for gone in delete) >= excess:
+                break
+            delete.append(file)
+    level = config.disk_space_clean_forcibly_ratio if refusing else config.disk_space_warning_level_ratio
+    return Decision(delete, len(delete) - expired, percent > level)
+
+
+class Unread(NamedTuple):
+    """Messages that a group loses because they are deleted before it has read them."""
+
+    group: str
+    topic: str
+    queue_id: int
+    messages: int
+
+
+def unread(offsets: Offsets, starts: Iterable[tuple[str, int, int]]) -> list[Unread]:
+    """Who loses what when queues begin where ``starts`` says: topic, queue number, first offset left."""
+    first = {(topic, queue_id): start for topic, queue_id, start in starts}
+    return [
+        Unread(group, topic, queue_id, first[topic, queue_id] - offset)
+        for group, topics in sorted(offsets.items())
+        for topic, queues in sorted(topics.items())
+        for queue_id, offset in sorted(queues.items())
+        if first.get((topic, queue_id), 0) > offset
+    ]
+
+
+class Retention:
+    """Keeps the disk from filling up."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        clock: Clock,
+        config: RetentionConfig,
+        log: CommitLog,
+        opened: OpenedLog,
+        views: Views,
+        *,
+        zone: tzinfo = UTC,
+        offsets: Callable[[], Offsets] = dict,
+    ) -> None:
+        self.refusal: DiskFull | None = None
+        """Why sends are refused; None while they are taken."""
+        self._disk = disk
+        self._clock = clock
+        self._config = config
+        self._log = log
+        self._opened = opened
+        self._views = views
+        self._zone = zone
+        self._offsets = offsets
+        self._asked = 0
+
+    def delete_expired_now(self, rounds: int = 20) -> None:
+        """Let the next rounds delete expired files whatever the hour."""
+        self._asked = rounds
+
+    async def run(self) -> None:
+        """A round at every interval, until cancelled."""
+        while True:
+            await asyncio.sleep(self._config.clean_resource_interval / 1000)
+            try:
+                await self.round()
+            except DiskError:
+                logger.exception("a round of deleting failed; the next one tries again")
+
+    async def round(self) -> Decision:
+        """Look at the disk, delete what may go, and refuse or take sends."""
+        now_ms = self._clock.now_ms()
+        hour = datetime.fromtimestamp(now_ms / 1000, self._zone).hour
+        asked, self._asked = self._asked > 0, max(self._asked - 1, 0)
+        usage = self._disk.usage()
+        decision = decide(
+            self._config, self._files(), usage, now_ms, hour, asked=asked, refusing=self.refusal is not None
+        )
+        self._refuse(decision.refuse, usage)
+        if decision.delete:
+            await self._delete(decision)
+        await self._delete_derived()
+        return decision
+
+    def _files(self) -> list[LogFile]:
+        """The files of the log that are full and on disk, oldest first."""
+        log = self._log
+        return [
+            LogFile(segment.start, segment.end - segment.start, self._disk.status(log_path(segment.start)).modified_ms)
+            for segment in self._opened.segments
+            if segment.end <= min(log.flushed, self._views.durable)
+        ]
+
+    def _refuse(self, refuse: bool, usage: Usage) -> None:
+        if refuse == (self.refusal is not None):
+            return
+        used = 100 * (usage.total - usage.free) // max(usage.total, 1)
+        self.refusal = None
+        if refuse:
+            config = self._config
+            self.refusal = DiskFull(
+                f"the disk is {used} % full, above the {config.disk_space_warning_level_ratio} % at which sends are "
+                f"refused; they are taken again at {config.disk_space_clean_forcibly_ratio} %"
+            )
+        logger.error("sends are refused" if refuse else "sends are taken again", extra={"used_percent": used})
+
+    async def _delete(self, decision: Decision) -> None:
+        names = {"files": len(decision.delete), "not_expired": decision.forced}
+        logger.info("log files are deleted", extra=names | {"up_to": decision.delete[-1].start})
+        for number, file in enumerate(decision.delete):
+            if number >= len(decision.delete) - decision.forced:
+                self._warn(file)
+            segment = self._opened.segments.at(file.start)
+            if segment is not None:
+                await self._opened.segments.remove(segment)
+        await self._disk.sync_directory(COMMIT_LOG)
+        self._opened.ranges.ranges.forget(self._log.min_offset)
+        await self._opened.ranges.save(self._opened.segments.size)
+
+    def _warn(self, file: LogFile) -> None:
+        """Say which groups lose messages that they have not read."""
+        offsets = self._offsets()
+        topics = sorted({topic for of_group in offsets.values() for topic in of_group})
+        queues = self._views.queues
+        starts = [
+            (queue.topic, queue.queue_id, queues.first_at_or_above(queue, file.start + file.size))
+            for topic in topics
+            for queue in queues.of_topic(topic)
+        ]
+        for lost in unread(offsets, starts):
+            logger.warning("unread messages are deleted to save the disk", extra=lost._asdict())
+
+    async def _delete_derived(self) -> None:
+        start = self._log.min_offset
+        await self._views.queues.drop_files_below(start, DERIVED_FILES_A_ROUND)
+        if self._views.index is not None:
+            await self._views.index.drop_below(start, self._config.delete_file_batch_max)

@@ -1,0 +1,66 @@
+"""Reads old parts of the log again, slowly, and reports what rotted since it was written.
+
+A record that nobody reads rots unseen until the last good copy is gone. One pass goes from the log's start to what is
+flushed; the next begins where it ended, at the start again. What is found is treated as by a cold read: reported as
+damage, kept in quarantine, passed over.
+"""
+
+import asyncio
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from firearrow.store.commitlog import CommitLog
+from firearrow.store.opening import OpenedLog
+from firearrow.store.rescan import pieces_again
+
+
+class ScrubConfig(Struct, frozen=True, kw_only=True, rename="camel"):
+    """How eagerly the log is read again."""
+
+    scrub_bytes_per_second: Annotated[
+        int, Meta(ge=0, le=1 << 34, description="Bytes of the log checked again each second; 0 checks none.")
+    ] = 4 << 20
+
+
+class Scrub:
+    """One reader that goes round and round."""
+
+    def __init__(self, log: CommitLog, opened: OpenedLog, config: ScrubConfig) -> None:
+        self.position = opened.segments.min_offset
+        """Where the next piece begins: always the start of a record."""
+        self.scrubbed_bytes = 0
+        self.passes = 0
+        self._log = log
+        self._opened = opened
+        self._rate = config.scrub_bytes_per_second
+
+    @property
+    def bad_ranges(self) -> int:
+        """How many bad ranges are known."""
+        return len(self._opened.damage)
+
+    async def run(self) -> None:
+        """Check a piece after the other at the given rate, until cancelled."""
+        while self._rate:
+            done = await self.step()
+            await asyncio.sleep(max(done / self._rate, 0.05) if done else 1.0)
+
+    async def step(self) -> int:
+        """Check about a piece; return how many bytes. At the end, go back to the start."""
+        opened, end = self._opened, self._log.flushed
+        start = self.position = max(self.position, self._log.min_offset)
+        if start >= end:
+            self.passes += 1
+            self.position = self._log.min_offset
+            return 0
+        async for _, heads in pieces_again(opened.scanner, opened.damage, start, end):
+            last = heads[-1]
+            self.position = last.physical_offset + last.size
+            break
+        else:
+            self.position = end
+        await opened.damage.keep(opened.segments)
+        done = self.position - start
+        self.scrubbed_bytes += done
+        return done

@@ -250,4 +250,4 @@ class Retention:
         start = self._log.min_offset
         await self._views.queues.drop_files_below(start, DERIVED_FILES_A_ROUND)
         if self._views.index is not None:
-            await self._views.index.drop_below(start, self._config.delete_file_batch_max)
+            await self._views.index.drop_below(start, DERIVED_FILES_A_ROUND)

@@ -65,8 +65,13 @@ class Shop:
         await self.running.flush()
 
     async def flush(self) -> None:
-        """Make log and views durable."""
+        """Make the views durable as far as they are."""
         await self.views.flush(self._flushed)
+
+    async def flush_all(self) -> None:
+        """Make everything appended durable, first in the log and then in the views."""
+        await self.flush_log()
+        await self.flush()
 
     async def close(self) -> None:
         """End in order."""

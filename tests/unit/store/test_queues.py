@@ -48,7 +48,7 @@ def on_bench(test: Callable[[Bench], Awaitable[None]]) -> Callable[[], None]:
 
         asyncio.run(main())
 
-    del run.__wrapped__  # type: ignore[attr-defined]
+    del run.__wrapped__
     return run
 
 
@@ -80,7 +80,7 @@ async def test_rows_that_come_again_change_nothing(bench: Bench) -> None:
     rows = [bench.row(n) for n in range(4)]
     bench.dispatch(rows)
     bench.dispatch(rows[1:3])
-    bench.dispatch(rows[3:] + [bench.row(4)])
+    bench.dispatch([*rows[3:], bench.row(4)])
     assert bench.queues.tail_of("T", 0).max_offset == 5
 
 

@@ -1,0 +1,32 @@
+"""Hashing many keys at once gives what Java gives for each; single values are those of the properties in full."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from firearrow.model.java_hash import java_hash
+from firearrow.record.properties import decode_properties
+from firearrow.store.keyhash import AT_ONCE, LANE_BYTES, MASK, POWERS, hash_lanes, prefix_hash
+from firearrow.store.propertyfields import field, keys_of
+
+ASCII = st.text(st.characters(max_codepoint=127), max_size=LANE_BYTES)
+
+
+@given(st.lists(ASCII, min_size=1, max_size=AT_ONCE), st.text(max_size=20))
+def test_hashes_are_javas(keys: list[str], topic: str) -> None:
+    hashes = hash_lanes([key.encode().rjust(LANE_BYTES, b"\0") for key in keys])
+    assert list(hashes) == [java_hash(key) & MASK for key in keys]
+    for key, hashed in zip(keys, hashes, strict=True):
+        assert (hashed + prefix_hash(topic) * POWERS[len(key)]) & MASK == java_hash(f"{topic}#{key}") & MASK
+
+
+PARTS = st.sampled_from([b"TAGS", b"KEYS", b"UNIQ_KEY", b"x", b"\x01", b"\x02", b"TAGS\x01", b" ", b"\xff", b"a"])
+
+
+@given(st.lists(PARTS, max_size=12))
+def test_single_values_are_those_of_the_whole(parts: list[bytes]) -> None:
+    raw = b"".join(parts)
+    whole = decode_properties(raw)
+    for key in ("TAGS", "KEYS", "UNIQ_KEY"):
+        assert field(raw, key.encode() + b"\x01").decode("utf-8", "replace") == whole.get(key, "")
+    words = [whole.get("UNIQ_KEY", ""), *whole.get("KEYS", "").split(" ")]
+    assert [word.decode("utf-8", "replace") for word in keys_of(raw)] == [word for word in words if word]

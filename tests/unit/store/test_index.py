@@ -1,0 +1,148 @@
+"""Bytes of index files as Apache has them, rolling over, and questions by key."""
+
+import asyncio
+import struct
+from array import array
+
+import pytest
+
+from firearrow.model.java_hash import java_hash
+from firearrow.store.activeindex import link
+from firearrow.store.index import Index, time_name
+from firearrow.store.indexfile import ENTRY, Header, Shape, decode_header, name_after
+from firearrow.store.keyhash import absolute, key_hash
+from firearrow.store.placement import Placed
+from firearrow.store.queues import QueueConfig, Queues
+from tests.simulation.store.kit import FrozenClock, InstantDisk, fresh_image
+
+NOW = 1_700_000_000_000
+
+
+class Bench:
+    """An index on an empty disk."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.disk = InstantDisk(fresh_image())
+        self.index = Index(self.disk, FrozenClock(NOW), shape)
+        self.queues = Queues(self.disk, QueueConfig())
+
+    def row(self, physical: int, properties: str, topic: str = "TopicA", store_ms: int = NOW, flag: int = 0) -> Placed:
+        """A message."""
+        return (self.queues.tail_of(topic, 0), physical, 100, 0, store_ms, flag, properties.encode())
+
+    async def flush(self) -> None:
+        """Write the index."""
+        self.index.begin_flush()
+        await self.index.flush()
+
+    async def places(self, key: str, topic: str = "TopicA") -> list[int]:
+        """Where messages with a key lie."""
+        found = self.index.candidates(topic, key, 0, 1 << 60)
+        return [candidate.entry.physical async for candidate in found]
+
+
+def test_the_hash_is_apaches() -> None:
+    assert java_hash("TopicA#k1") == -1903240649
+    assert key_hash("TopicA", "k1") == 1903240649
+    assert key_hash("TopicA", "k1") % 1000 == 649
+    assert absolute(0x80000000) == 0, "the smallest number has no absolute value"
+    assert absolute(0xFFFFFFFF) == 1
+
+
+def test_a_full_length_file_is_apaches() -> None:
+    assert Shape(5_000_000, 20_000_000).file_bytes == 420_000_040
+
+
+def test_the_bytes_of_a_file() -> None:
+    async def main() -> None:
+        bench = Bench(Shape(1000, 10))
+        bench.index.put([bench.row(7, "UNIQ_KEY\x01u\x02KEYS\x01k1 k2\x02")])
+        bench.index.put([bench.row(500, "KEYS\x01k1", store_ms=NOW + 2_999)])
+        await bench.flush()
+        (name,) = await bench.disk.list("index")
+        assert name == "20231114221320000"
+        data = await bench.disk.read_whole(f"index/{name}")
+        assert len(data) == 40 + 4 * 1000 + 20 * 10
+        assert struct.unpack(">qqqqii", data[:40]) == (NOW, NOW + 2_999, 7, 500, 3, 5)
+        slot = key_hash("TopicA", "k1") % 1000
+        assert struct.unpack_from(">i", data, 40 + 4 * slot) == (4,)
+        entries = list(ENTRY.iter_unpack(data[4040 + 20 : 4040 + 100]))
+        assert entries[1] == (1903240649, 7, 0, 0)
+        assert entries[3] == (1903240649, 500, 2, 2)
+        assert [entry[0] for entry in entries[:3]] == [key_hash("TopicA", key) for key in ("u", "k1", "k2")]
+
+    asyncio.run(main())
+
+
+def test_a_new_file_follows_a_full_one_and_both_are_asked() -> None:
+    async def main() -> None:
+        bench = Bench(Shape(3, 4))
+        for number in range(8):
+            bench.index.put([bench.row(number * 100, f"KEYS\x01k{number % 2}\x02", store_ms=NOW + number)])
+        assert await bench.places("k1") == [700, 500, 300, 100], "from memory alone"
+        await bench.flush()
+        assert await bench.places("k0") == [600, 400, 200, 0]
+        names = await bench.disk.list("index")
+        assert len(names) == 3
+        headers = [decode_header((await bench.disk.read_whole(f"index/{name}"))[:40]) for name in names]
+        assert [header.next_number for header in headers] == [4, 4, 3]
+        assert [(header.begin_physical, header.end_physical) for header in headers] == [
+            (0, 200),
+            (300, 500),
+            (600, 700),
+        ]
+        found = bench.index.candidates("TopicA", "k0", NOW + 5, NOW + 6)
+        assert [candidate.entry.physical async for candidate in found][:1] == [600]
+
+    asyncio.run(main())
+
+
+def test_files_below_the_log_go_but_never_the_last() -> None:
+    async def main() -> None:
+        bench = Bench(Shape(3, 3))
+        for number in range(6):
+            bench.index.put([bench.row(number * 100, "KEYS\x01k\x02")])
+        await bench.flush()
+        assert await bench.index.drop_below(100, 10) == 0
+        assert await bench.index.drop_below(101, 10) == 1
+        assert await bench.index.drop_below(10_000, 10) == 1
+        assert len(await bench.disk.list("index")) == 1
+        assert await bench.places("k") == [500, 400]
+
+    asyncio.run(main())
+
+
+def test_long_and_foreign_keys_hash_like_javas() -> None:
+    async def main() -> None:
+        bench = Bench(Shape(101, 50))
+        keys = ["k" * 33, "\u4e2d\u6587", "\U0001f600", "a", "F" * 56, "\u00e9" * 16]
+        bench.index.put([bench.row(n, f"UNIQ_KEY\x01{key}\x02", topic="\u4e2d") for n, key in enumerate(keys)])
+        for number, key in enumerate(keys):
+            assert await bench.places(key, "\u4e2d") == [number]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("last", "now", "name"),
+    [
+        ("", "20260101000000000", "20260101000000000"),
+        ("20260101000000000", "20260101000000000", "20260101000000001"),
+        ("20270101000000000", "20260101000000000", "20270101000000001"),
+    ],
+)
+def test_names_always_rise(last: str, now: str, name: str) -> None:
+    assert name_after(last, now) == name
+    assert time_name(0) == "19700101000000000"
+
+
+def test_links_are_made_again_from_entries() -> None:
+    entries = b"".join(ENTRY.pack(key_hash, 10 * n, 0, 77) for n, key_hash in enumerate([1, 4, 2, 1]))
+    slots = array("i", bytes(12))
+    used, wrong = link(entries, 1, slots)
+    assert (used, list(slots)) == (2, [0, 4, 3])
+    assert [(number, ENTRY.unpack(entry)[3]) for number, entry in wrong] == [(1, 0), (2, 1), (3, 0), (4, 2)]
+
+
+def test_a_header_of_too_few_bytes_is_an_empty_one() -> None:
+    assert decode_header(b"") == Header()

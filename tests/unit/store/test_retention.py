@@ -1,0 +1,127 @@
+"""What is deleted when, who is warned, and when sends are refused."""
+
+import asyncio
+import logging
+
+import pytest
+
+from firearrow.errors import DiskFull
+from firearrow.runtime.disk import Usage
+from firearrow.store.pulling import Pull, ReadStatus
+from firearrow.store.retention import HOUR_MS, LogFile, Offsets, Retention, RetentionConfig, Unread, decide, unread
+from tests.property.store.shop import Shop, open_shop
+from tests.simulation.store.kit import draft, fresh_image
+
+NOW = 1_000 * HOUR_MS
+CONFIG = RetentionConfig()
+GIB = 1 << 30
+
+
+def used(percent: float) -> Usage:
+    """A disk of 100 GiB."""
+    return Usage(100 * GIB, int((100 - percent) * GIB))
+
+
+def files(*ages_h: float) -> list[LogFile]:
+    """Log files of a gibibyte, by hours since their last write, oldest first."""
+    return [LogFile(number * GIB, GIB, int(NOW - age * HOUR_MS)) for number, age in enumerate(ages_h)]
+
+
+@pytest.mark.parametrize(
+    ("percent", "hour", "ages", "deleted", "forced"),
+    [
+        (10, 3, (100, 90, 1), 0, 0),
+        (10, 4, (100, 90, 1), 2, 0),
+        (10, 4, (100, 1, 90), 1, 0),
+        (10, 4, (72, 71.9), 1, 0),
+        (75, 3, (100, 1), 0, 0),
+        (76, 3, (100, 1), 1, 0),
+        (85, 3, (1, 1), 0, 0),
+        (87, 3, (1, 1, 1, 1), 2, 2),
+        (87, 3, (100, 1, 1, 1), 2, 1),
+        (99, 3, (1,) * 40, 10, 10),
+        (10, 4, (100,) * 40, 10, 0),
+    ],
+)
+def test_what_a_round_deletes(percent: float, hour: int, ages: tuple[float, ...], deleted: int, forced: int) -> None:
+    decision = decide(CONFIG, files(*ages), used(percent), NOW, hour)
+    assert (len(decision.delete), decision.forced) == (deleted, forced)
+    assert decision.delete == files(*ages)[:deleted]
+
+
+@pytest.mark.parametrize(
+    ("percent", "refusing", "refuse"),
+    [(89.9, False, False), (90.1, False, True), (89, True, True), (85.1, True, True), (85, True, False)],
+)
+def test_sends_are_refused_above_90_until_back_at_85(percent: float, refusing: bool, refuse: bool) -> None:
+    assert decide(CONFIG, [], used(percent), NOW, 0, refusing=refusing).refuse is refuse
+
+
+def test_expired_files_go_when_asked_and_young_ones_stay_when_that_is_forbidden() -> None:
+    assert len(decide(CONFIG, files(100, 1), used(10), NOW, 3, asked=True).delete) == 1
+    kept = RetentionConfig(clean_file_forcibly_enable=False)
+    assert decide(kept, files(1, 1), used(99), NOW, 3).delete == []
+
+
+def test_who_loses_what() -> None:
+    offsets: Offsets = {"b": {"T": {0: 5, 1: 10}}, "a": {"T": {0: 9}, "U": {0: 0}}}
+    assert unread(offsets, [("T", 0, 8), ("T", 1, 10), ("U", 0, 0)]) == [Unread("b", "T", 0, 3)]
+
+
+def _retention(shop: Shop, usage: Usage, offsets: Offsets | None = None) -> Retention:
+    shop.disk.usage = lambda: usage  # type: ignore[method-assign]
+    return Retention(
+        shop.disk,
+        shop.clock,
+        CONFIG,
+        shop.running.log,
+        shop.opened,
+        shop.views,
+        offsets=lambda: offsets or {},
+    )
+
+
+def test_a_round_deletes_log_queue_and_index_files_and_reads_go_on(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        shop = await open_shop(fresh_image())
+        for number in range(200):
+            shop.append(draft(b"x" * 100, "T", 0, f"UNIQ_KEY\x01{number:032X}\x02"))
+        await shop.flush_all()
+        retention = _retention(shop, Usage(1 << 20, 1 << 17), {"g": {"T": {0: 3}}})
+        decision = await retention.round()
+        assert decision.forced == len(decision.delete) > 0
+        log = shop.running.log
+        assert log.min_offset == decision.delete[-1].start + decision.delete[-1].size > 0
+        queue = shop.views.queues.tail_of("T", 0)
+        assert queue.start > 0
+        assert shop.views.index is not None
+        assert shop.views.index.old[0].header.end_physical >= log.min_offset
+        pulled = await shop.reader.read("T", 0, Pull(0, 10, 10_000))
+        assert pulled.status is ReadStatus.OFFSET_TOO_SMALL
+        pulled = await shop.reader.read("T", 0, Pull(pulled.next_offset, 10, 10_000))
+        assert pulled.status is ReadStatus.FOUND
+        assert any(getattr(record, "group", "") == "g" for record in caplog.records)
+        await shop.close()
+        again = await open_shop(shop.disk.image)
+        least = again.views.queues.min_offset(again.views.queues.tail_of("T", 0), again.running.log.min_offset)
+        assert least == pulled.min_offset
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(main())
+
+
+def test_sends_are_refused_with_a_reason_and_taken_again() -> None:
+    async def main() -> None:
+        shop = await open_shop(fresh_image())
+        retention = _retention(shop, used(95))
+        await retention.round()
+        assert isinstance(retention.refusal, DiskFull)
+        assert "95 % full" in str(retention.refusal)
+        shop.disk.usage = lambda: used(86)  # type: ignore[method-assign]
+        await retention.round()
+        assert retention.refusal is not None
+        shop.disk.usage = lambda: used(84)  # type: ignore[method-assign]
+        await retention.round()
+        assert retention.refusal is None
+
+    asyncio.run(main())

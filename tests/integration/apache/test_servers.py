@@ -1,7 +1,9 @@
 """The life of Apache's servers in our hands: ready when they say so, killed, paused, restarted, never left behind."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -69,7 +71,7 @@ def test_consumers_end_with_the_test_that_started_them(shared_servers: SharedSer
         running.so_far()
 
 
-def test_nothing_outlives_a_killed_test_process() -> None:
+def test_nothing_outlives_a_killed_test_process(tmp_path: Path) -> None:
     script = (
         "import os, signal, sys\n"
         "from firearrow.testing.apache import ApacheNameServer\n"
@@ -78,7 +80,9 @@ def test_nothing_outlives_a_killed_test_process() -> None:
         "print(names.address, names.pid, flush=True)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
+    words = [sys.executable, "-c", script]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}  # where its homes are, which nobody is left to remove
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60, env=environment)
     _, pid = done.stdout.split()
     wait_for(lambda: not _runs(int(pid)), "the guard to kill what was left")
 

@@ -1,0 +1,165 @@
+"""Clients joining, leaving and finding each other. Java: ``ClientManageProcessor``, ``ConsumerManageProcessor``,
+``DefaultConsumerIdsChangeListener``.
+
+A heartbeat of a consumer makes the group's retry topic, so that a message that fails has somewhere to go. Whoever
+changes a group has all its members told at once (code 40); a member that cannot be told notices at its own next
+rebalance. Silent clients are looked for every ten seconds and dropped, and their groups told, as on a closed one.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol, cast
+
+from firearrow import fastjson
+from firearrow.broker.clients import Client, ClientTable, Notice
+from firearrow.broker.grouping import Groups
+from firearrow.errors import BadBody, FireArrowError
+from firearrow.protocol.bodies.body import encode_body
+from firearrow.protocol.bodies.heartbeat import CheckClientBody, ConsumerData, ConsumerIdList, HeartbeatData
+from firearrow.protocol.codes import ResponseCode
+from firearrow.protocol.refusal import Refused
+from firearrow.protocol.requests.heartbeat import (
+    CheckClientConfig,
+    GetConsumerListByGroup,
+    HeartBeat,
+    HeartbeatAnswer,
+    NotifyConsumerIdsChanged,
+    UnregisterClient,
+)
+from firearrow.remoting.handlers import Answer, Call, Handlers, Peer
+
+CLIENT_TIMEOUT_MS: Final = 120_000
+SCAN_INTERVAL_MS: Final = 10_000
+
+log = logging.getLogger(__name__)
+
+
+class RetryTopics(Protocol):
+    """Where the retry topic of a group is made."""
+
+    def ensure_retry(self, group: str, queues: int) -> bool:
+        """Make it if it is not there; whether it was made."""
+        ...
+
+
+class HeartbeatHandlers:
+    """Signs of life, and who else is there."""
+
+    def __init__(
+        self, clients: ClientTable, groups: Groups, topics: RetryTopics, elapsed_ms: Callable[[], int]
+    ) -> None:
+        self._clients = clients
+        self._groups = groups
+        self._topics = topics
+        self._elapsed_ms = elapsed_ms
+        self._fingerprints: dict[str, int] = {}
+
+    def add_to(self, handlers: Handlers) -> None:
+        """Register every answer given here."""
+        handlers.on(HeartBeat, self.heartbeat, urgent=True)
+        handlers.on(UnregisterClient, self.unregister, urgent=True)
+        handlers.on(GetConsumerListByGroup, self.list_consumers, urgent=True)
+        handlers.on(CheckClientConfig, self.check_client, urgent=True)
+
+    def heartbeat(self, _request: HeartBeat, call: Call) -> Answer:
+        """A client is alive, with these groups."""
+        data = _decoded(call.body)
+        notices = [self._consumer(data, one, call) for one in data.consumer_data_set if one.group_name]
+        for producer in data.producer_data_set:
+            if producer.group_name:
+                self._clients.produce(self._client(data, call), producer.group_name)
+        self._tell(notice for notice in notices if notice is not None)
+        return Answer(HeartbeatAnswer(is_support_heart_beat_v2=True, is_sub_change=self._sub_changed(data)))
+
+    def _consumer(self, data: HeartbeatData, consumer: ConsumerData, call: Call) -> Notice | None:
+        name = consumer.group_name or ""
+        group = self._groups.get(name)
+        if group is None:
+            return None
+        if self._topics.ensure_retry(name, group.retry_queue_nums):
+            log.info("retry topic made", extra={"group": name})
+        notice = self._clients.consume(self._client(data, call), consumer, without_sub=data.without_sub)
+        return notice if group.notify_consumer_ids_changed_enable else None
+
+    def _client(self, data: HeartbeatData, call: Call) -> Client:
+        return Client(call.peer, data.client_id or "", call.language, call.version, self._elapsed_ms())
+
+    def _sub_changed(self, data: HeartbeatData) -> bool:
+        """Whether a client that would leave out its subscriptions must say them: another member said others since."""
+        fingerprint = data.heartbeat_fingerprint
+        names = [one.group_name for one in data.consumer_data_set if one.group_name]
+        changed = fingerprint == 0 or any(self._fingerprints.get(name, fingerprint) != fingerprint for name in names)
+        self._fingerprints.update(dict.fromkeys(names, fingerprint))
+        return changed
+
+    def unregister(self, request: UnregisterClient, call: Call) -> None:
+        """A client leaves a group."""
+        if request.producer_group is not None:
+            self._clients.stop_producing(call.peer, request.producer_group)
+        if request.consumer_group is None:
+            return
+        notice = self._clients.stop_consuming(call.peer, request.consumer_group)
+        group = self._groups.get(request.consumer_group)
+        if notice is not None and (group is None or group.notify_consumer_ids_changed_enable):
+            self._tell([notice])
+
+    def list_consumers(self, request: GetConsumerListByGroup, _call: Call) -> Answer:
+        """Who is in a group."""
+        group = self._clients.group(request.consumer_group)
+        if group is None:
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {request.consumer_group}")
+        ids = ConsumerIdList(consumer_id_list=[client.client_id for client in group.members.values()])
+        return Answer(body=encode_body(ids))
+
+    def check_client(self, _request: CheckClientConfig, call: Call) -> None:
+        """Whether a subscription can be filtered by. Tags can; expressions are not offered yet."""
+        try:
+            wanted = fastjson.decode(call.body, CheckClientBody).subscription_data
+        except BadBody as error:
+            raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        if wanted is not None and wanted.expression_type not in ("", "TAG"):
+            remark = f"The broker does not support consumer to filter message by {wanted.expression_type}"
+            raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+
+    # ---- leaving without a word
+
+    def disconnected(self, peer: Peer) -> None:
+        """A connection ended."""
+        self._tell(self._clients.disconnected(peer))
+
+    async def run(self) -> None:
+        """Look for silent clients until cancelled."""
+        while True:
+            await asyncio.sleep(SCAN_INTERVAL_MS / 1000)
+            self.expire()
+
+    def expire(self) -> None:
+        """Drop whoever was silent for too long."""
+        expired = self._clients.expire(self._elapsed_ms() - CLIENT_TIMEOUT_MS)
+        for connection in expired.connections:
+            peer = cast("Peer", connection)
+            log.warning("client is gone", extra={"peer": str(peer.address), "why": "it was silent for too long"})
+            peer.close()
+        self._tell(expired.notices)
+        self._drop_fingerprints()
+
+    def _drop_fingerprints(self) -> None:
+        for name in [name for name in self._fingerprints if self._clients.group(name) is None]:
+            del self._fingerprints[name]
+
+    def _tell(self, notices: Iterable[Notice]) -> None:
+        for notice in notices:
+            push = NotifyConsumerIdsChanged(consumer_group=notice.group)
+            for connection in notice.connections:
+                try:
+                    cast("Peer", connection).push(push)
+                except FireArrowError as error:
+                    log.info("a consumer could not be told", extra={"group": notice.group, "reason": str(error)})
+
+
+def _decoded(body: bytes) -> HeartbeatData:
+    try:
+        return fastjson.decode(body, HeartbeatData)
+    except BadBody as error:
+        raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error

@@ -1,0 +1,139 @@
+"""Consumer groups as operators set them up: may they consume, how often is a message tried again, and so on.
+
+Pure; time is an argument. The table's edition grows with every change, so that slaves and tools see that there was one.
+Java: ``SubscriptionGroupManager``.
+
+Invariant: every group of `PREDEFINED_GROUPS` is there unless somebody deleted it since the start.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from msgspec import structs
+
+from firearrow import fastjson
+from firearrow.model.names import PREDEFINED_GROUPS, group_fault, is_system_group
+from firearrow.protocol.bodies.body import encode_body
+from firearrow.protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
+from firearrow.protocol.bodies.version import DataVersion
+
+PATH: Final = "config/subscriptionGroup.json"
+READ_FORBIDDEN: Final = 1 << 2
+"""The bit in the forbidden table that stops a group from reading a topic (``PermName.PERM_READ``)."""
+
+
+class SubscriptionGroups:
+    """The groups of one broker."""
+
+    def __init__(self) -> None:
+        self.version = DataVersion()
+        self._groups = {name: SubscriptionGroupConfig(group_name=name) for name in PREDEFINED_GROUPS}
+        self._forbidden: dict[str, dict[str, int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def __iter__(self) -> Iterator[str]:
+        """The names, in order."""
+        return iter(sorted(self._groups))
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._groups
+
+    def get(self, name: str) -> SubscriptionGroupConfig | None:
+        """A group, if it is there."""
+        return self._groups.get(name)
+
+    # ---- changing
+
+    def create(self, name: str, now_ms: int) -> SubscriptionGroupConfig | None:
+        """Make a group with the usual settings; None when the name is illegal."""
+        if group_fault(name) is not None:
+            return None
+        group = self._groups[name] = SubscriptionGroupConfig(group_name=name)
+        self._changed(now_ms)
+        return group
+
+    def put(self, group: SubscriptionGroupConfig, now_ms: int) -> None:
+        """Make or change a group. Attributes come as ``+key`` and ``-key`` changes to those that are there."""
+        name = group.group_name or ""
+        known = self._groups.get(name)
+        attributes = _altered(known.attributes if known else {}, group.attributes)
+        self._groups[name] = structs.replace(group, attributes=attributes)
+        self._changed(now_ms)
+
+    def delete(self, name: str, now_ms: int) -> bool:
+        """Forget a group; whether it was there."""
+        self._forbidden.pop(name, None)
+        if self._groups.pop(name, None) is None:
+            return False
+        self._changed(now_ms)
+        return True
+
+    def may_read(self, name: str, topic: str) -> bool:
+        """Whether nobody forbade the group to read the topic."""
+        return not self._forbidden.get(name, {}).get(topic, 0) & READ_FORBIDDEN
+
+    def allow_reading(self, name: str, topic: str, *, allowed: bool, now_ms: int) -> None:
+        """Forbid a group to read a topic, or allow it again."""
+        topics = self._forbidden.setdefault(name, {})
+        if allowed:
+            topics.pop(topic, None)
+        else:
+            topics[topic] = topics.get(topic, 0) | READ_FORBIDDEN
+        if not topics:
+            del self._forbidden[name]
+        self._changed(now_ms)
+
+    def _changed(self, now_ms: int) -> None:
+        self.version = DataVersion(counter=self.version.counter + 1, timestamp=now_ms)
+
+    # ---- as others see it
+
+    def table(self) -> SubscriptionGroupTable:
+        """All of it."""
+        return SubscriptionGroupTable(
+            data_version=self.version,
+            forbidden_table=self._forbidden,
+            subscription_group_table={name: self._groups[name] for name in self},
+        )
+
+    def page(self, start: int, count: int) -> SubscriptionGroupTable:
+        """Some groups in the order of their names."""
+        names = list(self)[start : start + count]
+        return SubscriptionGroupTable(
+            data_version=self.version,
+            forbidden_table={name: self._forbidden[name] for name in names if name in self._forbidden},
+            subscription_group_table={name: self._groups[name] for name in names},
+        )
+
+    def encode(self) -> bytes:
+        """The file of this table."""
+        return encode_body(self.table())
+
+    def restore(self, stored: SubscriptionGroupTable) -> None:
+        """Take over what a file holds."""
+        self.version = stored.data_version
+        self._forbidden = {name: dict(topics) for name, topics in stored.forbidden_table.items()}
+        for name, group in stored.subscription_group_table.items():
+            self._groups[name] = group if group.group_name else structs.replace(group, group_name=name)
+
+
+def decode_groups(data: bytes) -> SubscriptionGroupTable:
+    """The table in a file."""
+    return fastjson.decode(data, SubscriptionGroupTable)
+
+
+def may_create(name: str, *, auto_create: bool) -> bool:
+    """Whether a group that nobody made comes to be by being used."""
+    return auto_create or is_system_group(name)
+
+
+def _altered(current: Mapping[str, str], changes: Mapping[str, str]) -> dict[str, str]:
+    attributes = dict(current)
+    for key, value in changes.items():
+        if key.startswith("-"):
+            attributes.pop(key[1:], None)
+        else:
+            attributes[key.removeprefix("+")] = value
+    return attributes

@@ -43,6 +43,8 @@ EXTRA = {
     (2004, "READ_AHEAD_MODE"): SET_BY_HAND,
     (5001, "E_T"): SET_BY_HAND,
     (207, "removeOffset"): "4.9's name of cleanOffset",
+    (11, "firearrowLarge"): "ours: answers larger than Apache's limits",
+    (361, "firearrowLarge"): "ours: answers larger than Apache's limits",
 }
 OPTIONAL_HERE = {
     (21, "topicSeq"): NOT_SENT_BY_4_9,

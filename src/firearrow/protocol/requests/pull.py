@@ -1,4 +1,8 @@
-"""Pulling messages. Java: ``header.PullMessageRequestHeader``. ``proxyFrowardClientId`` is Java's spelling."""
+"""Pulling messages. Java: ``header.PullMessageRequestHeader``. ``proxyFrowardClientId`` is Java's spelling.
+
+``firearrowLarge`` is ours: answer with up to ``maxMsgBytes``, where Apache's limits are a fraction of that. A broker that
+does not know it answers as ever.
+"""
 
 from typing import ClassVar
 
@@ -39,6 +43,7 @@ class Pull(Request[PullAnswer], frozen=True, kw_only=True, gc=False):
     max_msg_bytes: Int32 | None = None
     request_source: Int32 | None = None
     proxy_forward_client_id: str | None = msgspec.field(name="proxyFrowardClientId", default=None)
+    large: bool | None = msgspec.field(name="firearrowLarge", default=None)
 
 
 class PullMessage(Pull, frozen=True, kw_only=True, gc=False):

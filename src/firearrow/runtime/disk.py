@@ -78,6 +78,13 @@ class File(Protocol):
         """Return what ``read_at`` would; a cold read happens off the loop."""
         ...
 
+    def next_data(self, position: int) -> int:
+        """Return where bytes that may not be zero begin, at or after ``position``; the size when none do.
+
+        What was never written takes no space and need not be read to know that it is zero.
+        """
+        ...
+
     def write_at(self, position: int, buffers: Sequence[Bytes]) -> None:
         """Write all the buffers one after the other from ``position`` on; reads see them at once.
 

@@ -114,6 +114,20 @@ class RealFile:
         with self._doing("read") as handle, self._disk.pinned(handle) as descriptor:
             return await self._disk.off_loop(lambda: _read(descriptor, position, length))
 
+    def next_data(self, position: int) -> int:
+        """Return where the file system has stored something, at or after ``position``."""
+        handle = self._held()
+        if position >= handle.size:
+            return handle.size
+        try:
+            return os.lseek(self._disk.cache.descriptor(handle), position, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return handle.size
+            if error.errno in (errno.EINVAL, errno.EOPNOTSUPP):
+                return position  # this file system cannot tell
+            raise refusal(error, f"look at {self._path}") from error
+
     # -- writing
 
     def write_at(self, position: int, buffers: Sequence[Bytes]) -> None:

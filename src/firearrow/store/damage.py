@@ -132,6 +132,7 @@ async def _pieces(segments: Segments, start: int, end: int) -> AsyncIterator[tup
         segment = segments.at(at)
         stop = min(end, at - at % segments.size + segments.size)
         while segment is not None and at < stop:
+            at = min(segment.start + segment.file.next_data(at - segment.start), stop)
             piece = await segment.file.read(at - segment.start, min(PIECE_BYTES, stop - at))
             if not piece:
                 break

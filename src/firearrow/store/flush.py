@@ -79,7 +79,9 @@ class Flusher:
     async def _sync(self) -> None:
         # One at a time: what one has taken is not durable yet, and another must not say so.
         async with self._one_at_a_time:
-            await self._sync_taken()
+            # The one before may have failed: what it took is lost, and nothing left to sync proves nothing.
+            if self._log.fenced is None:
+                await self._sync_taken()
 
     async def _sync_taken(self) -> None:
         log = self._log

@@ -34,7 +34,8 @@ class Ending(Enum):
     """How the last run ended, as far as the log is concerned."""
 
     POWER = "the power was lost"
-    PROCESS = "the process died, or closed in order"
+    CLOSED = "in order"
+    PROCESS = "the process died"
     UNKNOWN = "another program wrote last, or nothing is recorded"
 
 
@@ -61,7 +62,7 @@ class Recovered(NamedTuple):
 def known_from_slot(slot: FlushSlot, boot_id: str, min_offset: int) -> Known:
     """What our own slot tells."""
     same = boot_id != "" and slot.boot_id == boot_id
-    ending = Ending.PROCESS if same or slot.closed else Ending.POWER
+    ending = Ending.CLOSED if slot.closed else Ending.PROCESS if same else Ending.POWER
     return Known(ending, slot.flushed, check_from(slot, slot.flushed, min_offset))
 
 
@@ -155,7 +156,8 @@ class Recovery:
         for start, end, reason in found:
             self._damage.report(start, end, reason)
         await self._damage.keep(self._segments)
-        cut = await self._cut(at)
+        # After an orderly end there is nothing behind the end, and no need to look.
+        cut = 0 if self._known.ending is Ending.CLOSED else await self._cut(at)
         damaged = len(self._damage) - known_before
         if damaged or cut:
             logger.error("the log was not whole", extra={"damaged_ranges": damaged, "cut_bytes": cut, "end": at})
@@ -174,9 +176,9 @@ class Recovery:
             if walked.heads:
                 self._last_store_ms = max(self._last_store_ms, walked.heads[-1].store_timestamp)
             at = walked.end
-            if walked.stop is Stop.FOREIGN:
+            if walked.stop is Stop.FOREIGN and self._known.ending is not Ending.UNKNOWN:
                 raise ForeignRecord
-            if walked.stop is Stop.BAD:
+            if walked.stop in (Stop.BAD, Stop.FOREIGN):
                 return at, walked.reason
 
     async def _after_bad(self, bad: int) -> int | None:
@@ -186,7 +188,7 @@ class Recovery:
             found = await self._scanner.next_good(bad, flushed)
             # What was flushed always ends where a record ends.
             return flushed if found is None else found
-        if ending is Ending.POWER:
+        if ending in (Ending.POWER, Ending.CLOSED):
             return None
         return await self._scanner.next_good(bad, self._segments.max_offset)
 

@@ -38,6 +38,7 @@ class RunningLog:
             disk, opened.segments, self.log, zeroed=config.syncs_first and config.zero_fill_ahead
         )
         self._tasks: list[asyncio.Task[None]] = []
+        self._stopped = False
 
     @classmethod
     async def open(cls, disk: Disk, clock: Clock, config: LogConfig, boot_id: str, sink: Sink) -> "RunningLog":
@@ -46,6 +47,8 @@ class RunningLog:
 
     async def run(self) -> None:
         """Flush and prepare until `close` or cancellation."""
+        if self._stopped:
+            return
         async with asyncio.TaskGroup() as group:
             self._tasks = [group.create_task(self.flusher.run()), group.create_task(self._ahead.run())]
 
@@ -71,6 +74,7 @@ class RunningLog:
             await self._let_go(in_order=in_order)
 
     async def _stop(self) -> None:
+        self._stopped = True
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -133,6 +133,7 @@ class Scanner:
         end = min(limit, segment.end)
         base = bad + 1
         while base < end:
+            base = max(base, segment.start + segment.file.next_data(base - segment.start) - SMALLEST_RECORD)
             piece = await segment.file.read(base - segment.start, PIECE_BYTES)
             for at in _magic_places(piece):
                 physical = base + at

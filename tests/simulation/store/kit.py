@@ -19,7 +19,7 @@ from firearrow.record.properties import stored_properties
 from firearrow.runtime.disk import Bytes, Status, Usage, checked, parent_of, refusal
 from firearrow.store.config import LogConfig
 from firearrow.store.placement import Placed, QueueTail
-from firearrow.testing.sim.diskfile import FileNode, SyncInProgress
+from firearrow.testing.sim.diskfile import PAGE_BYTES, FileNode, SyncInProgress
 from firearrow.testing.sim.diskimage import DirectoryNode, DiskImage
 
 T = TypeVar("T")
@@ -156,6 +156,11 @@ class InstantFile:
     async def read(self, position: int, length: int) -> bytes:
         """Up to ``length`` bytes."""
         return self._node.read(position, length)
+
+    def next_data(self, position: int) -> int:
+        """Where the next page is that was written."""
+        pages = [number for number in self._node.pages if (number + 1) * PAGE_BYTES > position]
+        return min(max(position, min(pages) * PAGE_BYTES), self.size) if pages else self.size
 
     def write_at(self, position: int, buffers: Sequence[Bytes]) -> None:
         """Write all the buffers."""

@@ -6,9 +6,10 @@ import random
 
 import pytest
 
-from firearrow.errors import DiskError, DiskFull
+from firearrow.errors import DiskError, DiskFull, StoreFenced
 from firearrow.store.placement import FLUSHED, QueueTail
 from firearrow.store.running import RunningLog
+from firearrow.store.sidecar import newest_slot
 from firearrow.testing.sim.world import Node, World
 from tests.simulation.store.crashes import Explorer, History
 from tests.simulation.store.kit import config, draft, no_sink
@@ -97,3 +98,23 @@ def test_every_call_may_fail(operation: str, number: int, *, sync: bool) -> None
     while _fires(operation, number, after, sync=sync):
         after += 1
     assert after > 0 or operation in ("allocate", "unlink", "truncate"), "nothing was tried"
+
+
+def test_a_sync_that_waited_for_a_failed_one_promises_nothing() -> None:
+    async def program(node: Node) -> None:
+        running = await RunningLog.open(node.disk, node.clock, SETTINGS[True], "boot-1", no_sink)
+        running.log.append(QueueTail("T", 0), draft(b"x"))
+        node.image.fail("sync")
+        ends = await asyncio.gather(running.flush(), running.flush(), running.flush(), return_exceptions=True)
+        assert all(isinstance(end, StoreFenced) for end in ends)
+        file = node.image.file("firearrow/flushed")
+        slot = newest_slot(file.read(0, file.size))
+        assert slot is not None
+        assert slot.flushed == running.log.flushed == 0
+
+    async def scenario(world: World) -> None:
+        node = world.node("disk")
+        node.start(program)
+        await node.finished()
+
+    World(1).run(scenario)

@@ -60,6 +60,21 @@ async def a_gap_reads_as_zeros(disk: Disk) -> None:
     assert file.read_at(0, file.size) == b"x" + bytes(3 * _PAGE - 1) + b"y"
 
 
+async def what_was_never_written_can_be_passed_over(disk: Disk) -> None:
+    """``next_data`` never passes a byte that is not zero, and passes over a large hole."""
+    file = disk.open("a", create=True)
+    file.truncate(1024 * _PAGE)
+    file.write_at(700 * _PAGE, [b"x"])
+    found = file.next_data(0)
+    assert found <= 700 * _PAGE
+    assert not any(file.read_at(0, found))
+    assert file.next_data(700 * _PAGE) == 700 * _PAGE
+    assert file.next_data(file.size) == file.size
+    await file.sync()
+    after = file.next_data(900 * _PAGE)
+    assert 900 * _PAGE <= after <= file.size
+
+
 async def many_buffers_are_one_write(disk: Disk) -> None:
     """Thousands of buffers go out in order, more than the system takes in one call."""
     file = disk.open("a", create=True)

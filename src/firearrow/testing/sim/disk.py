@@ -9,6 +9,7 @@ them, and a crash of the process loses them.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -179,9 +180,17 @@ class SimFile:
         return min(max(position, min(pages) * PAGE_BYTES), state.size) if pages else state.size
 
     def write_at(self, position: int, buffers: Sequence[Bytes]) -> None:
-        """Write all the buffers."""
+        """Write all the buffers; a write that fails leaves some of the first bytes in place."""
         data = b"".join(buffers)
-        self._do("write", lambda: self._state.write(position, data))
+        state = self._state
+        self._check()
+        try:
+            state.disk.image.check("write", self._path)
+            state.write(position, data)
+        except OSError as error:
+            with suppress(OSError):
+                state.store(position, data[: state.disk.image.rng.randrange(len(data) + 1)])
+            raise refusal(error, f"write {self._path}") from error
 
     async def written(self) -> None:
         """Return once every earlier write would survive the end of this process."""

@@ -51,6 +51,12 @@ def parse_ack(line: str) -> Ack:
     )
 
 
+def parse_refused(text: bytes) -> list[int]:
+    """The numbers of the messages that the store refused: they may not be found in it."""
+    lines = [line for line in text.decode().split("\n")[:-1] if line.startswith("# refused ")]
+    return [int(number) for line in lines for number in line.split(" ")[2:]]
+
+
 def parse_acks(text: bytes) -> list[Ack]:
     """The promises in what was read from a pipe; a last line without an end was not out yet."""
     lines: Iterable[str] = text.decode().split("\n")[:-1]

@@ -4,21 +4,34 @@ It opens the store as it was left, which recovers it, and reads everything. What
 
 * every record is a message of the recipe, byte-equal, once, and in the order in which they were sent;
 * every promised message is at its physical offset, in its queue, at its queue offset;
-* the offsets of every queue are consecutive;
+* the offsets of every queue are consecutive, and its entries are what the log would give if it were built again;
+* every message is found by queue and offset, by its id, and by its unique key, through the store's own look-ups;
 * nothing is called damaged, for nothing rotted.
 """
 
 import argparse
 import asyncio
 import sys
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
-from firearrow.record.decode import RecordHead
+from firearrow.model import PhysicalOffset
+from firearrow.record.decode import RecordHead, peek
+from firearrow.record.message_id import offset_message_id
 from firearrow.record.properties import decode_properties
+from firearrow.store.consumequeue import ENTRY_BYTES
+from firearrow.store.pulling import Pull
+from firearrow.store.repair import entry_of
 from firearrow.testing.faults.acks import Ack, parse_acks
-from firearrow.testing.faults.recipe import Recipe, Sent, number_of
+from firearrow.testing.faults.recipe import HOST, Recipe, Sent, number_of, unique_key
 from firearrow.testing.faults.session import Options, Session
+
+_NO_DELAYS: Final = (1000,)
+_MANY: Final = 1000
+_NEWEST: Final = 40
+_OTHERS: Final = 40
 
 
 @dataclass
@@ -33,6 +46,8 @@ class Findings:
     last_number: int = -1
     found: dict[int, Ack] = field(default_factory=dict)
     """Every message of the log by its number, as a promise of what must be there from now on."""
+    entries: defaultdict[tuple[str, int], bytearray] = field(default_factory=lambda: defaultdict(bytearray))
+    """What the queues must hold, by topic and number."""
 
     @property
     def good(self) -> bool:
@@ -54,6 +69,7 @@ async def check(
     try:
         findings.cut_bytes = session.opened.recovered.cut_bytes
         await _read_everything(session, recipe, findings)
+        await Views(session, findings).check()
         if len(session.opened.damage):
             findings.wrong.append(f"called damaged: {session.opened.damage.as_list()}")
         end = session.log.tail
@@ -81,6 +97,7 @@ async def _read_everything(session: Session, recipe: Recipe, findings: Findings)
             queues[head.topic, head.queue_id] = head.queue_offset + 1
             findings.last_number = max(number, findings.last_number)
             findings.found[number] = _promise(number, head, session.options)
+            findings.entries[head.topic, head.queue_id] += entry_of(walked.piece, head, _NO_DELAYS)
         if walked.end <= at:
             findings.wrong.append(f"the log is not whole at {at}: {walked.reason}")
             break
@@ -95,6 +112,54 @@ def _judge(head: RecordHead, piece: bytes, sent: Sent, findings: Findings) -> No
         findings.wrong.append(f"message {sent.number} is in {head.topic}/{head.queue_id}")
     if head.body(piece) != sent.body or properties != expected:
         findings.wrong.append(f"message {sent.number} is not what was sent")
+
+
+class Views:
+    """Compares what makes messages findable with the log."""
+
+    def __init__(self, session: Session, findings: Findings) -> None:
+        self._session = session
+        self._store = session.store
+        self._findings = findings
+
+    async def check(self) -> None:
+        """Every queue in full; by id and by key the newest messages and some of the others."""
+        queues = {(queue.topic, queue.queue_id) for queue in self._store.queues if queue.max_offset}
+        if queues != set(self._findings.entries):
+            self._findings.wrong.append(f"queues are {queues}, the log has {set(self._findings.entries)}")
+        for (topic, queue_id), entries in self._findings.entries.items():
+            await self._check_queue(topic, queue_id, bytes(entries))
+        found = list(self._findings.found.values())
+        for ack in found[-_NEWEST:] + found[: -_NEWEST : max(1, len(found) // _OTHERS)]:
+            await self._check_message(ack)
+
+    async def _check_queue(self, topic: str, queue_id: int, expected: bytes) -> None:
+        queue = self._store.queues.tail_of(topic, queue_id)
+        entries = b""
+        while piece := await self._store.queues.entries(queue, len(entries) // ENTRY_BYTES, _MANY):
+            entries += piece
+        if entries != expected:
+            self._findings.wrong.append(
+                f"queue {topic}/{queue_id} holds {len(entries) // ENTRY_BYTES} entries that are not the "
+                f"{len(expected) // ENTRY_BYTES} of the log"
+            )
+        offset, got = 0, 0
+        while offset < queue.max_offset:
+            pulled = await self._store.read(topic, queue_id, Pull(offset, _MANY, 1 << 20))
+            if pulled.next_offset <= offset:
+                break
+            offset, got = pulled.next_offset, got + pulled.messages
+        if got * ENTRY_BYTES != len(expected):
+            self._findings.wrong.append(f"queue {topic}/{queue_id} gives {got} messages")
+
+    async def _check_message(self, ack: Ack) -> None:
+        lookups = self._store.lookups
+        by_id = await lookups.by_message_id(offset_message_id(HOST, PhysicalOffset(ack.physical)))
+        if number_of(peek(by_id).body(by_id)) != ack.number:
+            self._findings.wrong.append(f"message {ack.number} is not found by its id")
+        by_key = await lookups.by_key(ack.topic, unique_key(ack.number), 64, ack.store_ms, ack.store_ms)
+        if [number_of(peek(record).body(record)) for record in by_key.records] != [ack.number]:
+            self._findings.wrong.append(f"message {ack.number} is not found by its key, or not it alone")
 
 
 def _promise(number: int, head: RecordHead, options: Options) -> Ack:

@@ -6,6 +6,7 @@ two children.
 """
 
 import os
+import select
 import signal
 import sys
 import traceback
@@ -32,6 +33,13 @@ class Child:
         data = os.read(self.pipe, _PIECE)
         self.output += data
         return bool(data)
+
+    def read_waiting(self) -> bool:
+        """Take what is in the pipe now; False at its end."""
+        while select.select([self.pipe], [], [], 0)[0]:
+            if not self.read():
+                return False
+        return True
 
     def kill(self) -> None:
         """End it now."""

@@ -32,6 +32,7 @@ _CONTINUE: Final = 1
 _NOTICE: Final = struct.Struct("=QIIiIQ6Q")
 _REPLY: Final = struct.Struct("=QqiI")
 _PATH_MAX: Final = 4096
+_PATIENCE_MS: Final = 10_000
 
 
 class Point(NamedTuple):
@@ -77,6 +78,10 @@ class Intercepted(NamedTuple):
     status: int
     hit: bool
     """Whether anything but letting calls happen was decided."""
+    hung: bool
+    """Whether it had to be killed because nothing happened for a long time."""
+    said_before: int
+    """How many bytes the child had said when that was first decided."""
 
 
 def run_intercepted(work: Callable[[Say], None], root: str, decide: Decide) -> Intercepted:
@@ -91,7 +96,7 @@ def run_intercepted(work: Callable[[Say], None], root: str, decide: Decide) -> I
         listener.run()
     finally:
         os.close(descriptors[0])
-    return Intercepted(child, listener.points, child.finish(), listener.hit)
+    return Intercepted(child, listener.points, child.finish(), listener.hit, listener.hung, listener.said_before)
 
 
 def _install(channel: socket.socket) -> None:
@@ -132,6 +137,8 @@ class _Listener:
         self._killed = False
         self.points: list[Point] = []
         self.hit = False
+        self.hung = False
+        self.said_before = 0
 
     def run(self) -> None:
         """Decide until every process under the filter is gone."""
@@ -139,12 +146,16 @@ class _Listener:
         poll.register(self._listener, select.POLLIN)
         poll.register(self._child.pipe, select.POLLIN)
         while True:
-            for descriptor, events in poll.poll():
+            ready = poll.poll(_PATIENCE_MS)
+            if not ready:
+                self.hung = self._killed = True
+                self._child.kill()
+            for descriptor, events in ready:
                 if descriptor == self._listener and events & select.POLLHUP:
                     return
                 if descriptor == self._listener:
                     self._one()
-                elif not self._child.read():
+                elif not self._child.read_waiting():
                     poll.unregister(self._child.pipe)
 
     def _one(self) -> None:
@@ -174,7 +185,10 @@ class _Listener:
         if verdict is None:
             self._reply(notice, 0, 0, _CONTINUE)
             return
-        self.hit = True
+        if not self.hit:
+            self.hit = True
+            self._child.read_waiting()
+            self.said_before = len(self._child.output)
         if isinstance(verdict, Short):
             self._reply(notice, _write_part(notice, verdict.written), 0, 0)
             return

@@ -34,7 +34,7 @@ class Sent(NamedTuple):
     @property
     def unique_key(self) -> str:
         """What a client would have called it."""
-        return f"7F000001{self.number:024X}"
+        return unique_key(self.number)
 
     def draft(self) -> Draft:
         """The message as the store takes it."""
@@ -66,6 +66,11 @@ class Recipe:
         if batch > 1 and number < decade + batch:
             return range(decade, decade + batch)
         return range(number, number + 1)
+
+
+def unique_key(number: int) -> str:
+    """What a client would have called the message of that number."""
+    return f"7F000001{number:024X}"
 
 
 def number_of(body: bytes) -> int:

@@ -6,7 +6,7 @@ defects planted on purpose, which a campaign must catch to be believed.
 
 import asyncio
 from collections.abc import Sequence
-from typing import Literal
+from typing import Final, Literal
 
 from msgspec import Struct
 
@@ -15,11 +15,15 @@ from firearrow.runtime.clock import SystemClock
 from firearrow.runtime.realdisk import RealDisk
 from firearrow.runtime.syncchoice import Route, SyncChoice
 from firearrow.store.config import FlushMode, LogConfig
-from firearrow.store.opening import OpenedLog
-from firearrow.store.placement import FLUSHED, WRITTEN, Appended, Level, Placed, QueueTail
-from firearrow.store.running import RunningLog
+from firearrow.store.index import IndexConfig
+from firearrow.store.placement import FLUSHED, WRITTEN, Appended, Level
+from firearrow.store.queues import QueueConfig
+from firearrow.store.store import Store, StoreConfig
+from firearrow.store.views import ViewsConfig
 
 Mutant = Literal["", "ack-before-sync", "no-directory-sync"]
+NEVER_MS: Final = 600_000
+"""An interval that no test lives to see: `settle` comes instead, where a run must be alike twice."""
 RouteName = Literal["auto", "inline", "process", "thread"]
 
 
@@ -32,6 +36,10 @@ class Options(Struct, frozen=True, kw_only=True):
     zero_fill: bool = True
     interval_ms: int = 20
     thorough_ms: int = 60
+    dispatch_ms: int = 50
+    queue_file_bytes: int = 200
+    index_slots: int = 16
+    index_entries: int = 40
     boot_id: str = "boot-0"
     route: RouteName = "inline"
     mutant: Mutant = ""
@@ -41,15 +49,20 @@ class Options(Struct, frozen=True, kw_only=True):
         """What a send waits for."""
         return FLUSHED if self.flush == "SYNC_FLUSH" else WRITTEN
 
-    def log_config(self) -> LogConfig:
-        """The settings of the log."""
-        return LogConfig(
+    def config(self) -> StoreConfig:
+        """The settings of the store: small files, so that there are many."""
+        log = LogConfig(
             mapped_file_size_commit_log=self.segment_bytes,
             flush_disk_type=self.flush,
             zero_fill_ahead=self.zero_fill,
             flush_interval_commit_log=self.interval_ms,
             flush_commit_log_thorough_interval=self.thorough_ms,
         )
+        queues = QueueConfig(
+            mapped_file_size_consume_queue=self.queue_file_bytes, dispatch_flush_interval=self.dispatch_ms
+        )
+        index = IndexConfig(max_hash_slot_num=self.index_slots, max_index_num=self.index_entries)
+        return StoreConfig(log=log, views=ViewsConfig(queues=queues, index=index))
 
     def disk(self) -> RealDisk:
         """The disk below the root."""
@@ -85,43 +98,29 @@ class CarelessDisk(RealDisk):
 class Session:
     """An open store."""
 
-    def __init__(self, options: Options, disk: RealDisk, running: RunningLog) -> None:
+    def __init__(self, options: Options, disk: RealDisk, store: Store) -> None:
         self.options = options
-        self.log = running.log
-        self.opened: OpenedLog = running.opened
-        self._disk = disk
-        self._running = running
-        self._tails: dict[tuple[str, int], QueueTail] = {}
-        self._task: asyncio.Task[None] | None = None
+        self.disk = disk
+        self.store = store
+        self.log = store.log
+        self.opened = store.opened
+        self._task = asyncio.get_running_loop().create_task(store.run())
 
     @classmethod
     async def open(cls, options: Options) -> "Session":
         """Recover the store of a directory and run it."""
         disk = options.disk()
-        rows: list[Placed] = []
-        running = await RunningLog.open(disk, SystemClock(), options.log_config(), options.boot_id, rows.extend)
-        session = cls(options, disk, running)
-        opened = running.opened
-        start, end = opened.segments.min_offset, opened.recovered.end
-        async for piece in opened.scanner.rows(start, end, session.tail_of, opened.damage.next_good):
-            for tail, _, _, queue_offset, _, _, _ in piece:
-                tail.next_offset = queue_offset + 1
-        session._task = asyncio.get_running_loop().create_task(running.run())
-        return session
-
-    def tail_of(self, topic: str, queue_id: int) -> QueueTail:
-        """The queue as the log sees it."""
-        tail = self._tails.get((topic, queue_id))
-        if tail is None:
-            tail = self._tails[topic, queue_id] = QueueTail(topic, queue_id)
-        return tail
+        try:
+            return cls(options, disk, await Store.open(disk, SystemClock(), options.config(), options.boot_id))
+        except BaseException:
+            await disk.close()
+            raise
 
     def append(self, drafts: Sequence[Draft]) -> list[Appended]:
         """Append one message, or a batch of one queue."""
-        tail = self.tail_of(drafts[0].topic, drafts[0].queue_id)
         if len(drafts) == 1:
-            return [self.log.append(tail, drafts[0])]
-        batch = self.log.append_batch(tail, drafts)
+            return [self.store.append(drafts[0])]
+        batch = self.store.append_batch(drafts)
         ends = [*batch.physical_offsets[1:], batch.end]
         return [
             Appended(physical, batch.queue_offset + index, end, batch.store_timestamp)
@@ -131,12 +130,19 @@ class Session:
     async def reached(self, end: int) -> None:
         """Return once the store promises everything below ``end``."""
         level = WRITTEN if self.options.mutant == "ack-before-sync" else self.options.level
-        await self.log.reached(end, level)
+        await self.store.reached(end, level)
+
+    async def settle(self) -> None:
+        """Make queues, index and checkpoint durable up to here, as the store does at intervals."""
+        await self.store.views.flush(self._flushed)
+
+    async def _flushed(self, end: int) -> None:
+        await self.store.reached(end, FLUSHED)
 
     async def close(self) -> None:
         """End in order."""
         try:
-            await self._running.close()
+            await self.store.close()
         finally:
             await self._end()
 
@@ -148,7 +154,6 @@ class Session:
         await self._end()
 
     async def _end(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-        await self._disk.close()
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        await self.disk.close()

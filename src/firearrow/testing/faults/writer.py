@@ -12,14 +12,17 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable
+from typing import Final
 from zlib import crc32
 
 from firearrow.errors import DiskError, DiskFull
 from firearrow.store.placement import Appended
 from firearrow.testing.faults.acks import Ack
 from firearrow.testing.faults.recipe import Recipe, Sent
-from firearrow.testing.faults.session import Options, Session
+from firearrow.testing.faults.session import NEVER_MS, Options, Session
 
+SETTLES: Final = 9
+"""After so many messages queues and index are flushed, where the store does not do so by itself."""
 Say = Callable[[str], None]
 
 
@@ -41,72 +44,78 @@ class Writer:
         self._say = say
         self._inflight = inflight
         self._open: deque[tuple[list[Sent], list[Appended]]] = deque()
-        self.refused = 0
 
     async def write(self, first: int, count: int) -> int:
-        """Append messages from a number on; return the number after the last. Stops when the store is fenced."""
+        """Append messages from a number on; return the number after the last. Raises when the store is fenced."""
         number = first
         while number < first + count:
             step = self._recipe.step_of(number)
             messages = [self._recipe.message(each) for each in step if each >= number]
             try:
-                self._open.append((messages, self._session.append([message.draft() for message in messages])))
-                while len(self._open) >= self._inflight:
-                    await self._acknowledge()
+                places = self._session.append([message.draft() for message in messages])
             except DiskFull as error:
-                await self._full(error)
+                await self._full(messages, error)
+            else:
+                self._open.append((messages, places))
+            await self._acknowledge(self._inflight)
             number = step.stop
-        while self._open:
-            await self._acknowledge()
+            if self._session.options.dispatch_ms == NEVER_MS and number % SETTLES == 0:
+                await self._session.settle()
+        await self._acknowledge(1)
         return number
 
-    async def _acknowledge(self) -> None:
-        messages, places = self._open.popleft()
-        await self._session.reached(places[-1].end)
+    async def _acknowledge(self, at_most: int) -> None:
+        """Wait until fewer than so many sends are outstanding."""
+        while len(self._open) >= at_most:
+            messages, places = self._open.popleft()
+            try:
+                await self._session.reached(places[-1].end)
+            except DiskFull as error:
+                await self._full(messages, error)
+            else:
+                self._promise(messages, places)
+
+    def _promise(self, messages: list[Sent], places: list[Appended]) -> None:
         level = self._session.options.level.name
         ticks, flushed = time.monotonic_ns(), self._session.log.flushed
         lines = []
         for message, place in zip(messages, places, strict=True):
             where = (place.physical_offset, place.end - place.physical_offset, message.topic, message.queue_id)
-            ack = Ack(
-                message.number,
-                *where,
-                place.queue_offset,
-                place.store_timestamp,
-                level,
-                ticks,
-                crc32(message.body),
-                flushed,
-            )
+            crc = crc32(message.body)
+            ack = Ack(message.number, *where, place.queue_offset, place.store_timestamp, level, ticks, crc, flushed)
             lines.append(ack.line())
         self._say("".join(lines))
 
-    async def _full(self, error: DiskFull) -> None:
-        self.refused += 1
-        self._open.clear()
-        self._say(f"# refused: {error}\n")
-        await asyncio.sleep(0)
+    async def _full(self, messages: list[Sent], error: DiskFull) -> None:
+        numbers = " ".join(str(message.number) for message in messages)
+        self._say(f"# refused {numbers}\n# because {error}\n")
+        # The log takes appends again once it has made the taking back durable.
+        await asyncio.sleep(self._session.options.interval_ms / 1000 if self._session.log.wants_flush else 0)
 
 
 async def live(options: Options, recipe: Recipe, say: Say, *, first: int, count: int, inflight: int, lives: int) -> int:
     """Open, write and close, several times over; return the number after the last message."""
     number = first
     for life in range(lives):
-        try:
-            session = await Session.open(options)
-        except (DiskError, OSError) as error:
-            say(f"# not opened: {type(error).__name__}: {error}\n")
-            return number
-        say(f"# open {session.log.tail}\n")
         share = count // lives if life < lives - 1 else count - count // lives * (lives - 1)
         try:
-            number = await Writer(session, recipe, say, inflight=inflight).write(number, share)
-        except DiskError as error:
-            say(f"# fenced: {type(error).__name__}: {error}\n")
-            await session.abandon()
-            return number
-        await session.close()
-        say(f"# closed {session.log.tail}\n")
+            number = await _live_once(options, recipe, say, number, share, inflight)
+        except (DiskError, OSError) as error:
+            say(f"# ended: {type(error).__name__}: {error}\n")
+            break
+    return number
+
+
+async def _live_once(options: Options, recipe: Recipe, say: Say, first: int, count: int, inflight: int) -> int:
+    session = await Session.open(options)
+    say(f"# open {session.log.tail}\n")
+    try:
+        number = await Writer(session, recipe, say, inflight=inflight).write(first, count)
+    except BaseException:
+        await session.abandon()
+        raise
+    await session.close()
+    say(f"# closed {session.log.tail}\n")
     return number
 
 

@@ -1,6 +1,6 @@
 """The bytes of our own small files, which Apache never looks at. Pure.
 
-The flush slot, 84 bytes, big-endian; two of them live in ``firearrow/flushed``, at 0 and 4096, written in turn::
+The flush slot, 84 bytes, big-endian; two of them live in ``firearrow/flushed``, at 0 and 4096::
 
     0 magic 8 "FAFLUSH1"   16 flushed 8    32 state 1 (0 open, 1 closed)   36 checkpoint CRC 4   80 CRC-32 4
     8 number 8             24 boundary 8   33 zero 3                       40 boot id 40         of 0..79
@@ -40,16 +40,17 @@ class FlushSlot(Struct, frozen=True):
         body = _SLOT.pack(_MAGIC, self.number, self.flushed, self.boundary, self.closed, self.checkpoint_crc, boot)
         return body + _CRC.pack(crc32(body))
 
-    @property
-    def position(self) -> int:
-        """Where in the file the slot of this number goes."""
-        return (self.number & 1) * SLOT_SPACING
-
 
 def newest_slot(data: bytes) -> FlushSlot | None:
     """The slot that counts in the bytes of the file; None when neither holds."""
     found = [slot for position in (0, SLOT_SPACING) if (slot := _slot_at(data, position)) is not None]
     return max(found, key=lambda slot: slot.number) if found else None
+
+
+def older_position(data: bytes) -> int:
+    """Where the slot lies that does not count, and so may be written over."""
+    second = _slot_at(data, SLOT_SPACING)
+    return 0 if second is not None and second == newest_slot(data) else SLOT_SPACING
 
 
 def _slot_at(data: bytes, position: int) -> FlushSlot | None:

@@ -1,8 +1,9 @@
 """The file that says how far the log is durable: written after each successful sync, never ahead of one.
 
-Two slots take turns, so a torn or rotten write loses one step and not the file. The file has its full length before the
-first note, so a note needs no space. Nobody waits for a note: recovery is right with any older one, it only calls less
-of the log promised. It is synced at least every `SYNC_SECONDS` while it changes, and at close.
+There are two slots. A note is written over the one that was not synced last, so at every moment a whole slot is
+durable, whatever becomes of the note. The file has its full length before the first note, so a note needs no space.
+Nobody waits for a note: recovery is right with any older one, it only calls less of the log promised. It is synced at
+least every `SYNC_SECONDS` while it changes, and at close.
 """
 
 from collections import deque
@@ -12,7 +13,7 @@ from typing import Final
 from firearrow.errors import DiskError, DiskFull
 from firearrow.runtime.disk import Disk, File
 from firearrow.store.paths import FLUSH_SLOT, OURS
-from firearrow.store.sidecar import SLOT_FILE_BYTES, FlushSlot, newest_slot
+from firearrow.store.sidecar import SLOT_FILE_BYTES, SLOT_SPACING, FlushSlot, newest_slot, older_position
 
 SYNC_SECONDS: Final = 1.0
 _MARKS: Final = 4
@@ -21,13 +22,14 @@ _MARKS: Final = 4
 class SlotFile:
     """The flush slots on disk."""
 
-    def __init__(self, file: File, last: FlushSlot | None, boot_id: str, window: int) -> None:
+    def __init__(self, file: File, last: FlushSlot | None, position: int, boot_id: str, window: int) -> None:
         self.found = last
         """What the file said when it was opened."""
         self._file = file
         self._boot_id = boot_id
         self._window = window
         self._number = last.number if last else 0
+        self._position = position
         self._marks: deque[int] = deque([last.boundary if last else 0])
         self._flushed = last.flushed if last else 0
         self._unsynced = False
@@ -41,7 +43,7 @@ class SlotFile:
             file.write_at(len(data), [bytes(SLOT_FILE_BYTES - len(data))])
             await file.sync()
             await disk.sync_directory(OURS)
-        return cls(file, newest_slot(data), boot_id, window)
+        return cls(file, newest_slot(data), older_position(data), boot_id, window)
 
     def note(self, flushed: int) -> None:
         """Say that everything below ``flushed`` is durable."""
@@ -54,7 +56,7 @@ class SlotFile:
             self._write(flushed, closed=False, checkpoint_crc=0)
         except DiskFull:
             # An older note is as true. The bytes written over are there on any disk but a copy-on-write one.
-            self._number -= 1
+            return
 
     async def begin(self, flushed: int, boundary: int) -> None:
         """Say durably that a run begins with a log that ends at ``flushed`` and was checked from ``boundary``."""
@@ -77,7 +79,9 @@ class SlotFile:
         """Make the last note durable."""
         if self._unsynced:
             self._unsynced = False
+            position = self._position
             await self._file.sync()
+            self._position = SLOT_SPACING - position
 
     def close(self) -> None:
         """Give the file up."""
@@ -86,6 +90,6 @@ class SlotFile:
     def _write(self, flushed: int, *, closed: bool, checkpoint_crc: int) -> None:
         self._number += 1
         slot = FlushSlot(self._number, flushed, min(self._marks[0], flushed), closed, checkpoint_crc, self._boot_id)
-        self._file.write_at(slot.position, [slot.encode()])
+        self._file.write_at(self._position, [slot.encode()])
         self._flushed = flushed
         self._unsynced = True

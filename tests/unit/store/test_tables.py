@@ -8,7 +8,7 @@ from firearrow.record.encode import encode
 from firearrow.record.properties import StoredProperties
 from firearrow.store.paths import segment_start
 from firearrow.store.ranges import Ranges
-from firearrow.store.sidecar import SLOT_FILE_BYTES, FlushSlot, newest_slot, seal, unseal
+from firearrow.store.sidecar import SLOT_FILE_BYTES, FlushSlot, newest_slot, older_position, seal, unseal
 from firearrow.store.verify import LARGEST_STAMPED_PROPERTIES, Protection, judge, resembles_stamp, written_by_another
 from firearrow.store.waiting import Waiters
 from tests.simulation.store.kit import draft
@@ -78,15 +78,16 @@ def test_ranges_refuse_disorder() -> None:
         ranges.begin(200)
 
 
-def test_slots_take_turns_and_the_newest_whole_one_counts() -> None:
+def test_the_newest_whole_slot_counts_and_the_other_may_be_written_over() -> None:
     file = bytearray(SLOT_FILE_BYTES)
     assert newest_slot(bytes(file)) is None
     slots = [FlushSlot(number, number * 10, 0, False, 0, "boot") for number in (1, 2, 3)]
     for slot in slots:
-        raw = slot.encode()
-        file[slot.position : slot.position + len(raw)] = raw
-    assert newest_slot(bytes(file)) == slots[-1]
-    file[slots[-1].position + 20] ^= 1
+        position, raw = older_position(bytes(file)), slot.encode()
+        file[position : position + len(raw)] = raw
+        assert newest_slot(bytes(file)) == slot
+        assert older_position(bytes(file)) != position
+    file[4096 - older_position(bytes(file)) + 20] ^= 1
     assert newest_slot(bytes(file)) == slots[-2]
 
 

@@ -1,0 +1,125 @@
+"""The store as a broker sees it. Wiring only: it builds the parts, connects them, starts and ends them in order.
+
+Opening: the log is recovered; queues and index are loaded and cut to it; what they miss is read from the log again;
+then appends are taken. Closing is the reverse, and only when all of it went well does the directory say so. `run` must
+be a task of the owner's while the store is open.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct, field
+
+from firearrow.errors import DiskError
+from firearrow.record.encode import Draft
+from firearrow.runtime.clock import Clock
+from firearrow.runtime.disk import Disk
+from firearrow.store.config import LogConfig
+from firearrow.store.lookups import Lookups
+from firearrow.store.opening import OpenedLog, open_log
+from firearrow.store.placement import FLUSHED, Appended, AppendedBatch, Level
+from firearrow.store.pulling import Pull, Pulled, QueueReader
+from firearrow.store.running import RunningLog
+from firearrow.store.views import Views, ViewsConfig
+from firearrow.store.waiting import Told
+
+
+class StoreConfig(Struct, frozen=True, kw_only=True):
+    """Everything the store can be told."""
+
+    log: LogConfig = field(default_factory=LogConfig)
+    views: ViewsConfig = field(default_factory=ViewsConfig)
+
+
+class Store:
+    """Messages, kept and found."""
+
+    def __init__(self, disk: Disk, clock: Clock, config: StoreConfig, opened: OpenedLog, views: Views) -> None:
+        self.opened = opened
+        self.views = views
+        self.queues = views.queues
+        self._running = RunningLog(
+            disk, clock, config.log, opened, views.dispatch, last_store_ms=views.dispatch.last_store_ms
+        )
+        self.log = self._running.log
+        self.lookups = Lookups(self.log, views.queues, views.index, opened)
+        self._reader = QueueReader(self.log, views.queues, opened, config.views.delays_ms)
+        self._flushing: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def open(cls, disk: Disk, clock: Clock, config: StoreConfig, boot_id: str) -> "Store":
+        """Recover the store of a directory, or begin one."""
+        opened = await open_log(disk, clock, config.log, boot_id)
+        try:
+            views = await Views.open(disk, clock, config.views, opened)
+            await views.catch_up(opened)
+            await opened.damage.keep(opened.segments)
+        except BaseException:
+            opened.segments.close()
+            await opened.presence.leave(in_order=False)
+            raise
+        return cls(disk, clock, config, opened, views)
+
+    async def run(self) -> None:
+        """Flush, prepare and tidy until `close` or cancellation."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._running.run())
+            self._flushing = group.create_task(self._flush_views())
+
+    async def _flush_views(self) -> None:
+        try:
+            await self.views.run(self._log_flushed)
+        except DiskError as error:
+            self.log.fence(error)
+
+    async def _log_flushed(self, offset: int) -> None:
+        await self.log.reached(offset, FLUSHED)
+
+    async def close(self) -> None:
+        """End in order; raise when something could not be made durable."""
+        if self._flushing is not None:
+            self._flushing.cancel()
+            await asyncio.gather(self._flushing, return_exceptions=True)
+        try:
+            await self._running.close(self._finish_views)
+        finally:
+            self.views.close()
+
+    async def _finish_views(self) -> None:
+        await self.views.flush(self._log_flushed, closed=True)
+
+    # ---- writing
+
+    def append(self, draft: Draft) -> Appended:
+        """Give a message its place. Promise nothing before its end is `reached`."""
+        return self.log.append(self.queues.tail_of(draft.topic, draft.queue_id), draft)
+
+    def append_batch(self, drafts: Sequence[Draft]) -> AppendedBatch:
+        """Give messages of one queue places side by side: all or none."""
+        return self.log.append_batch(self.queues.tail_of(drafts[0].topic, drafts[0].queue_id), drafts)
+
+    def on_reached(self, offset: int, level: Level, call: Told) -> None:
+        """Call once everything below ``offset`` is written or flushed, or with the error that prevents it."""
+        self.log.on_reached(offset, level, call)
+
+    async def reached(self, offset: int, level: Level) -> None:
+        """Return once everything below ``offset`` is written or flushed."""
+        await self.log.reached(offset, level)
+
+    # ---- reading
+
+    def read_hot(self, topic: str, queue_id: int, pull: Pull) -> Pulled | None:
+        """Read a queue without waiting; None when `read` must be asked."""
+        return self._reader.read_hot(topic, queue_id, pull)
+
+    async def read(self, topic: str, queue_id: int, pull: Pull) -> Pulled:
+        """Read a queue: buffers of the log."""
+        return await self._reader.read(topic, queue_id, pull)
+
+    def read_from(self, physical: int, max_bytes: int) -> bytes:
+        """Read the log as it lies, for whoever copies it."""
+        return self.log.read_from(physical, max_bytes)
+
+    def on_growth(self, call: Callable[[], None]) -> None:
+        """Call once when the log has grown: the tail signal."""
+        self.log.on_growth(call)

@@ -26,9 +26,12 @@ logger = logging.getLogger(__name__)
 
 
 async def load_known(index: Index, state: IndexState | None, durable: int, *, in_order: bool) -> int:
-    """Open the files as a snapshot knows them; return from where the log must be dispatched again."""
+    """Open the files as a snapshot knows them; return from where the log must be dispatched again.
+
+    ``state`` is None when there was no file yet.
+    """
     for name in await index_names(index.disk):
-        if state is not None and name > state.name and not in_order:
+        if not in_order and (state is None or name > state.name):
             await _delete(index, name)
         elif state is not None and name == state.name:
             await _activate(index, state, in_order=in_order)

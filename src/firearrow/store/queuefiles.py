@@ -96,6 +96,11 @@ class QueueFiles:
         """Make the entries of one file durable."""
         await self._file(queue, first).sync()
 
+    def doubt_names(self, queue: ConsumeQueue) -> None:
+        """Let the next `sync_names` make the names of a queue's files durable: somebody else made them."""
+        directory = queue_directory(queue.topic, queue.queue_id)
+        self._renamed |= {"": None, CONSUME_QUEUE: None, parent_of(directory): None, directory: None}
+
     async def sync_names(self) -> None:
         """Make the names of new files durable."""
         renamed, self._renamed = self._renamed, {}
@@ -171,7 +176,7 @@ class QueueFiles:
             file = self.disk.open(path, create=True)
         except FileMissing:
             self.disk.make_directory(directory)
-            self._renamed |= {"": None, CONSUME_QUEUE: None, parent_of(directory): None}
+            self.doubt_names(queue)
             file = self.disk.open(path, create=True)
         self._renamed[directory] = None
         return self._keep((queue, first), file)

@@ -78,6 +78,7 @@ async def load_found(queues: Queues, segments: Segments, believed: int | None, l
         reached, sure = await _find_end(queues, segments, queue, limit)
         queues.add(queue)
         await queues.cut_files(queue)
+        queues.files.doubt_names(queue)
         if believed is None:
             resume = max(resume, reached)
         if not sure:

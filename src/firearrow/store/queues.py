@@ -206,9 +206,11 @@ class Queues:
     async def cut_files(self, queue: ConsumeQueue) -> None:
         """Leave nothing on disk behind the last entry of a queue that has nothing waiting in memory."""
         following = self.files.first_of(queue.max_offset)
-        if self.files.cut(queue, queue.max_offset):
-            following += self.files.per_file
+        # A file without a single entry goes: nobody knows whether its name is durable.
+        if following != queue.max_offset and self.files.cut(queue, queue.max_offset):
             self._unsynced[queue] = queue.max_offset
+        if following != queue.max_offset:
+            following += self.files.per_file
         while self.files.there(queue, following):
             await self.files.remove(queue, following)
             following += self.files.per_file

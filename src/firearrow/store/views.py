@@ -92,7 +92,10 @@ class Views:
         self.dispatch.last_store_ms = snapshot.store_ms
         if self.index is not None:
             state = snapshot.index if snapshot.durable <= end else None
-            resume = min(resume, await indexload.load_known(self.index, state, snapshot.durable, in_order=in_order))
+            # Without an index at the last run there is nothing that a crash could have left half done.
+            in_order = in_order or snapshot.index_slots == 0
+            known = min(snapshot.durable, end) if state is not None or snapshot.index is None else 0
+            resume = min(resume, await indexload.load_known(self.index, state, known, in_order=in_order))
         self.durable = min(max(resume, opened.segments.min_offset), end)
 
     async def _load_found(self, opened: OpenedLog) -> None:

@@ -3,15 +3,17 @@
 import asyncio
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from firearrow.errors import StoreFenced
 from firearrow.model.flags import PREPARED, ROLLBACK
 from firearrow.store.consumequeue import ENTRY_BYTES, SCHEDULE_TOPIC
 from tests.property.store.shop import Shop, entries_of, keys_of_index, open_shop, truth_of
-from tests.simulation.store.kit import FrozenClock, clone, draft, fresh_image
+from tests.simulation.store.kit import Died, FrozenClock, clone, draft, fresh_image
 
 TOPICS = ("T", "Ünïcode", SCHEDULE_TOPIC, "%RETRY%g")
 Step = Callable[[Shop, random.Random], Any]
@@ -81,6 +83,13 @@ def files_end_with_zeros(shop: Shop) -> None:
             assert data[used:] == bytes(len(data) - used)
 
 
+async def die_inside(shop: Shop, rng: random.Random) -> None:
+    """Flush or close, and die at some call on the way."""
+    shop.disk._dies_at = shop.disk.calls + rng.randrange(80)
+    with suppress(Died, StoreFenced):
+        await (shop.close() if rng.random() < 0.3 else shop.flush_all())
+
+
 @settings(max_examples=120, deadline=None)
 @given(seed=st.integers(0, 2**32), runs=st.integers(1, 4), sync=st.booleans())
 def test_views_agree_with_the_log_after_any_run_and_crash(seed: int, runs: int, sync: bool) -> None:
@@ -93,16 +102,17 @@ def test_views_agree_with_the_log_after_any_run_and_crash(seed: int, runs: int, 
             shop = await open_shop(image, f"boot-{boot}", sync=sync, clock=clock)
             await agrees(shop)
             await play(shop, rng, rng.randrange(40))
-            ending = rng.choice(["close", "die", "power", "power"])
+            ending = rng.choice(["close", "die", "power", "power", "inside"])
             if ending == "close":
                 await agrees(shop)
                 await shop.close()
                 files_end_with_zeros(shop)
             else:
-                await asyncio.sleep(0)
+                if ending == "inside":
+                    await die_inside(shop, rng)
                 image = clone(image, rng.getrandbits(32))
                 image.process_died()
-                if ending == "power":
+                if ending != "die":
                     image.lose_power()
                     boot += 1
         shop = await open_shop(image, f"boot-{boot}", sync=sync, clock=clock)

@@ -80,13 +80,14 @@ class Damage:
 
     async def keep(self, segments: Segments) -> None:
         """Copy what was reported to quarantine, and the table to its file."""
-        reported, self._to_keep = self._to_keep, []
+        reported = list(self._to_keep)
         if not reported:
             return
         for bad in reported:
             last = await _end_of_data(segments, bad.start, bad.end)
             await self._copy(segments, bad.start, last, quarantine_path(bad.start, bad.end))
         await self._save()
+        self._to_keep = [bad for bad in self._to_keep if bad not in reported]
 
     async def cut(self, segments: Segments, start: int, end: int, reason: str) -> int:
         """Keep the bytes that will be taken off the end of the log; return where those that are not zero end."""

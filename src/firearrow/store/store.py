@@ -6,7 +6,10 @@ be a task of the owner's while the store is open.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
+from datetime import UTC, tzinfo
+from typing import Final
 
 from msgspec import Struct, field
 
@@ -19,9 +22,15 @@ from firearrow.store.lookups import Lookups
 from firearrow.store.opening import OpenedLog, open_log
 from firearrow.store.placement import FLUSHED, Appended, AppendedBatch, Level
 from firearrow.store.pulling import Pull, Pulled, QueueReader
+from firearrow.store.retention import Offsets, Retention, RetentionConfig
 from firearrow.store.running import RunningLog
+from firearrow.store.scrub import Scrub, ScrubConfig
 from firearrow.store.views import Views, ViewsConfig
 from firearrow.store.waiting import Told
+
+DAMAGE_KEPT_SECONDS: Final = 1.0
+
+logger = logging.getLogger(__name__)
 
 
 class StoreConfig(Struct, frozen=True, kw_only=True):
@@ -29,12 +38,24 @@ class StoreConfig(Struct, frozen=True, kw_only=True):
 
     log: LogConfig = field(default_factory=LogConfig)
     views: ViewsConfig = field(default_factory=ViewsConfig)
+    retention: RetentionConfig = field(default_factory=RetentionConfig)
+    scrub: ScrubConfig = field(default_factory=ScrubConfig)
 
 
 class Store:
     """Messages, kept and found."""
 
-    def __init__(self, disk: Disk, clock: Clock, config: StoreConfig, opened: OpenedLog, views: Views) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        clock: Clock,
+        config: StoreConfig,
+        opened: OpenedLog,
+        views: Views,
+        *,
+        zone: tzinfo = UTC,
+        offsets: Callable[[], Offsets] = dict,
+    ) -> None:
         self.opened = opened
         self.views = views
         self.queues = views.queues
@@ -43,12 +64,27 @@ class Store:
         )
         self.log = self._running.log
         self.lookups = Lookups(self.log, views.queues, views.index, opened)
+        self.retention = Retention(disk, clock, config.retention, self.log, opened, views, zone=zone, offsets=offsets)
+        self.scrub = Scrub(self.log, opened, config.scrub)
         self._reader = QueueReader(self.log, views.queues, opened, config.views.delays_ms)
-        self._flushing: asyncio.Task[None] | None = None
+        self._errands: list[asyncio.Task[None]] = []
+        self._stopped = False
 
     @classmethod
-    async def open(cls, disk: Disk, clock: Clock, config: StoreConfig, boot_id: str) -> "Store":
-        """Recover the store of a directory, or begin one."""
+    async def open(
+        cls,
+        disk: Disk,
+        clock: Clock,
+        config: StoreConfig,
+        boot_id: str,
+        *,
+        zone: tzinfo = UTC,
+        offsets: Callable[[], Offsets] = dict,
+    ) -> "Store":
+        """Recover the store of a directory, or begin one.
+
+        ``zone`` is where the hours of ``deleteWhen`` count; ``offsets`` says what groups have read, for warnings.
+        """
         opened = await open_log(disk, clock, config.log, boot_id)
         try:
             views = await Views.open(disk, clock, config.views, opened)
@@ -58,13 +94,16 @@ class Store:
             opened.segments.close()
             await opened.presence.leave(in_order=False)
             raise
-        return cls(disk, clock, config, opened, views)
+        return cls(disk, clock, config, opened, views, zone=zone, offsets=offsets)
 
     async def run(self) -> None:
         """Flush, prepare and tidy until `close` or cancellation."""
+        if self._stopped:
+            return
+        errands = (self._flush_views, self._keep_damage, self.retention.run, self.scrub.run)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._running.run())
-            self._flushing = group.create_task(self._flush_views())
+            self._errands = [group.create_task(errand()) for errand in errands]
 
     async def _flush_views(self) -> None:
         try:
@@ -72,14 +111,23 @@ class Store:
         except DiskError as error:
             self.log.fence(error)
 
+    async def _keep_damage(self) -> None:
+        while True:
+            await asyncio.sleep(DAMAGE_KEPT_SECONDS)
+            try:
+                await self.opened.damage.keep(self.opened.segments)
+            except DiskError as error:
+                logger.warning("damage could not be recorded", extra={"reason": str(error)})
+
     async def _log_flushed(self, offset: int) -> None:
         await self.log.reached(offset, FLUSHED)
 
     async def close(self) -> None:
         """End in order; raise when something could not be made durable."""
-        if self._flushing is not None:
-            self._flushing.cancel()
-            await asyncio.gather(self._flushing, return_exceptions=True)
+        self._stopped = True
+        for task in self._errands:
+            task.cancel()
+        await asyncio.gather(*self._errands, return_exceptions=True)
         try:
             await self._running.close(self._finish_views)
         finally:
@@ -92,10 +140,14 @@ class Store:
 
     def append(self, draft: Draft) -> Appended:
         """Give a message its place. Promise nothing before its end is `reached`."""
+        if self.retention.refusal is not None:
+            raise self.retention.refusal
         return self.log.append(self.queues.tail_of(draft.topic, draft.queue_id), draft)
 
     def append_batch(self, drafts: Sequence[Draft]) -> AppendedBatch:
         """Give messages of one queue places side by side: all or none."""
+        if self.retention.refusal is not None:
+            raise self.retention.refusal
         return self.log.append_batch(self.queues.tail_of(drafts[0].topic, drafts[0].queue_id), drafts)
 
     def on_reached(self, offset: int, level: Level, call: Told) -> None:

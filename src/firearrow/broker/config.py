@@ -13,7 +13,9 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta, Struct, field
 
+from firearrow.broker.consuming import ConsumingConfig
 from firearrow.broker.keys import REFUSED, WITHOUT_EFFECT
+from firearrow.broker.pullconfig import PullConfig
 from firearrow.errors import SettingsError
 from firearrow.model.delays import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from firearrow.model.flags import PERM_READ, PERM_WRITE
@@ -143,55 +145,12 @@ class BrokerConfig(Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
         return bool(self.broker_permission & PERM_READ)
 
 
-class ConsumeConfig(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """How messages are handed out and groups are kept."""
-
-    long_polling_enable: Annotated[bool, Meta(description="Hold a pull for as long as it asks to be held.")] = True
-    short_polling_time_mills: Annotated[
-        int, Meta(ge=1, le=60_000, description="Milliseconds that a pull is held when it is not so.")
-    ] = 1_000
-    max_transfer_count_on_message_in_memory: Annotated[
-        int, Meta(ge=1, le=65_536, description="Messages in one answer when they are in memory.")
-    ] = 32
-    max_transfer_bytes_on_message_in_memory: Annotated[
-        int, Meta(ge=1, le=1 << 24, description="Bytes in one answer when they are in memory; one message at least.")
-    ] = 262_144
-    max_transfer_count_on_message_in_disk: Annotated[
-        int, Meta(ge=1, le=65_536, description="Messages in one answer when they must be read from the disk.")
-    ] = 8
-    max_transfer_bytes_on_message_in_disk: Annotated[
-        int, Meta(ge=1, le=1 << 24, description="Bytes in one answer when they must be read from the disk.")
-    ] = 65_536
-    lite_pull_message_enable: Annotated[bool, Meta(description="Answer LITE_PULL_MESSAGE.")] = True
-    reject_pull_consumer_enable: Annotated[bool, Meta(description="Refuse consumers that pull by themselves.")] = False
-    use_server_side_reset_offset: Annotated[
-        bool, Meta(description="Reset offsets in the broker, so that consumers that ignore pushes obey too.")
-    ] = True
-    notify_consumer_ids_changed_enable: Annotated[
-        bool, Meta(description="Tell the consumers of a group when one comes or goes.")
-    ] = True
-    real_time_notify_consumer_change: Annotated[bool, Meta(description="Tell them at once; otherwise every 15 s.")] = (
-        True
-    )
-    channel_expired_timeout: Annotated[
-        int, Meta(ge=1_000, description="Milliseconds of silence after which a client is taken for gone.")
-    ] = 120_000
-    subscription_expired_timeout: Annotated[
-        int, Meta(ge=1_000, description="Milliseconds after which a subscription that nobody repeats is forgotten.")
-    ] = 600_000
-    flush_consumer_offset_interval: Annotated[
-        int, Meta(ge=10, le=600_000, description="Milliseconds between two writings of consumer offsets.")
-    ] = 5_000
-    flush_delay_offset_interval: Annotated[
-        int, Meta(ge=10, le=600_000, description="Milliseconds between two writings of the offsets of delay levels.")
-    ] = 10_000
-
-
 class BrokerSettings(Struct, frozen=True):
     """Everything a settings file for the broker may say."""
 
     broker: BrokerConfig = field(default_factory=BrokerConfig)
-    consume: ConsumeConfig = field(default_factory=ConsumeConfig)
+    consuming: ConsumingConfig = field(default_factory=ConsumingConfig)
+    pull: PullConfig = field(default_factory=PullConfig)
     log: LogConfig = field(default_factory=LogConfig)
     queues: QueueConfig = field(default_factory=QueueConfig)
     index: IndexConfig = field(default_factory=IndexConfig)
@@ -207,17 +166,8 @@ CHANGEABLE: Final = frozenset(
         "brokerPermission",
         "compressedRegister",
         "defaultTopicQueueNums",
-        "litePullMessageEnable",
-        "longPollingEnable",
-        "maxTransferBytesOnMessageInDisk",
-        "maxTransferBytesOnMessageInMemory",
-        "maxTransferCountOnMessageInDisk",
-        "maxTransferCountOnMessageInMemory",
-        "notifyConsumerIdsChangedEnable",
         "registerBrokerTimeoutMills",
         "registerNameServerPeriod",
-        "rejectPullConsumerEnable",
-        "shortPollingTimeMills",
         "startAcceptSendRequestTimeStamp",
         "syncFlushTimeout",
         "traceOn",

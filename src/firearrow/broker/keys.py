@@ -86,6 +86,7 @@ REFUSED: Final = {
     "enableMixedMessageType": _off("it needs transactions and timed messages, which are not offered yet"),
     "coldDataFlowControlEnable": _off("the control of cold reads is not offered; cold reads never hold up others here"),
     "enableNetWorkFlowControl": _off("it belongs to light topics, which are not offered yet"),
+    "rejectPullConsumerEnable": _off("consumers that pull by themselves are always served"),
     "storePathCommitLog": _unset(_PATHS),
     "readOnlyCommitLogStorePaths": _unset(_PATHS),
     "storePathEpochFile": _unset(_PATHS),
@@ -153,7 +154,7 @@ _GROUPS: Final = {
     "the index is written and read whenever messageIndexEnable says so": """
         indexFileReadEnable indexFileWriteEnable putMsgIndexHightWater maxRocksDBIndexQueryDays""",
     "reads are planned by the limits of a pull alone": """
-        accessMessageInMemoryHotRatio accessMessageInMemoryMaxRatio travelCqFileNumWhenGetMessage maxConsumeQueueScan
+        accessMessageInMemoryHotRatio travelCqFileNumWhenGetMessage maxConsumeQueueScan
         maxFilterMessageSize pullBatchMaxMessageCount sampleCountThreshold sampleSteps searchBcqByCacheEnable
         maxMsgsNumBatch defaultQueryMaxNum estimateAccumulation""",
     "slaves are not offered yet": """
@@ -254,6 +255,11 @@ _GROUPS: Final = {
         cleanFileForciblyEnable cleanResourceInterval deleteCommitLogFilesInterval deleteConsumeQueueFilesInterval
         deleteFileBatchMax deleteWhen diskMaxUsedSpaceRatio diskSpaceCleanForciblyRatio diskSpaceWarningLevelRatio
         fileReservedTime logicalDiskSpaceCleanForciblyThreshold maxBatchDeleteFilesNum""",
+    "the members of a group are told at once, unless the group's own settings say no": """
+        notifyConsumerIdsChangedEnable realTimeNotifyConsumerChange""",
+    "clients are taken for gone after 120 s of silence, Apache's default": """
+        channelExpiredTimeout subscriptionExpiredTimeout""",
+    "offsets of delay levels are written every 10 s, Apache's default": "flushDelayOffsetInterval",
     "the history of offsets is not kept": "flushConsumerOffsetHistoryInterval",
     "replies are refused until they are offered": "storeReplyMessageEnable",
 }

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from firearrow.cli import nameserver, store
+from firearrow.cli import broker, dev, nameserver, store
 
 app = typer.Typer(
     name="firearrow",
@@ -15,6 +15,8 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
 )
 app.command("nameserver")(nameserver.nameserver)
+app.command("broker")(broker.broker)
+app.command("dev")(dev.dev)
 app.add_typer(store.store, name="store")
 
 

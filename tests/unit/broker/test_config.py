@@ -43,7 +43,7 @@ def test_settings_of_every_part_are_honoured() -> None:
     assert settings.log.syncs_first
     assert settings.log.max_message_size == 1024
     assert settings.queues.mapped_file_size_consume_queue == 6000
-    assert not settings.consume.long_polling_enable
+    assert not settings.pull.long_polling_enable
     assert settings.limits.idle_s == 7
 
 

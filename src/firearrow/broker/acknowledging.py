@@ -1,0 +1,127 @@
+"""Answers that wait until the log has come far enough: parked in one line, released in bulk.
+
+Whoever appended adds the answer with the end of its record. One call of the log for the head of the line releases
+everybody whose record has come as far, so a message costs no task, no future and no timer. Only sends that wait for a
+sync have a deadline; one timer serves the whole line.
+
+A failed write takes back whatever was not handed to the disk, and the places are given again to others. So the first
+record of everything that is not handed yet is always known to the log: its failure tells that the rest is gone as well.
+
+Invariants: an answer leaves after its record has reached the level, with FLUSH_DISK_TIMEOUT once its time is over, or
+with a refusal when the record was taken back; exactly once in every case.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from firearrow.errors import FireArrowError
+from firearrow.protocol.codes import ResponseCode
+from firearrow.remoting.handlers import Answer, Later
+from firearrow.store.placement import FLUSHED, Level
+
+Told = Callable[[FireArrowError | None], None]
+
+
+class Log(Protocol):
+    """What is asked of the commit log."""
+
+    handed: int
+    written: int
+    flushed: int
+
+    @property
+    def fenced(self) -> FireArrowError | None:
+        """Why nothing is acknowledged any more, if so."""
+        ...
+
+    def on_reached(self, offset: int, level: Level, call: Told) -> None:
+        """Call once everything below ``offset`` has come that far, or with the error that prevents it."""
+        ...
+
+
+class Acks:
+    """The line of answers that wait for one level of the log."""
+
+    def __init__(
+        self,
+        log: Log,
+        level: Level,
+        refusal: Callable[[FireArrowError], Answer],
+        timeout_ms: Callable[[], int] | None = None,
+    ) -> None:
+        self._log = log
+        self._level = level
+        self._refusal = refusal
+        self._timeout_ms = timeout_ms
+        self._waiting: deque[tuple[int, Later, Answer, float]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._asked = 0  # calls that the log owes us
+        self._asked_for = -1  # the highest end among them
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, end: int, later: Later, answer: Answer) -> None:
+        """Give ``answer`` once the log has reached ``end``."""
+        deadline = 0.0
+        if self._timeout_ms is not None:
+            deadline = self._deadline(self._timeout_ms() / 1000)
+        self._waiting.append((end, later, answer, deadline))
+        if self._asked_for <= self._log.handed or not self._asked:
+            self._ask(end)
+
+    def _ask(self, end: int) -> None:
+        self._asked += 1
+        self._asked_for = end
+        self._log.on_reached(end, self._level, self._told)
+
+    def _told(self, error: FireArrowError | None) -> None:
+        self._asked -= 1
+        waiting, log = self._waiting, self._log
+        if error is None:
+            reached = log.flushed if self._level is FLUSHED else log.written
+            while waiting and waiting[0][0] <= reached:
+                _, later, answer, _ = waiting.popleft()
+                later.answer(answer)
+        else:
+            self._taken_back(error)
+        if waiting and not self._asked:
+            self._ask(waiting[0][0])
+
+    def _taken_back(self, error: FireArrowError) -> None:
+        """Refuse those whose records are gone: everybody, or what was not handed to the disk."""
+        everybody = list(self._waiting)
+        safe = -1 if self._log.fenced is not None else self._log.handed
+        kept = [one for one in everybody if one[0] <= safe]
+        lost = [one for one in everybody if one[0] > safe]
+        self._waiting.clear()
+        self._waiting.extend(kept)
+        refusal = self._refusal(error)
+        for _, later, _, _ in lost:
+            later.answer(refusal)
+
+    # ---- deadlines
+
+    def _deadline(self, seconds: float) -> float:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        if self._timer is None:
+            self._timer = loop.call_at(deadline, self._expire)
+        return deadline
+
+    def _expire(self) -> None:
+        """Answer those who have waited too long: stored, but not known to be durable."""
+        self._timer = None
+        loop, waiting = asyncio.get_running_loop(), self._waiting
+        now = loop.time()
+        late = [one for one in waiting if one[3] <= now]
+        for _, later, answer, _ in late:
+            later.answer(replace(answer, code=int(ResponseCode.FLUSH_DISK_TIMEOUT)))
+        # They stay in the line: whoever is told twice is answered once, and the head keeps its place at the log.
+        due = [one[3] for one in waiting if one[3] > now]
+        if due:
+            self._timer = loop.call_at(min(due), self._expire)

@@ -1,0 +1,232 @@
+"""A broker: the store, the tables, the answers and the clock, put together. Wiring only, no decisions.
+
+Started in this order, ended in the reverse: store, tables and their files, answers, ports, registration. So a broker
+takes requests only when everything behind it is there, name servers hear of it last, and what it has acknowledged is
+durable when it has ended in order. Java: ``BrokerController``.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC
+from typing import Final
+
+from firearrow.broker.config import FAST_PORT_BELOW, BrokerSettings
+from firearrow.broker.consuming import Consuming, Permissions, Place
+from firearrow.broker.handlers.send import SendHandlers
+from firearrow.broker.identity import Identity
+from firearrow.broker.live import LiveSettings
+from firearrow.broker.meters import SAMPLE_MS
+from firearrow.broker.registration import Registration
+from firearrow.broker.stats import BrokerStats
+from firearrow.broker.topicbook import Topics
+from firearrow.broker.topics import system_topics
+from firearrow.errors import SettingsError
+from firearrow.model import Address as Host
+from firearrow.protocol.codes import RequestCode
+from firearrow.record.message_id import UniqueKeys
+from firearrow.remoting.caller import Caller
+from firearrow.remoting.handlers import Handlers
+from firearrow.remoting.server import Server
+from firearrow.runtime.clock import Clock
+from firearrow.runtime.disk import Disk
+from firearrow.runtime.machine import Machine
+from firearrow.runtime.network import Address, Network
+from firearrow.runtime.service import Lifetime
+from firearrow.runtime.tlssettings import server_context
+from firearrow.store.store import Store, StoreConfig
+from firearrow.store.views import ViewsConfig
+
+NOT_ON_FAST_PORT: Final = frozenset({RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE})
+
+log = logging.getLogger(__name__)
+
+
+class Broker:
+    """Takes messages, keeps them, hands them out. ``disk`` is the directory of its store."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        machine: Machine,
+        *,
+        network: Network,
+        disk: Disk,
+        clock: Clock,
+        chance: random.Random,
+    ) -> None:
+        self._settings = LiveSettings(settings)
+        self._name_servers = _addresses(settings.broker.namesrv_addr)
+        self._machine = machine
+        self._network = network
+        self._disk = disk
+        self._clock = clock
+        self._chance = chance
+        self._caller = Caller(network)
+        self._registration: Registration | None = None
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[Identity]:
+        """Serve within the block; raise what keeps it from serving."""
+        identity = await self._identify()
+        async with Lifetime("broker") as life:
+            life.on_stop(self._caller.close)
+            store = await self._open_store(life)
+            topics = await self._load_topics(life, identity)
+            stats = BrokerStats(identity.cluster, _elapsed_ms())
+            life.spawn(_sample(stats), "statistics")
+            consuming = await self._consume(life, identity, store, topics, stats)
+            handlers = Handlers()
+            consuming.add_to(handlers)
+            self._produce(identity, store, topics, consuming, stats).add_to(handlers)
+            await self._listen(life, identity, handlers, consuming)
+            await self._register(life, identity, topics)
+            log.info("broker serves", extra={"broker": identity.name, "address": identity.address})
+            yield identity
+
+    async def drain(self) -> None:
+        """Let producers go elsewhere while everything is still answered, for as long as their routes live."""
+        if self._registration is not None:
+            await self._registration.wipe_writes()
+            await asyncio.sleep(self._settings.broker.drain_wait_seconds)
+
+    # ---- parts, in the order of their start
+
+    async def _identify(self) -> Identity:
+        broker = self._settings.broker
+        port = broker.listen_port or await self._free_port()
+        return Identity(
+            name=broker.broker_name or self._machine.name,
+            cluster=broker.broker_cluster_name,
+            ip=broker.broker_ip1 or self._machine.ip,
+            port=port,
+        )
+
+    async def _free_port(self) -> int:
+        # Records hold the port, so it must be known before anything else is there.
+        listener = await self._network.listen(asyncio.Protocol, Address(self._settings.broker.bind_address, 0))
+        listener.close()
+        await listener.wait_closed()
+        return listener.address.port
+
+    async def _open_store(self, life: Lifetime) -> Store:
+        settings = self._settings.value
+        views = ViewsConfig(queues=settings.queues, index=settings.index, delays_ms=settings.broker.delays_ms)
+        config = StoreConfig(log=settings.log, views=views)
+        store = await Store.open(self._disk, self._clock, config, self._machine.boot_id)
+        life.spawn(store.run(), "store")
+        life.on_stop(store.close)
+        return store
+
+    async def _load_topics(self, life: Lifetime, identity: Identity) -> Topics:
+        topics = Topics(self._disk, self._clock, system_topics(self._settings.broker, identity.name))
+        await topics.load()
+        life.on_stop(topics.file.save)
+        life.spawn(topics.file.run(), "topics")
+        return topics
+
+    async def _consume(
+        self, life: Lifetime, identity: Identity, store: Store, topics: Topics, stats: BrokerStats
+    ) -> Consuming:
+        live = self._settings
+        consuming = Consuming(
+            store,
+            topics,
+            self._disk,
+            self._clock,
+            self._chance,
+            Place(broker_name=identity.name, address=identity.address, ip=identity.ip, store_host=identity.store_host),
+            levels=live.broker.delays_ms,
+            memory_bytes=self._machine.memory_bytes,
+            config=live.value.consuming,
+            pulls=live.value.pull,
+            permissions=Permissions(
+                is_readable=lambda: live.broker.is_readable,
+                is_writable=lambda: live.broker.is_writable,
+                makes_groups=lambda: live.broker.auto_create_subscription_group,
+            ),
+            counts=stats,
+            rate=lambda group, topic: stats.consume_tps(group, topic, _elapsed_ms()),
+        )
+        await consuming.load()
+        life.on_stop(consuming.close)
+        life.spawn(consuming.run(), "consuming")
+        return consuming
+
+    def _produce(
+        self, identity: Identity, store: Store, topics: Topics, consuming: Consuming, stats: BrokerStats
+    ) -> SendHandlers:
+        ip = identity.ip
+        return SendHandlers(
+            store.log,
+            store.queues,
+            topics,
+            consuming.groups,
+            settings=self._settings,
+            store_host=Host(ip, identity.port),
+            clock=self._clock,
+            chance=self._chance,
+            unique_keys=UniqueKeys(ip, self._chance.getrandbits(16), self._chance.getrandbits(32), UTC),
+            counts=stats,
+            is_consumed_in_order=lambda group: consuming.locks.is_any_held(group, _elapsed_ms()),
+            disk_text=self._disk_text,
+        )
+
+    async def _listen(self, life: Lifetime, identity: Identity, handlers: Handlers, consuming: Consuming) -> None:
+        bind = self._settings.broker.bind_address
+        await self._serve(life, Address(bind, identity.port), handlers, consuming)
+        if self._settings.broker.listen_port > FAST_PORT_BELOW:
+            fast = _without(handlers, NOT_ON_FAST_PORT)
+            await self._serve(life, Address(bind, identity.port - FAST_PORT_BELOW), fast, consuming)
+
+    async def _serve(self, life: Lifetime, address: Address, handlers: Handlers, consuming: Consuming) -> None:
+        settings = self._settings.value
+        server = Server(
+            self._network,
+            handlers,
+            settings.limits,
+            tls=server_context(settings.tls) if settings.tls.certificate_path else None,
+            tls_mode=settings.tls.mode,
+            on_disconnect=consuming.disconnected,
+        )
+        await server.start(address)
+        life.on_stop(server.stop)
+
+    async def _register(self, life: Lifetime, identity: Identity, topics: Topics) -> None:
+        registration = self._registration = Registration(
+            self._caller, self._name_servers, topics, self._settings, identity
+        )
+        await registration.first()
+        life.on_stop(registration.leave)
+        life.spawn(registration.run(), "registration")
+
+    def _disk_text(self) -> str:
+        usage = self._disk.usage()
+        used = 100 * (usage.total - usage.free) / usage.total if usage.total else 0.0
+        return f"CL: {used:5.2f} CQ: {used:5.2f} INDEX: {used:5.2f}"
+
+
+def _addresses(text: str) -> list[Address]:
+    try:
+        return [Address.parse(one) for one in text.split(";") if one.strip()]
+    except SettingsError as error:
+        raise SettingsError(f"namesrvAddr={text!r} is not a list of name servers: {error}") from error
+
+
+def _without(handlers: Handlers, codes: frozenset[RequestCode]) -> Handlers:
+    some = Handlers()
+    some.by_code.update({code: handler for code, handler in handlers.by_code.items() if code not in codes})
+    some.urgent.update(handlers.urgent)
+    return some
+
+
+async def _sample(stats: BrokerStats) -> None:
+    while True:
+        await asyncio.sleep(SAMPLE_MS / 1000)
+        stats.sample(_elapsed_ms())
+
+
+def _elapsed_ms() -> int:
+    return int(asyncio.get_running_loop().time() * 1000)

@@ -1,0 +1,483 @@
+"""Taking messages: single, in batches, one-way. Java: ``SendMessageProcessor``, ``AbstractSendMessageProcessor``.
+
+A message takes one of two ways. The short way is for what nearly every message is: a topic that was checked before, a
+queue that it has, properties that ask for nothing special. It is written for its cost in microseconds. Everything else
+goes the careful way, through `incoming`, check by check as Apache does it; it may put the topic among those that are
+known, and so the next message takes the short way. Both give the same answers.
+
+The answer waits in `Acks` until the log has written the record, or synced it where the broker syncs and the sender does
+not say WAIT=false. A message for a topic that is not durable yet waits for the topic as well.
+
+Stored properties are the sender's, without what only brokers set, and MSG_REGION, TRACE_ON and CLUSTER behind them.
+"""
+
+import random
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import msgspec
+
+from firearrow.broker.acknowledging import Acks
+from firearrow.broker.incoming import (
+    MAX_BATCH_TOPIC,
+    MAX_SENT_PROPERTIES,
+    check_name,
+    delay_level,
+    illegal_message,
+    missing_group,
+    missing_topic,
+    park,
+    refuse_inner_batch,
+    refuse_timer,
+    refuse_transaction,
+    waits_for_store,
+)
+from firearrow.broker.live import LiveSettings
+from firearrow.broker.meters import Counts
+from firearrow.broker.stamps import BORN, Stamps, born_host
+from firearrow.broker.topicbook import Topics
+from firearrow.broker.topics import DLQ_QUEUES, describe
+from firearrow.errors import BadBody, DiskError, FireArrowError, IllegalMessage
+from firearrow.model import Address as Host
+from firearrow.model import EpochMs, keys, names
+from firearrow.model.flags import INNER_BATCH, MULTI_TAGS, TRANSACTION_MASK, topic_sys_flag
+from firearrow.model.versions import version_number
+from firearrow.protocol.bodies.group import SubscriptionGroupConfig
+from firearrow.protocol.bodies.topic import TopicConfig
+from firearrow.protocol.codes import ResponseCode
+from firearrow.protocol.refusal import Refused
+from firearrow.protocol.requests.send import (
+    Send,
+    SendAnswer,
+    SendBatchMessage,
+    SendMessage,
+    SendMessageV2,
+    ShortSend,
+)
+from firearrow.record.batch import split_batch
+from firearrow.record.encode import Draft
+from firearrow.record.hosts import host_bytes
+from firearrow.record.message_id import UniqueKeys
+from firearrow.record.properties import StoredProperties, format_properties, parse_properties, stored_properties
+from firearrow.remoting.handlers import SUCCESS, Answer, Call, Handlers, Later
+from firearrow.runtime.clock import Clock
+from firearrow.store.commitlog import CommitLog
+from firearrow.store.placement import FLUSHED, WRITTEN, QueueTail
+
+KNOWN_MAX: Final = 65_536
+"""Topics that are remembered as checked."""
+MULTI_TAG: Final = "MULTI_TAG"
+COUNTS_RETRIES_SINCE: Final = version_number("3.4.9")
+_ODD_FLAGS: Final = TRANSACTION_MASK | INNER_BATCH
+_UNIQ_KEY: Final = keys.UNIQ_KEY + "\x01"
+_UNIQ_KEY_LENGTH: Final = len(_UNIQ_KEY)
+
+AnySend = Send | ShortSend
+
+
+class PutCounts(Protocol):
+    """Who counts what is stored."""
+
+    def of_topic(self, topic: str) -> Counts:
+        """The numbers of a topic, to be added to."""
+        ...
+
+
+class KnownGroups(Protocol):
+    """Where groups are looked up."""
+
+    def get(self, name: str) -> SubscriptionGroupConfig | None:
+        """A group, made if it may be."""
+        ...
+
+
+class Tails(Protocol):
+    """Where the queues of the store are found."""
+
+    def tail_of(self, topic: str, queue_id: int) -> QueueTail:
+        """A queue, made when it is new."""
+        ...
+
+
+class _Known(msgspec.Struct):
+    """A topic that was checked: what the short way needs of it."""
+
+    limit: int
+    added_flags: int
+    counts: Counts
+    tails: dict[int, QueueTail]
+
+
+class SendHandlers:
+    """Takes messages from producers."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        tails: Tails,
+        topics: Topics,
+        groups: KnownGroups,
+        *,
+        settings: LiveSettings,
+        store_host: Host,
+        clock: Clock,
+        chance: random.Random,
+        unique_keys: UniqueKeys,
+        counts: PutCounts,
+        is_consumed_in_order: Callable[[str], bool],
+        disk_text: Callable[[], str],
+    ) -> None:
+        self._append = log.append
+        self._append_batch = log.append_batch
+        self._tails = tails
+        self._topics = topics
+        self._groups = groups
+        self._settings = settings
+        self._store_host = host_bytes(store_host)
+        self._broker_ip = store_host.ip
+        self._clock = clock
+        self._chance = chance
+        self._unique_keys = unique_keys
+        self._counts = counts
+        self._is_consumed_in_order = is_consumed_in_order
+        self._disk_text = disk_text
+        self._known: dict[str, _Known] = {}
+        self._syncs = settings.value.log.syncs_first
+        self._written = Acks(log, WRITTEN, self._store_refusal)
+        self._flushed = Acks(log, FLUSHED, self._store_refusal, lambda: settings.broker.sync_flush_timeout)
+        self._acks = self._flushed if self._syncs else self._written
+        self._reconfigure()
+        settings.on_change.append(self._reconfigure)
+        topics.on_changed.append(lambda _: self._known.clear())
+
+    def add_to(self, handlers: Handlers) -> None:
+        """Register every answer given here."""
+        handlers.on(SendMessage, self.send)
+        handlers.on(SendMessageV2, self.send)
+        handlers.on(SendBatchMessage, self.send)
+
+    def forget_topics(self) -> None:
+        """Check every topic anew: one was deleted."""
+        self._known.clear()
+
+    def _reconfigure(self) -> None:
+        broker = self._settings.broker
+        self._stamps = Stamps.make(
+            broker.region_id, broker.broker_cluster_name, self._store_host, trace_on=broker.trace_on
+        )
+        self._max_body = self._settings.value.log.max_message_size
+        self._known.clear()
+
+    # ---- the short way
+
+    def send(self, request: AnySend, call: Call) -> Answer | Later | None:
+        """Store a message or a batch."""
+        known = self._known.get(request.topic)
+        properties = request.properties
+        queue_id = request.queue_id
+        sys_flag = request.sys_flag
+        body = call.asked.body
+        if (
+            known is None
+            or not properties
+            or request.batch
+            or not 0 <= queue_id < known.limit
+            or sys_flag & _ODD_FLAGS
+            or not 0 < len(body) <= self._max_body
+            or "DEL" in properties  # DELAY, TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS, TIMER_DEL_UNIQKEY
+            or "TRA" in properties  # TRAN_MSG, TRACE_ON
+            or "POP_CK" in properties
+            or "INNER_N" in properties
+            or "CLUSTER\x01" in properties
+            or (self._syncs and "WAIT\x01true" not in properties)
+        ):
+            return self._carefully(request, call)
+        at = properties.find(_UNIQ_KEY)
+        if at > 0:
+            if properties[at - 1] != "\x02":
+                return self._carefully(request, call)
+        elif at < 0:
+            return self._carefully(request, call)
+        raw = properties.encode("utf-8", "replace")
+        stamps = self._stamps
+        if raw[-1] != 2 or b"#" in raw:  # not closed, or perhaps with a stamp
+            raw = stored_properties(raw) if len(raw) <= MAX_SENT_PROPERTIES else raw
+        stored = raw + stamps.suffix
+        if len(stored) > MAX_SENT_PROPERTIES:
+            return self._carefully(request, call)
+        tail = known.tails.get(queue_id) or self._tail(known, request.topic, queue_id)
+        peer = call.peer
+        draft = Draft(
+            request.topic,
+            queue_id,
+            body,
+            StoredProperties(stored),
+            EpochMs(request.born_timestamp),
+            peer.slots.get(BORN) or born_host(call),
+            stamps.store_host,
+            request.flag,
+            sys_flag | known.added_flags,
+            request.reconsume_times or 0,
+        )
+        try:
+            place = self._append(tail, draft)
+        except (DiskError, IllegalMessage) as error:
+            return self._store_refusal(error)
+        counts = known.counts
+        counts.messages += 1
+        counts.size += place.end - place.physical_offset
+        if call.asked.heading.flag & 2:
+            return SUCCESS
+        marks = stamps.marks
+        answer = SendAnswer(
+            msg_id=f"{stamps.id_prefix}{place.physical_offset:016X}",
+            queue_id=queue_id,
+            queue_offset=place.queue_offset,
+            transaction_id=properties[at + _UNIQ_KEY_LENGTH :].partition("\x02")[0],
+            msg_region=marks.msg_region,
+            trace_on=marks.trace_on,
+        )
+        later = call.later()
+        self._acks.add(place.end, later, Answer(answer))
+        return later
+
+    def _tail(self, known: _Known, topic: str, queue_id: int) -> QueueTail:
+        tail = known.tails[queue_id] = self._tails.tail_of(topic, queue_id)
+        return tail
+
+    # ---- the careful way
+
+    def _carefully(self, request: AnySend, call: Call) -> Answer | Later:
+        try:
+            self._check_time()
+            topic = self._topic(request, call)
+            if request.batch:
+                return self._send_batch(request, call, topic)
+            return self._send_single(request, call, topic)
+        except Refused as refusal:
+            return Answer(self._stamps.marks, code=refusal.code, remark=refusal.remark)
+        except (DiskError, IllegalMessage) as error:
+            return self._store_refusal(error)
+
+    def _check_time(self) -> None:
+        opens = self._settings.broker.start_accept_send_request_time_stamp
+        if opens and self._clock.now_ms() < opens:
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {opens}")
+
+    def _topic(self, request: AnySend, call: Call) -> TopicConfig:
+        name = request.topic
+        topic = self._topics.get(name)
+        if topic is not None and topic.order and not self._settings.broker.is_writable:
+            raise Refused(ResponseCode.NO_PERMISSION, f"the broker[{self._broker_ip}] sending message is forbidden")
+        check_name(name)
+        topic = topic or self._made(request)
+        if topic is None:
+            raise missing_topic(name)
+        if request.queue_id >= max(topic.write_queue_nums, topic.read_queue_nums):
+            remark = f"request queueId[{request.queue_id}] is illegal, {describe(topic)} Producer: {call.peer.address}"
+            raise Refused(ResponseCode.INVALID_PARAMETER, remark)
+        return topic
+
+    def _made(self, request: AnySend) -> TopicConfig | None:
+        """The topic of a first message, if it may be made."""
+        name = request.topic
+        is_retry = name.startswith(names.RETRY_PREFIX)
+        flag = topic_sys_flag(unit=not is_retry, unit_sub=is_retry) if request.unit_mode else 0
+        model = request.default_topic
+        if model == names.AUTO_CREATE_TOPIC and not self._settings.broker.auto_create_topic_enable:
+            self._topics.table.forbid_inheritance(model)
+        topic = self._topics.create_like(name, model, request.default_topic_queue_nums, flag)
+        if topic is None and is_retry:
+            self._topics.ensure(name, 1, sys_flag=flag)
+            topic = self._topics.get(name)
+        return topic
+
+    def _queue(self, request: AnySend, topic: TopicConfig) -> int:
+        if request.queue_id >= 0:
+            return request.queue_id
+        if topic.write_queue_nums <= 0:
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"topic[{request.topic}] has no write queues")
+        return self._chance.randrange(topic.write_queue_nums)
+
+    def _send_single(self, request: AnySend, call: Call, topic: TopicConfig) -> Answer | Later:
+        queue_id = self._queue(request, topic)
+        reconsume_times = request.reconsume_times or 0
+        properties = parse_properties(request.properties or "")
+        properties.pop(keys.POP_CK, None)
+        target = request.topic
+        if target.startswith(names.RETRY_PREFIX) and self._is_given_up(request, call):
+            target, queue_id = self._dead_letter(target), 0
+            properties[keys.DELAY] = "-1"
+        unique = properties.get(keys.UNIQ_KEY)
+        if not unique:
+            unique = properties[keys.UNIQ_KEY] = self._unique_keys.next(EpochMs(self._clock.now_ms()))
+        self._stamp(properties)
+        refuse_transaction(properties, request.sys_flag, reconsume_times, self._broker_ip)
+        self._check_body(call.body)
+        refuse_inner_batch(properties, request.sys_flag, self._max_body)
+        sys_flag = request.sys_flag | (MULTI_TAGS if topic.topic_filter_type == MULTI_TAG else 0)
+        parked = park(target, queue_id, properties, sys_flag, len(self._settings.broker.delays_ms))
+        draft = Draft(
+            parked.topic,
+            parked.queue_id,
+            call.body,
+            self._encoded(format_properties(parked.properties)),
+            EpochMs(request.born_timestamp),
+            born_host(call),
+            self._store_host,
+            request.flag,
+            sys_flag,
+            reconsume_times,
+        )
+        place = self._append(self._tails.tail_of(parked.topic, parked.queue_id), draft)
+        self._count(parked.topic, 1, place.end - place.physical_offset)
+        if target == request.topic:
+            self._remember(topic)
+        ids = self._id(place.physical_offset)
+        answer = self._stored(ids, queue_id, place.queue_offset, unique)
+        return self._acknowledge(call, target, place.end, answer, waits=waits_for_store(properties))
+
+    def _check_body(self, body: bytes) -> None:
+        if not 0 < len(body) <= self._max_body:
+            raise illegal_message(self._max_body)
+
+    def _encoded(self, properties: str) -> StoredProperties:
+        try:
+            return stored_properties(properties)
+        except IllegalMessage:
+            raise illegal_message(self._max_body) from None
+
+    def _is_given_up(self, request: AnySend, call: Call) -> bool:
+        """Whether a message that a consumer sends back by itself has been tried often enough."""
+        group_name = request.topic.removeprefix(names.RETRY_PREFIX)
+        group = self._groups.get(group_name)
+        if group is None:
+            raise missing_group(group_name)
+        most = group.retry_max_times
+        if call.version >= COUNTS_RETRIES_SINCE and request.max_reconsume_times is not None:
+            most = request.max_reconsume_times
+        return (request.reconsume_times or 0) > most or self._is_consumed_in_order(group_name)
+
+    def _dead_letter(self, retry: str) -> str:
+        topic = names.dlq_topic(retry.removeprefix(names.RETRY_PREFIX))
+        self._topics.ensure(topic, DLQ_QUEUES)
+        return topic
+
+    def _stamp(self, properties: dict[str, str]) -> None:
+        marks = self._stamps.marks
+        properties[keys.MSG_REGION] = marks.msg_region
+        properties[keys.TRACE_ON] = str(marks.trace_on).lower()
+        properties[keys.CLUSTER] = self._settings.broker.broker_cluster_name
+
+    def _send_batch(self, request: AnySend, call: Call, topic: TopicConfig) -> Answer | Later:
+        queue_id = self._queue(request, topic)
+        name = request.topic
+        if len(name) > MAX_BATCH_TOPIC:
+            raise Refused(ResponseCode.MESSAGE_ILLEGAL, f"message topic length too long {len(name)}")
+        if name.startswith(names.RETRY_PREFIX):
+            raise Refused(ResponseCode.MESSAGE_ILLEGAL, f"batch request does not support retry group {name}")
+        shared = parse_properties(request.properties or "")
+        refuse_inner_batch(shared, request.sys_flag, self._max_body)
+        refuse_timer(shared)
+        if request.sys_flag & TRANSACTION_MASK or delay_level(shared) > 0:
+            raise illegal_message(self._max_body)
+        place = self._append_batch(self._tails.tail_of(name, queue_id), self._drafts(request, call, topic, queue_id))
+        self._count(name, len(place.physical_offsets), place.end - place.physical_offsets[0])
+        self._remember(topic)
+        ids = ",".join(map(self._id, place.physical_offsets))
+        answer = self._stored(ids, queue_id, place.queue_offset, shared.get(keys.UNIQ_KEY))
+        return self._acknowledge(call, name, place.end, answer, waits=waits_for_store(shared))
+
+    def _drafts(self, request: AnySend, call: Call, topic: TopicConfig, queue_id: int) -> list[Draft]:
+        if len(call.body) > self._max_body:
+            raise Refused(ResponseCode.SYSTEM_ERROR, "message body size exceeded")
+        sys_flag = request.sys_flag | (MULTI_TAGS if topic.topic_filter_type == MULTI_TAG else 0)
+        template = Draft(
+            request.topic,
+            queue_id,
+            b"",
+            StoredProperties(b""),
+            EpochMs(request.born_timestamp),
+            born_host(call),
+            self._store_host,
+            request.flag,
+            sys_flag,
+            request.reconsume_times or 0,
+        )
+        try:
+            drafts = split_batch(call.body, template)
+        except BadBody as error:
+            raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        if not drafts:
+            raise Refused(ResponseCode.SYSTEM_ERROR, "the batch is empty")
+        return drafts
+
+    # ---- answering
+
+    def _id(self, physical: int) -> str:
+        return f"{self._stamps.id_prefix}{physical:016X}"
+
+    def _stored(self, ids: str, queue_id: int, queue_offset: int, transaction_id: str | None) -> Answer:
+        marks = self._stamps.marks
+        return Answer(
+            SendAnswer(
+                msg_id=ids,
+                queue_id=queue_id,
+                queue_offset=queue_offset,
+                transaction_id=transaction_id,
+                msg_region=marks.msg_region,
+                trace_on=marks.trace_on,
+            )
+        )
+
+    def _acknowledge(self, call: Call, topic: str, end: int, answer: Answer, *, waits: bool) -> Answer | Later:
+        if call.is_oneway:
+            return SUCCESS
+        acks = self._acks if waits else self._written
+        later = call.later()
+        if topic in self._topics.young:
+            self._topics.when_saved(lambda error: self._saved(error, acks, end, later, answer))
+        else:
+            acks.add(end, later, answer)
+        return later
+
+    def _saved(self, error: FireArrowError | None, acks: Acks, end: int, later: Later, answer: Answer) -> None:
+        if error is None:
+            acks.add(end, later, answer)
+        else:
+            later.answer(self._store_refusal(error))
+
+    def _store_refusal(self, error: FireArrowError) -> Answer:
+        if isinstance(error, IllegalMessage):
+            refusal = illegal_message(self._max_body)
+        else:
+            refusal = Refused(
+                ResponseCode.SERVICE_NOT_AVAILABLE,
+                "service not available now. It may be caused by one of the following reasons: the broker's disk is "
+                f"full [{self._disk_text()}], messages are put to the slave, message store has been shut down, etc. "
+                f"({error})",
+            )
+        return Answer(self._stamps.marks, code=refusal.code, remark=refusal.remark)
+
+    # ---- what the short way knows
+
+    def _count(self, topic: str, messages: int, size: int) -> None:
+        counts = self._counts.of_topic(topic)
+        counts.messages += messages
+        counts.size += size
+
+    def _remember(self, topic: TopicConfig) -> None:
+        """Let the next message of this topic take the short way, if it may."""
+        name = topic.topic_name or ""
+        is_plain = not (topic.order or name.startswith(names.RETRY_PREFIX) or name in self._topics.young)
+        opens = self._settings.broker.start_accept_send_request_time_stamp
+        if name in self._known or not is_plain or opens > self._clock.now_ms():
+            return
+        if len(self._known) >= KNOWN_MAX:
+            self._known.clear()
+        self._known[name] = _Known(
+            max(topic.write_queue_nums, topic.read_queue_nums),
+            MULTI_TAGS if topic.topic_filter_type == MULTI_TAG else 0,
+            self._counts.of_topic(name),
+            {},
+        )

@@ -1,0 +1,110 @@
+"""``firearrow broker``: run a broker until told to stop."""
+
+import asyncio
+import os
+import random
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from msgspec.structs import replace
+
+from firearrow.broker.broker import Broker
+from firearrow.broker.config import BrokerSettings, load_settings
+from firearrow.errors import FireArrowError, SettingsError
+from firearrow.runtime.clock import SystemClock
+from firearrow.runtime.loops import run, settle
+from firearrow.runtime.machine import Machine, numeric, this_machine
+from firearrow.runtime.network import SystemNetwork
+from firearrow.runtime.realdisk import RealDisk
+from firearrow.settings import Source
+from firearrow.telemetry.logs import log_to_stderr
+
+
+def broker(
+    name_servers: Annotated[
+        str | None, typer.Option("--name-servers", "-n", help="Name servers, host:port divided by semicolons.")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", "-c", help="Settings: Apache's broker.conf, or TOML by its ending.")
+    ] = None,
+    store: Annotated[Path | None, typer.Option(help="Directory of everything stored. [~/store]")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on; the one two below answers too. [10911]")] = None,
+    bind: Annotated[str | None, typer.Option(help="Address to listen on. [every address]")] = None,
+    advertise: Annotated[
+        str | None, typer.Option(help="Address that clients are told to use. [the machine's own]")
+    ] = None,
+    drain: Annotated[
+        bool, typer.Option(help="When told to stop, let producers go elsewhere first; a second signal ends that.")
+    ] = False,
+    log_level: Annotated[str, typer.Option(help="Log what is at least this important.")] = "INFO",
+) -> None:
+    """Run a broker: takes messages, keeps them, hands them out."""
+    log_to_stderr(log_level.upper())
+    flags = {
+        "namesrv_addr": name_servers,
+        "store_path_root_dir": None if store is None else str(store),
+        "listen_port": port,
+        "bind_address": bind,
+        "broker_ip1": advertise,
+    }
+    try:
+        settings = read_settings(config, flags)
+        directory = Path(settings.broker.store_path_root_dir or Path.home() / "store").expanduser()
+        run(lambda: _serve(settings, this_machine(), directory, drains=drain))
+    except* FireArrowError as group:
+        for error in leaves(group):
+            typer.echo(f"firearrow broker: {error}", err=True)
+        raise typer.Exit(1) from None
+
+
+def read_settings(file: Path | None, flags: Mapping[str, object]) -> BrokerSettings:
+    """Settings of file, environment and flags; warnings go to standard error."""
+    sources = [Source.from_environment(os.environ), Source.from_flags(flags)]
+    if file is not None:
+        sources.insert(0, Source.from_text(file.name, _text(file)))
+    loaded = load_settings(sources)
+    for warning in loaded.warnings:
+        typer.echo(f"warning: {warning}", err=True)
+    ip = loaded.value.broker.broker_ip1
+    if not ip:
+        return loaded.value
+    return replace(loaded.value, broker=replace(loaded.value.broker, broker_ip1=numeric(ip)))
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"the settings file {file} cannot be read: {error}") from error
+
+
+def leaves(group: BaseExceptionGroup[FireArrowError]) -> list[BaseException]:
+    """The errors inside groups of errors."""
+    found: list[BaseException] = []
+    for error in group.exceptions:
+        found += leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
+    return found
+
+
+async def _serve(settings: BrokerSettings, machine: Machine, directory: Path, *, drains: bool) -> None:
+    disk = RealDisk(str(directory))
+    served = Broker(settings, machine, network=SystemNetwork(), disk=disk, clock=SystemClock(), chance=random.Random())
+    try:
+        async with served.serving() as identity:
+            names = settings.broker.namesrv_addr or "no name server: nobody will find it"
+            where = f"serves on {identity.address}, registers at {names}, keeps its files in {directory}"
+            print(f"broker {identity.name} {where}", flush=True)
+            settle()
+            try:
+                await asyncio.get_running_loop().create_future()
+            except asyncio.CancelledError:
+                if drains:
+                    print("broker drains: producers go elsewhere, everything is still answered", file=sys.stderr)
+                    await served.drain()
+                raise
+    finally:
+        await disk.close()
+        print("broker stopped", file=sys.stderr)

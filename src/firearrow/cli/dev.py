@@ -1,0 +1,76 @@
+"""``firearrow dev``: a name server and a broker in one process, for developing against."""
+
+import asyncio
+import random
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from msgspec.structs import replace
+
+from firearrow.broker.config import BrokerSettings
+from firearrow.cli.broker import leaves, read_settings
+from firearrow.embedded.cluster import Doors, cluster, small
+from firearrow.errors import FireArrowError
+from firearrow.nameserver.config import NameServerConfig
+from firearrow.runtime.clock import SystemClock
+from firearrow.runtime.loops import run, settle
+from firearrow.runtime.machine import this_machine
+from firearrow.runtime.network import SystemNetwork
+from firearrow.runtime.realdisk import RealDisk
+from firearrow.telemetry.logs import log_to_stderr
+
+LOOPBACK = "127.0.0.1"
+
+
+def dev(
+    directory: Annotated[
+        Path | None, typer.Option("--directory", "-d", help="Keep the data here. [thrown away at the end]")
+    ] = None,
+    name_server_port: Annotated[int, typer.Option(help="Port of the name server; 0 is any.")] = 9876,
+    port: Annotated[int, typer.Option(help="Port of the broker; 0 is any.")] = 10911,
+    config: Annotated[
+        Path | None, typer.Option("--config", "-c", help="Settings of the broker, as for firearrow broker.")
+    ] = None,
+    log_level: Annotated[str, typer.Option(help="Log what is at least this important.")] = "WARNING",
+) -> None:
+    """Run a name server and a broker on this machine alone, for developing against."""
+    log_to_stderr(log_level.upper())
+    flags = {"listen_port": port, "bind_address": LOOPBACK, "broker_ip1": LOOPBACK}
+    names = NameServerConfig(listen_port=name_server_port, bind_address=LOOPBACK)
+    try:
+        settings = small(read_settings(config, flags))
+        if not settings.broker.broker_name:
+            settings = replace(settings, broker=replace(settings.broker, broker_name="dev"))
+        if directory is not None:
+            run(lambda: _serve(directory, names, settings))
+            return
+        with tempfile.TemporaryDirectory(prefix="firearrow-dev-") as thrown_away:
+            run(lambda: _serve(Path(thrown_away), names, settings))
+    except* FireArrowError as group:
+        for error in leaves(group):
+            typer.echo(f"firearrow dev: {error}", err=True)
+        raise typer.Exit(1) from None
+
+
+async def _serve(directory: Path, names: NameServerConfig, settings: BrokerSettings) -> None:
+    disks: list[RealDisk] = []
+
+    def disk_of(name: str) -> RealDisk:
+        disks.append(RealDisk(str(directory / name)))
+        return disks[-1]
+
+    doors = Doors(SystemNetwork(), disk_of, SystemClock(), random.Random())
+    try:
+        async with cluster(this_machine(), doors, names=names, broker=settings) as running:
+            print(f"name server {running.name_server}", flush=True)
+            print(f"broker      {running.broker.address}", flush=True)
+            print(f"data        {directory}", flush=True)
+            settle()
+            await asyncio.get_running_loop().create_future()
+    finally:
+        for disk in disks:
+            await disk.close()
+        print("stopped", file=sys.stderr)

@@ -1,0 +1,1 @@
+"""A name server and brokers in one process: behind ``firearrow dev`` and the testing kit."""

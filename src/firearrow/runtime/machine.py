@@ -1,0 +1,62 @@
+"""What a server must be told about the machine it runs on."""
+
+import os
+import socket
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from firearrow.errors import SettingsError
+
+BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+_SOMEWHERE: Final = ("192.0.2.1", 9)  # reserved for documentation: nothing is sent there
+
+
+class Machine(NamedTuple):
+    """The machine as its servers see it."""
+
+    name: str
+    ip: str
+    """The address by which other machines reach this one, in numbers."""
+    memory_bytes: int
+    boot_id: str
+    """Another one after every start of the machine."""
+
+
+def this_machine() -> Machine:
+    """Look around."""
+    return Machine(socket.gethostname(), own_ip(), _memory_bytes(), _boot_id())
+
+
+def own_ip() -> str:
+    """The address from which this machine would reach others; loopback when it reaches nobody."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(_SOMEWHERE)
+        except OSError:
+            return "127.0.0.1"
+        return str(probe.getsockname()[0])
+
+
+def numeric(host: str) -> str:
+    """An address in numbers; raise ``SettingsError`` for a name that nobody knows."""
+    try:
+        return str(ip_address(host))
+    except ValueError:
+        pass
+    try:
+        return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
+    except OSError as error:
+        raise SettingsError(f"{host!r} is neither an address nor a known name of one: {error}") from error
+
+
+def _memory_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _boot_id() -> str:
+    """Where the system does not say, every start of a process counts as one of the machine: that is the safe side."""
+    try:
+        return BOOT_ID.read_text().strip()
+    except OSError:
+        return f"{os.getpid()}-{os.urandom(8).hex()}"

@@ -34,6 +34,13 @@ class Ranges:
         at = bisect_right(self._starts, physical) - 1
         return at >= 0 and physical < self._ends[at]
 
+    def owner(self, physical: int) -> tuple[bool, int]:
+        """Whether we wrote the record that starts there, and up to where the answer stays the same."""
+        at = bisect_right(self._starts, physical) - 1
+        if at >= 0 and physical < self._ends[at]:
+            return True, self._ends[at]
+        return False, self._starts[at + 1] if at + 1 < len(self._starts) else maxsize
+
     @property
     def end(self) -> int | None:
         """Where the last range ends; None when it is open or there is none."""

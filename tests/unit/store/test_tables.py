@@ -56,6 +56,8 @@ def test_ranges_join_cut_and_forget() -> None:
         True,
         False,
     ]
+    assert [ranges.owner(at) for at in (0, 100, 250)] == [(True, 100), (False, 200), (True, 300)]
+    assert not ranges.owner(300)[0]
     ranges.begin(300)
     assert ranges.as_list() == [(0, 100), (200, None)]
     assert ranges.covers(10**12)

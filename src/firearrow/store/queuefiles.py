@@ -69,14 +69,15 @@ class QueueFiles:
 
     def write(self, queue: ConsumeQueue, offset: int, entries: bytes | bytearray | memoryview) -> None:
         """Put entries in their places, making files on the way."""
-        with memoryview(entries) as left:
-            at = 0
-            while at < len(left):
-                room = self.file_bytes - self._position(offset)
-                piece = left[at : at + room]
-                self._file_to_write(queue, self.first_of(offset)).write_at(self._position(offset), [piece])
-                at += len(piece)
-                offset += len(piece) // ENTRY_BYTES
+        at = 0
+        while at < len(entries):
+            room = self.file_bytes - self._position(offset)
+            # A copy: a failed write is remembered with its traceback, and a view held by it would forbid ``entries``
+            # to grow.
+            piece = bytes(entries[at : at + room])
+            self._file_to_write(queue, self.first_of(offset)).write_at(self._position(offset), [piece])
+            at += len(piece)
+            offset += len(piece) // ENTRY_BYTES
 
     def cut(self, queue: ConsumeQueue, offset: int) -> bool:
         """Make every slot of the file that holds ``offset``, from there on, zero; False when there is no such file."""

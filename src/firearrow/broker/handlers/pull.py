@@ -52,8 +52,8 @@ class KnownTopics(Protocol):
         ...
 
 
-class PullCounts(Protocol):
-    """Who counts what is handed out."""
+class ConsumeCounts(Protocol):
+    """Who counts what is handed out and what comes back."""
 
     def pulled(self, group: str, topic: str, messages: int, size: int) -> None:
         """A pull found messages."""
@@ -63,13 +63,22 @@ class PullCounts(Protocol):
         """A pull found none."""
         ...
 
+    def sent_back(self, group: str, topic: str) -> None:
+        """A consumer could not handle a message."""
+        ...
 
-class _Uncounted:
+
+class Uncounted:
+    """Nobody counts."""
+
     def pulled(self, group: str, topic: str, messages: int, size: int) -> None:
-        pass
+        """Nothing."""
 
     def missed(self) -> None:
-        pass
+        """Nothing."""
+
+    def sent_back(self, group: str, topic: str) -> None:
+        """Nothing."""
 
 
 class _Admitted(Struct, gc=False):
@@ -104,7 +113,7 @@ class PullHandlers:
         memory_bytes: int,
         is_readable: Callable[[], bool],
         broker_ip: str,
-        counts: PullCounts | None = None,
+        counts: ConsumeCounts,
         on_commit: Callable[[], None] = lambda: None,
     ) -> None:
         self._store = store
@@ -117,7 +126,7 @@ class PullHandlers:
         self._hot_distance = memory_bytes * config.access_message_in_memory_max_ratio // 100
         self._is_readable = is_readable
         self._broker_ip = broker_ip
-        self._counts = counts or _Uncounted()
+        self._counts = counts
         self._on_commit = on_commit
         self.parked: Final[ParkedPulls[_Ticket]] = ParkedPulls()
         self._woken: list[Parked[_Ticket]] = []

@@ -39,15 +39,3 @@ def wanted_codes(subscription: SubscriptionData) -> frozenset[int] | None:
     if subscription.sub_string or not subscription.tags_set:
         return codes_of(subscription.sub_string)
     return frozenset(map(tag_code, subscription.tags_set))
-
-
-def from_expression(topic: str, expression: str | None, expression_type: str | None) -> SubscriptionData:
-    """The subscription that a pull carries itself."""
-    tags = tags_of(expression) if is_tag_type(expression_type) else None
-    return SubscriptionData(
-        topic=topic,
-        sub_string=expression or ALL,
-        expression_type=expression_type or TAG,
-        tags_set=list(tags or ()),
-        code_set=[tag_code(tag) for tag in tags or ()],
-    )

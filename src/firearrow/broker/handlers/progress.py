@@ -1,0 +1,177 @@
+"""How far groups are. Java: ``AdminBrokerProcessor.getConsumeStats`` and neighbours."""
+
+from collections.abc import Callable
+from typing import Final
+
+from firearrow.broker.clients import ClientTable
+from firearrow.broker.errands import Errands
+from firearrow.broker.grouping import Groups
+from firearrow.broker.handlers.pull import KnownTopics
+from firearrow.broker.offsets import OffsetTable
+from firearrow.model.message import MessageQueue
+from firearrow.protocol.bodies.body import encode_body
+from firearrow.protocol.bodies.stats import (
+    ConsumeStats,
+    ConsumeStatsList,
+    OffsetWrapper,
+    QueryConsumeTimeSpanBody,
+    QueueTimeSpan,
+)
+from firearrow.protocol.bodies.topic import TopicConfig
+from firearrow.protocol.codes import ResponseCode
+from firearrow.protocol.refusal import Refused
+from firearrow.protocol.requests.query import QueryConsumeTimeSpan
+from firearrow.protocol.requests.stats import GetBrokerConsumeStats, GetConsumeStats
+from firearrow.remoting.handlers import Answer, Call, Handlers, Later
+from firearrow.runtime.clock import Clock
+from firearrow.store.store import Store
+
+Rate = Callable[[str, str], float]
+"""Messages a second that a group gets of a topic."""
+
+NO_TIME: Final = -1
+
+
+class ProgressHandlers:
+    """Offsets beside the ends of queues."""
+
+    def __init__(
+        self,
+        store: Store,
+        topics: KnownTopics,
+        groups: Groups,
+        clients: ClientTable,
+        offsets: OffsetTable,
+        errands: Errands,
+        clock: Clock,
+        *,
+        broker_name: str,
+        broker_address: str,
+        rate: Rate,
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._clients = clients
+        self._offsets = offsets
+        self._errands = errands
+        self._clock = clock
+        self._broker_name = broker_name
+        self._broker_address = broker_address
+        self._rate = rate
+
+    def add_to(self, handlers: Handlers) -> None:
+        """Register every answer given here."""
+        handlers.on(GetConsumeStats, self.stats, urgent=True)
+        handlers.on(GetBrokerConsumeStats, self.all_stats, urgent=True)
+        handlers.on(QueryConsumeTimeSpan, self.time_span, urgent=True)
+
+    # ---- one group
+
+    def stats(self, request: GetConsumeStats, call: Call) -> Later:
+        """How far a group is in its topics."""
+        listed = [topic for topic in (request.topic_list or "").split(";") if topic]
+        return self._errands.do(call, self._stats(request.consumer_group, listed, request.topic or ""))
+
+    async def _stats(self, group: str, listed: list[str], topic: str) -> Answer:
+        topics = listed or self._subscribed(group, [topic] if topic else self._offsets.topics_of(group))
+        table: dict[MessageQueue, OffsetWrapper] = {}
+        rate = 0.0
+        for name in topics:
+            config = self._topics.get(name)
+            if config is None:
+                continue
+            table |= await self._queues(group, name, config.read_queue_nums)
+            rate += self._rate(group, name)
+        return Answer(body=encode_body(ConsumeStats(consume_tps=rate, offset_table=table)))
+
+    def _subscribed(self, group: str, topics: list[str]) -> list[str]:
+        """Those of the topics that the members of a group want, if it has any."""
+        online = self._clients.group(group)
+        if online is None or not online.subscriptions:
+            return topics
+        return [topic for topic in topics if topic in online.subscriptions]
+
+    async def _queues(self, group: str, topic: str, count: int) -> dict[MessageQueue, OffsetWrapper]:
+        return {
+            MessageQueue(topic, self._broker_name, queue_id): await self._queue(group, topic, queue_id)
+            for queue_id in range(count)
+        }
+
+    async def _queue(self, group: str, topic: str, queue_id: int) -> OffsetWrapper:
+        offset = max(self._offsets.committed(group, topic, queue_id), 0)
+        return OffsetWrapper(
+            broker_offset=self._end_of(topic, queue_id),
+            consumer_offset=offset,
+            last_timestamp=max(await self._stored_ms(topic, queue_id, offset - 1), 0),
+            pull_offset=max(offset, self._offsets.pulled(group, topic, queue_id)),
+        )
+
+    # ---- all groups
+
+    def all_stats(self, request: GetBrokerConsumeStats, call: Call) -> Later:
+        """How far every group is."""
+        return self._errands.do(call, self._all_stats(ordered_only=request.is_order))
+
+    async def _all_stats(self, *, ordered_only: bool) -> Answer:
+        listed = []
+        behind = in_flight = 0
+        for group in list(self._groups.table):
+            of_group = []
+            for topic, config in self._shown(group, ordered_only=ordered_only):
+                table = await self._queues(group, topic, config.write_queue_nums)
+                of_group.append(ConsumeStats(consume_tps=self._rate(group, topic), offset_table=table))
+                behind += sum(one.broker_offset - one.consumer_offset for one in table.values())
+                in_flight += sum(one.pull_offset - one.consumer_offset for one in table.values())
+            listed.append({group: of_group})
+        body = ConsumeStatsList(
+            broker_addr=self._broker_address,
+            consume_stats_list=listed,
+            total_diff=behind,
+            total_inflight_diff=in_flight,
+        )
+        return Answer(body=encode_body(body))
+
+    def _shown(self, group: str, *, ordered_only: bool) -> list[tuple[str, TopicConfig]]:
+        topics = self._subscribed(group, self._offsets.topics_of(group))
+        known = [(topic, config) for topic in topics if (config := self._topics.get(topic)) is not None]
+        return [(topic, config) for topic, config in known if config.order or not ordered_only]
+
+    # ---- times
+
+    def time_span(self, request: QueryConsumeTimeSpan, call: Call) -> Later:
+        """Which times a topic's queues cover, and how late a group is."""
+        config = self._topics.get(request.topic)
+        if config is None:
+            raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{request.topic}] not exist")
+        return self._errands.do(call, self._time_spans(request, config.write_queue_nums))
+
+    async def _time_spans(self, request: QueryConsumeTimeSpan, queues: int) -> Answer:
+        spans = [await self._time_span(request.group, request.topic, queue_id) for queue_id in range(queues)]
+        return Answer(body=encode_body(QueryConsumeTimeSpanBody(consume_time_span_set=spans)))
+
+    async def _time_span(self, group: str, topic: str, queue_id: int) -> QueueTimeSpan:
+        queue = self._store.queues.find(topic, queue_id)
+        offset = self._offsets.committed(group, topic, queue_id)
+        end = self._end_of(topic, queue_id)
+        first_ms = NO_TIME if queue is None else await self._store.lookups.earliest_ms(queue)
+        late_ms = 0
+        if offset < end:
+            late_ms = self._clock.now_ms() - await self._stored_ms(topic, queue_id, offset)
+        return QueueTimeSpan(
+            message_queue=MessageQueue(topic, self._broker_name, queue_id),
+            min_time_stamp=first_ms,
+            max_time_stamp=await self._stored_ms(topic, queue_id, end - 1),
+            consume_time_stamp=await self._stored_ms(topic, queue_id, offset - 1) if offset > 0 else first_ms,
+            delay_time=late_ms,
+        )
+
+    async def _stored_ms(self, topic: str, queue_id: int, offset: int) -> int:
+        queue = self._store.queues.find(topic, queue_id)
+        if queue is None or offset < 0:
+            return NO_TIME
+        return await self._store.lookups.store_ms(queue, offset)
+
+    def _end_of(self, topic: str, queue_id: int) -> int:
+        queue = self._store.queues.find(topic, queue_id)
+        return 0 if queue is None else queue.max_offset

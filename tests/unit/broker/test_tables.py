@@ -1,0 +1,271 @@
+"""The tables of the consuming side: clients, groups, offsets, locks, pulls that wait."""
+
+import pytest
+
+from firearrow.broker.clients import Client, ClientTable, Notice
+from firearrow.broker.groups import SubscriptionGroups, decode_groups
+from firearrow.broker.locks import QueueLocks
+from firearrow.broker.longpoll import SLOT_MS, ParkedPulls
+from firearrow.broker.offsets import OffsetTable, decode_offsets
+from firearrow.broker.subscription import codes_of, tags_of, wanted_codes
+from firearrow.model.java_hash import tag_code
+from firearrow.model.message import MessageQueue
+from firearrow.protocol.bodies.group import SubscriptionGroupConfig
+from firearrow.protocol.bodies.heartbeat import ConsumerData, SubscriptionData
+
+
+def client(connection: str, heard_ms: int = 0) -> Client:
+    return Client(connection, f"id-{connection}", "JAVA", 479, heard_ms)
+
+
+def wants(group: str = "g", *topics: str, version: int = 1, model: str | int = "CLUSTERING") -> ConsumerData:
+    return ConsumerData(
+        group_name=group,
+        consume_type=1,
+        message_model=model,
+        consume_from_where=0,
+        subscription_data_set=[SubscriptionData(topic=topic, sub_string="*", sub_version=version) for topic in topics],
+    )
+
+
+class TestClients:
+    def test_everybody_is_told_when_somebody_joins(self) -> None:
+        table = ClientTable()
+        assert table.consume(client("a"), wants("g", "T")) == Notice("g", ("a",))
+        assert table.consume(client("b"), wants("g", "T")) == Notice("g", ("a", "b"))
+        assert table.consume(client("b"), wants("g", "T")) is None
+
+    def test_words_may_be_numbers(self) -> None:
+        table = ClientTable()
+        table.consume(client("a"), wants("g", "T", model=1))
+        group = table.group("g")
+        assert group is not None
+        assert (group.consume_type, group.message_model) == ("CONSUME_PASSIVELY", "CLUSTERING")
+        assert group.consume_from_where == "CONSUME_FROM_LAST_OFFSET"
+        assert group.is_passive
+
+    def test_a_changed_set_of_topics_is_told_and_a_newer_version_is_not(self) -> None:
+        table = ClientTable()
+        table.consume(client("a"), wants("g", "T"))
+        assert table.consume(client("a"), wants("g", "T", version=5)) is None
+        assert table.consume(client("a"), wants("g", "T", "U", version=5)) is not None
+        assert table.consume(client("a"), wants("g", "U", version=5)) is not None
+        group = table.group("g")
+        assert group is not None
+        assert list(group.subscriptions) == ["U"]
+        table.consume(client("a"), wants("g", "U", version=3))
+        assert group.subscriptions["U"].sub_version == 5
+
+    def test_a_short_heartbeat_leaves_subscriptions_as_they_were(self) -> None:
+        table = ClientTable()
+        table.consume(client("a"), wants("g", "T"))
+        assert table.consume(client("a", 50), wants("g"), without_sub=True) is None
+        group = table.group("g")
+        assert group is not None
+        assert list(group.subscriptions) == ["T"]
+        assert list(group.members["a"].subscriptions) == ["T"]
+
+    def test_broadcasting_groups_divide_nothing(self) -> None:
+        table = ClientTable()
+        assert table.consume(client("a"), wants("g", "T", model="BROADCASTING")) is None
+        assert table.consume(client("b"), wants("g", "T", model="BROADCASTING")) is None
+        assert table.stop_consuming("a", "g") is None
+
+    def test_leaving(self) -> None:
+        table = ClientTable()
+        table.consume(client("a"), wants("g", "T"))
+        table.consume(client("b"), wants("g", "T"))
+        table.produce(client("a"), "p")
+        assert table.stop_consuming("a", "g") == Notice("g", ("b",))
+        assert table.stop_consuming("a", "g") is None
+        assert table.disconnected("b") == ()
+        assert table.group("g") is None
+        assert table.producers("p") is not None
+        table.stop_producing("a", "p")
+        assert table.producers("p") is None
+        assert table.disconnected("a") == ()
+
+    def test_silence(self) -> None:
+        table = ClientTable()
+        table.consume(client("a", 10), wants("g", "T"))
+        table.consume(client("b", 20), wants("g", "T"))
+        table.produce(client("c", 5), "p")
+        expired = table.expire(20)
+        assert expired.connections == ("a", "c")
+        assert expired.notices == (Notice("g", ("b",)),)
+        assert table.groups_of_topic("T") == ["g"]
+        assert table.expire(20) == ((), ())
+
+
+class TestGroups:
+    def test_the_file_is_read_as_it_was_written(self) -> None:
+        table = SubscriptionGroups()
+        table.put(SubscriptionGroupConfig(group_name="g", retry_max_times=3, attributes={"+a": "1", "b": "2"}), 7)
+        table.allow_reading("g", "T", allowed=False, now_ms=8)
+        again = SubscriptionGroups()
+        again.restore(decode_groups(table.encode()))
+        group = again.get("g")
+        assert group is not None
+        assert (group.retry_max_times, group.attributes) == (3, {"a": "1", "b": "2"})
+        assert not again.may_read("g", "T")
+        assert again.version == table.version
+
+    def test_attributes_change_one_by_one(self) -> None:
+        table = SubscriptionGroups()
+        table.put(SubscriptionGroupConfig(group_name="g", attributes={"+a": "1", "+b": "2"}), 1)
+        table.put(SubscriptionGroupConfig(group_name="g", attributes={"-a": ""}), 2)
+        group = table.get("g")
+        assert group is not None
+        assert group.attributes == {"b": "2"}
+
+    def test_deleting_and_forbidding(self) -> None:
+        table = SubscriptionGroups()
+        assert table.create("bad name!", 1) is None
+        assert table.create("g", 1) is not None
+        table.allow_reading("g", "T", allowed=False, now_ms=2)
+        table.allow_reading("g", "T", allowed=True, now_ms=3)
+        assert table.may_read("g", "T")
+        assert table.delete("g", 4)
+        assert not table.delete("g", 5)
+        assert table.version.counter == 4
+        assert "CID_RMQ_SYS_TRANS" in table
+
+    def test_pages(self) -> None:
+        table = SubscriptionGroups()
+        names = list(table)
+        assert list(table.page(1, 2).subscription_group_table) == names[1:3]
+
+
+class TestOffsets:
+    def test_commits_are_ignored_until_a_moved_group_has_heard_of_it(self) -> None:
+        table = OffsetTable()
+        assert table.commit("g", "T", 0, 5)
+        table.move("g", "T", 0, 2)
+        assert not table.commit("g", "T", 0, 6)
+        assert table.committed("g", "T", 0) == 2
+        assert table.commit("g", "T", 1, 9)
+        assert table.take_move("g", "T", 0) == 2
+        assert table.take_move("g", "T", 0) is None
+        assert table.commit("g", "T", 0, 3)
+        assert table.committed("g", "T", 0) == 3
+
+    def test_nothing_is_written_or_read_above_the_end_of_a_queue(self) -> None:
+        table = OffsetTable()
+        table.commit("g", "T", 0, 50)
+        table.commit("g", "T", 1, 5)
+        written = table.encode(lambda _topic, queue_id: 10 if queue_id == 0 else 100)
+        assert decode_offsets(written).offset_table == {"T@g": {0: 10, 1: 5}}
+        again = OffsetTable()
+        assert again.restore(decode_offsets(written), lambda _topic, _queue_id: 7) == 1
+        assert [again.committed("g", "T", queue_id) for queue_id in (0, 1)] == [7, 5]
+
+    def test_apaches_own_file_is_read(self) -> None:
+        stored = b'{\n\t"dataVersion":{"counter":1},\n\t"offsetTable":{"%RETRY%g@g":{0:1},"T@g":{0:3,1:4\n\t\t}\n\t}\n}'
+        table = OffsetTable()
+        table.restore(decode_offsets(stored), lambda _topic, _queue_id: 100)
+        assert table.topics_of("g") == ["%RETRY%g", "T"]
+        assert table.of("g", "T") == {0: 3, 1: 4}
+
+    def test_looking_around(self) -> None:
+        table = OffsetTable()
+        table.commit("g", "T", 0, 5)
+        table.commit("h", "T", 0, 3)
+        table.note_pulled("g", "T", 0, 8)
+        assert table.groups_of("T") == ["g", "h"]
+        assert (table.pulled("g", "T", 0), table.pulled("h", "T", 0), table.pulled("x", "T", 0)) == (8, 3, -1)
+        assert table.lowest("T", ["h"], lambda _topic, _queue: 0) == {0: 5}
+        assert table.lowest("T", [], lambda _topic, _queue: 4) == {0: 5}
+        table.clone("g", "copy", "T")
+        assert table.committed("copy", "T", 0) == 5
+        table.forget_group("g")
+        table.forget_topic("T")
+        assert table.groups_of("T") == []
+        assert table.pulled("g", "T", 0) == -1
+
+
+class TestLocks:
+    QUEUES = (MessageQueue("T", "b", 0), MessageQueue("T", "b", 1))
+
+    def test_a_lock_keeps_others_out_until_it_lapses(self) -> None:
+        locks = QueueLocks()
+        first, second = self.QUEUES
+        assert locks.lock("g", [first], "a", 0) == [first]
+        assert locks.lock("g", self.QUEUES, "b", 1) == [second]
+        assert locks.lock("g", [first], "a", 50_000) == [first]
+        assert locks.lock("g", [first], "b", 110_000) == []
+        assert locks.lock("g", [first], "b", 110_001) == [first]
+        assert locks.lock("h", [first], "c", 110_001) == [first]
+
+    def test_only_the_owner_lets_go(self) -> None:
+        locks = QueueLocks()
+        locks.lock("g", self.QUEUES, "a", 0)
+        locks.unlock("g", self.QUEUES, "b")
+        assert locks.lock("g", self.QUEUES, "b", 1) == []
+        locks.unlock("g", self.QUEUES, "a")
+        assert locks.lock("g", self.QUEUES, "b", 2) == list(self.QUEUES)
+        assert locks.is_any_held("g", 2)
+        locks.expire(100_000)
+        assert not locks.is_any_held("g", 2)
+
+
+class TestParkedPulls:
+    def test_an_arrival_wakes_its_queue_and_its_tags(self) -> None:
+        parked: ParkedPulls[str] = ParkedPulls()
+        parked.park(("T", 0), 5, None, 1000, "all")
+        parked.park(("T", 0), 5, frozenset({7}), 1000, "seven")
+        parked.park(("T", 0), 6, None, 1000, "later")
+        parked.park(("T", 1), 0, None, 1000, "other")
+        assert [one.ticket for one in parked.arrived(("T", 0), 5, 3)] == ["all"]
+        assert [one.ticket for one in parked.arrived(("T", 0), 6, 7)] == ["seven", "later"]
+        assert parked.arrived(("T", 0), 7, 7) == []
+        assert len(parked) == 1
+
+    def test_time_passes_in_slots(self) -> None:
+        parked: ParkedPulls[str] = ParkedPulls()
+        parked.park(("T", 0), 0, None, 101, "a")
+        parked.park(("T", 0), 0, None, 119, "b")
+        parked.park(("T", 0), 0, None, 121, "c")
+        assert parked.next_deadline_ms == 6 * SLOT_MS
+        assert parked.expired(119) == []
+        assert [one.ticket for one in parked.expired(120)] == ["a", "b"]
+        assert [one.ticket for one in parked.expired(10_000)] == ["c"]
+        assert parked.next_deadline_ms is None
+        assert parked.queues == {}
+
+    def test_a_slot_is_used_again_after_its_pulls_were_woken(self) -> None:
+        parked: ParkedPulls[int] = ParkedPulls()
+        for number in range(3):
+            parked.park(("T", 0), number, None, 100, number)
+            assert len(parked.arrived(("T", 0), number, 0)) == 1
+        parked.park(("T", 0), 9, None, 100, 9)
+        assert [one.ticket for one in parked.expired(100)] == [9]
+
+    def test_pulls_are_recalled_by_what_they_are(self) -> None:
+        parked: ParkedPulls[str] = ParkedPulls()
+        parked.park(("T", 0), 0, None, 100, "g")
+        parked.park(("T", 0), 0, None, 100, "h")
+        assert [one.ticket for one in parked.recall(("T", 0), lambda ticket: ticket == "g")] == ["g"]
+        assert [one.ticket for one in parked.expired(100)] == ["h"]
+
+
+@pytest.mark.parametrize(
+    ("expression", "tags"),
+    [
+        (None, None),
+        ("", None),
+        ("*", None),
+        ("A", ("A",)),
+        (" A || B||  || C ", ("A", "B", "C")),
+        ("||", ()),
+    ],
+)
+def test_tag_expressions(expression: str | None, tags: tuple[str, ...] | None) -> None:
+    assert tags_of(expression) == tags
+    assert codes_of(expression) == (None if tags is None else frozenset(map(tag_code, tags)))
+
+
+def test_codes_do_not_come_from_the_client() -> None:
+    wanted = SubscriptionData(topic="T", sub_string="A", code_set=[1, 2, 3])
+    assert wanted_codes(wanted) == frozenset({tag_code("A")})
+    assert wanted_codes(SubscriptionData(topic="T", tags_set=["B"])) == frozenset({tag_code("B")})
+    assert wanted_codes(SubscriptionData(topic="T")) is None

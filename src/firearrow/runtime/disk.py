@@ -166,6 +166,14 @@ class Disk(Protocol):
         """Return once every earlier create, rename and unlink of names in that directory is durable."""
         ...
 
+    async def sync_below(self, path: str) -> None:
+        """Return once everything in a directory, at any depth, is durable: bytes, sizes and names.
+
+        For thousands of files: one call instead of one for each. It may wait for other files too, and fails when
+        anything of the file system fails. The directory's own name is its parent's affair.
+        """
+        ...
+
     async def replace(self, path: str, data: Bytes) -> None:
         """Put ``data`` in place of the file's contents, durably and all at once.
 

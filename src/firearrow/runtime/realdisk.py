@@ -23,6 +23,7 @@ from firearrow.runtime.realfile import NOWAIT, SCRATCH_BYTES, RealFile
 from firearrow.runtime.recordlock import RecordLock
 from firearrow.runtime.replacing import Replacements
 from firearrow.runtime.syncchoice import SyncChoice
+from firearrow.runtime.syncfs import sync_file_system
 from firearrow.runtime.syncing import SyncEnded, SyncTurns
 from firearrow.runtime.syncroute import SyncRoute
 
@@ -58,6 +59,8 @@ class RealDisk:
         self._handles: dict[tuple[int, int], Handle] = {}
         self._turns: dict[tuple[int, int], SyncTurns] = {}
         self._directory_turns: dict[str, SyncTurns] = {}
+        self._everything: int | None = None
+        self._everything_turns = SyncTurns(f"everything below {self._root}", self._begin_everything)
         self._replacements = Replacements(self)
 
     async def close(self) -> None:
@@ -66,6 +69,9 @@ class RealDisk:
         self._pool.shutdown(wait=True)
         self.cache.drop_all()
         self._handles.clear()
+        if self._everything is not None:
+            os.close(self._everything)
+            self._everything = None
 
     # -- for files
 
@@ -78,10 +84,12 @@ class RealDisk:
         """Keep a descriptor open while somebody else works on it."""
         descriptor = self.cache.descriptor(handle)
         handle.pins += 1
+        handle.references += 1  # or closing the file now would close the descriptor
         try:
             yield descriptor
         finally:
             handle.pins -= 1
+            self.release(handle)
 
     def turns_of(self, handle: Handle) -> SyncTurns:
         """Return the syncs of a file; a fence outlives the file's closing."""
@@ -261,6 +269,21 @@ class RealDisk:
                 del self._directory_turns[where]
 
         self.route.begin(descriptor, 0, closing, is_directory=True)
+
+    async def sync_below(self, path: str) -> None:
+        """Return once everything below a directory is durable: the whole file system is synced."""
+        if not self._is_directory(self._absolute(path)):
+            raise refusal(OSError(errno.ENOENT, "no such directory"), f"sync {path}")
+        if self._everything is None:
+            # One descriptor for good: the kernel reports a failure once to every descriptor that was open then.
+            self._everything = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        await self._everything_turns.sync()
+
+    def _begin_everything(self, ended: SyncEnded) -> None:
+        descriptor = self._everything
+        assert descriptor is not None
+        work = asyncio.get_running_loop().run_in_executor(self._pool, sync_file_system, descriptor)
+        work.add_done_callback(lambda done: ended(done.result()))
 
     # -- the whole disk
 

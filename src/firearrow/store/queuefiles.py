@@ -114,6 +114,17 @@ class QueueFiles:
                 self._renamed = renamed | self._renamed
                 raise
 
+    async def sync_everything(self) -> None:
+        """Make the entries and the names of every file durable."""
+        renamed, self._renamed = self._renamed, {}
+        try:
+            await self.disk.sync_below(CONSUME_QUEUE)
+            if "" in renamed:
+                await self.disk.sync_directory()
+        except BaseException:
+            self._renamed = renamed | self._renamed
+            raise
+
     # ---- removing
 
     async def remove(self, queue: ConsumeQueue, first: int) -> None:

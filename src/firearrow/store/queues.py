@@ -24,6 +24,8 @@ from firearrow.store.queuefiles import DEFAULT_FILE_BYTES, QueueFiles
 
 LARGEST_GAP: Final = 30_000_000
 """Slots filled at most between two entries; a record further away keeps its place in the log alone."""
+SYNCED_EACH: Final = 32
+"""Queues that are synced one by one; for more, one sync of everything costs less."""
 SLICE: Final = 32
 """Queues written or synced before others get their turn on the loop."""
 _FILLED_AT_ONCE: Final = 50_000
@@ -68,6 +70,7 @@ class Queues:
         """Queues with entries that are not written out, oldest first."""
         self.stalled: DiskFull | None = None
         """Why entries wait longer than they should; the next flush that succeeds ends it."""
+        self.synced_each = SYNCED_EACH
         self._max_pending = config.max_pending_queue_bytes
         self._topics: dict[str, dict[int, ConsumeQueue]] = {}
         self._unsynced: dict[ConsumeQueue, int] = {}  # lowest entry written since the last sync
@@ -229,16 +232,27 @@ class Queues:
         for queue in self._flushing:
             self.write_out(queue)
             await pace.did()
-        for queue in self._flushing:
-            await self._sync(queue)
-            await pace.did()
-        await self.files.sync_names()
+        if len(self._flushing) > self.synced_each:
+            await self._sync_all()
+        else:
+            for queue in self._flushing:
+                await self._sync(queue)
+            await self.files.sync_names()
         for queue in self._flushing:
             queue.durable = max(queue.durable, queue.goal)
         # Entries put since `begin_flush` may be synced already, and count when the log that they depend on is.
         self._synced_early = [queue for queue in self._flushing if queue.durable < queue.written]
         self.stalled = None
         self._flushing = []
+
+    async def _sync_all(self) -> None:
+        taken, self._unsynced = self._unsynced, {}
+        try:
+            await self.files.sync_everything()
+        except BaseException:
+            for queue, lowest in taken.items():
+                self._unsynced[queue] = min(lowest, self._unsynced.get(queue, lowest))
+            raise
 
     async def _sync(self, queue: ConsumeQueue) -> None:
         lowest = self._unsynced.pop(queue, None)

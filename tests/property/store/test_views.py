@@ -101,6 +101,7 @@ def test_views_agree_with_the_log_after_any_run_and_crash(seed: int, runs: int, 
         for _ in range(runs):
             shop = await open_shop(image, f"boot-{boot}", sync=sync, clock=clock)
             await agrees(shop)
+            shop.views.queues.synced_each = rng.choice([0, 2, 100])
             await play(shop, rng, rng.randrange(40))
             ending = rng.choice(["close", "die", "power", "power", "inside"])
             if ending == "close":

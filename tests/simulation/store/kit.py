@@ -276,6 +276,15 @@ class InstantDisk:
         directory = self._do("sync", path, lambda: self.image.directory(path))
         self.image.directory_synced(directory, self.image.waiting_changes(directory))
 
+    async def sync_below(self, path: str) -> None:
+        """Durable at once."""
+        self.step("sync_below", path)
+        files, directories = self._do("sync", path, lambda: self.image.below(path))
+        for file in files:
+            file.finish_sync(file.begin_sync())
+        for directory in directories:
+            self.image.directory_synced(directory, self.image.waiting_changes(directory))
+
     async def replace(self, path: str, data: Bytes) -> None:
         """Put new contents in place."""
         fresh = f"{path}.tmp"

@@ -119,6 +119,9 @@ async def syncs_return(disk: Disk) -> None:
     file.truncate(1)
     await file.sync()
     await disk.sync_directory()
+    disk.make_directory("d/e")
+    disk.open("d/e/f", create=True).write_at(0, [b"abc"])
+    await asyncio.gather(disk.sync_below("d"), disk.sync_below(""), disk.sync_below("d/e"))
 
 
 async def a_cancelled_sync_harms_nobody(disk: Disk) -> None:
@@ -163,7 +166,8 @@ async def missing_files_are_missing(disk: Disk) -> None:
     _refuses(lambda: disk.open("no/directory", create=True), FileMissing)
     _refuses(lambda: disk.rename("a", "b"), FileMissing)
     _refuses(lambda: disk.status("a"), FileMissing)
-    for missing in (disk.read_whole("a"), disk.unlink("a"), disk.list("a"), disk.sync_directory("a")):
+    syncs = (disk.sync_directory("a"), disk.sync_below("a"))
+    for missing in (disk.read_whole("a"), disk.unlink("a"), disk.list("a"), *syncs):
         await _refuses_later(missing, FileMissing)
 
 

@@ -18,7 +18,7 @@ from firearrow.runtime.disk import Bytes, Status, Usage, checked, refusal
 from firearrow.runtime.replacing import Replacements
 from firearrow.runtime.syncing import SyncEnded, SyncTurns
 from firearrow.testing.sim.diskfile import PAGE_BYTES, FileNode
-from firearrow.testing.sim.diskimage import DirectoryNode, DiskImage
+from firearrow.testing.sim.diskimage import Below, DirectoryNode, DiskImage
 from firearrow.testing.sim.loop import SimLoop
 from firearrow.testing.sim.process import Process
 
@@ -389,6 +389,37 @@ class SimDisk:
                 self.image.directory_synced(directory, changes)
                 self.image.note("synced", f"{path}/")
                 ended(None)
+
+        self.loop.call_later(self.draw(self.profile.sync_mean_s), finish, context=self.context)
+
+    async def sync_below(self, path: str) -> None:
+        """Return once everything below a directory is durable."""
+        below = self._do("sync", path, lambda: self.image.below(path))
+        for file in below[0]:
+            if file in self._open:
+                await self._open[file].written()
+        turns = SyncTurns(f"everything below {path}", lambda ended: self._begin_sync_below(below, path, ended))
+        await turns.sync()
+
+    def _begin_sync_below(self, below: Below, path: str, ended: SyncEnded) -> None:
+        files, directories = below
+        syncs = [(file, file.begin_sync()) for file in files]
+        changes = [(directory, self.image.waiting_changes(directory)) for directory in directories]
+
+        def finish() -> None:
+            try:
+                self.image.check("sync", path)
+            except OSError as error:
+                for file, sync in syncs:
+                    file.fail_sync(sync, self.image.rng)
+                ended(error)
+                return
+            for file, sync in syncs:
+                file.finish_sync(sync)
+            for directory, waiting in changes:
+                self.image.directory_synced(directory, waiting)
+            self.image.note("synced", f"{path}/**")
+            ended(None)
 
         self.loop.call_later(self.draw(self.profile.sync_mean_s), finish, context=self.context)
 

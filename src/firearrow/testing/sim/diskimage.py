@@ -34,6 +34,7 @@ class DirectoryNode:
 
 
 Entry = FileNode | DirectoryNode
+Below = tuple[list[FileNode], list[DirectoryNode]]
 
 
 @dataclass(slots=True, eq=False)
@@ -231,6 +232,19 @@ class DiskImage:
                 change.waiting.remove(directory)
         while self._journal and not self._journal[0].waiting:
             _apply(self._journal.pop(0))
+
+    def below(self, path: str) -> Below:
+        """Return the files and directories at any depth below a directory, itself included."""
+        files: list[FileNode] = []
+        directories: list[DirectoryNode] = [self.directory(path)]
+        for directory in directories:
+            for name in sorted(directory.names):
+                entry = directory.names[name]
+                if isinstance(entry, FileNode):
+                    files.append(entry)
+                else:
+                    directories.append(entry)
+        return files, directories
 
     def lose_power(self) -> None:
         """Keep the durable tree and durable contents, and what luck adds."""

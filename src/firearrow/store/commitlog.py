@@ -17,7 +17,15 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TypeAlias, cast
 
-from firearrow.errors import DiskError, DiskFull, FireArrowError, IllegalMessage, OffsetNotStored, StoreFenced
+from firearrow.errors import (
+    DiskError,
+    DiskFull,
+    FireArrowError,
+    IllegalMessage,
+    OffsetNotStored,
+    Overloaded,
+    StoreFenced,
+)
 from firearrow.model import EpochMs, PhysicalOffset, QueueOffset
 from firearrow.model.flags import PREPARED
 from firearrow.record.encode import Draft, encode
@@ -54,6 +62,8 @@ class CommitLog:
         self._max_pending = min(config.max_pending_bytes, config.max_message_size)
         self._store_ms = last_store_ms
         self._active: Segment | None = None
+        self._handed_to: Segment | None = None
+        self._held_back = False
         self._room = -1  # end of the room for records in the active segment
         self._limit = -1  # an append that ends above goes the slow way: the segment or the pending list is full
         self._pending: list[bytes] = []
@@ -155,6 +165,8 @@ class CommitLog:
             raise error
         active = self._active
         if active is None or self.tail + size > self._room:
+            if self._held_back:
+                raise Overloaded("the disk is more than a log file behind with writing; send again in a moment")
             if active is not None and self.tail < active.end:
                 self._fill_up(active)
             self._activate()
@@ -189,6 +201,10 @@ class CommitLog:
         pending, rows, segment = self._pending, self._fresh, self._active
         if not pending or segment is None:
             return None
+        if self.written < segment.start:
+            # The disk writes late and has not written the segment before: were we to die now, a hole would be left.
+            self._held_back = True
+            return None
         self._pending, self._fresh = [], []
         try:
             segment.file.write_at(self.handed - segment.start, pending)
@@ -198,6 +214,7 @@ class CommitLog:
             segment.unsynced = True
             self._dirty.append(segment)
         self.handed = self.tail
+        self._handed_to = segment
         self._limit_pending()
         self._rows.append((self.tail, rows))
         try:
@@ -247,12 +264,15 @@ class CommitLog:
         if self._dispatches_at is WRITTEN:
             self._dispatch(offset)
         self.on_written()
+        if self._held_back:
+            self._held_back = False
+            self.write_pending()
 
     async def confirm(self) -> None:
         """Wait for a disk that writes late, and note what it has written."""
         target = self.handed
-        for segment in [*self._dirty, *([self._active] if self._active else [])]:
-            await segment.file.written()
+        if self._handed_to is not None:
+            await self._handed_to.file.written()
         if target > self.written:
             self.note_written(target)
 

@@ -48,7 +48,8 @@ class Flusher:
         """Make everything written so far durable; raise when that fails."""
         log = self._log
         log.write_pending()
-        if log.written < log.handed:
+        target = log.tail
+        while log.fenced is None and log.written < min(target, log.tail):
             await log.confirm()
         while log.fenced is None and log.needs_flush:
             await self._sync()

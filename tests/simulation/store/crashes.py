@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from firearrow.errors import DiskError, DiskFull, FireArrowError
+from firearrow.errors import DiskError, DiskFull, FireArrowError, Overloaded
 from firearrow.record.decode import peek
 from firearrow.store.commitlog import CommitLog
 from firearrow.store.config import LogConfig
@@ -178,6 +178,8 @@ class Driver:
             for _ in range(self._rng.randrange(5, 40)):
                 try:
                     await self._act(running, tails)
+                except Overloaded:
+                    await asyncio.sleep(0.01)
                 except DiskFull:
                     history.take_back(running.log.tail)
                 except DiskError as error:
@@ -247,11 +249,11 @@ class Driver:
         history.written = max(history.written, end)
 
 
-def explore(seed: int, *, per_call: int = 4) -> Counter[str]:
+def explore(seed: int, *, per_call: int = 4, late: bool = False) -> Counter[str]:
     """Run one random history of several runs and check the crash states along it; return what was seen.
 
     Every third seed has a disk that is full again and again, every third one whose syncs fail; else any call may fail
-    now and then.
+    now and then. With ``late`` nothing fails, and writes stay in the process for a while.
     """
     rng = random.Random(seed)
     settings = config(
@@ -264,14 +266,15 @@ def explore(seed: int, *, per_call: int = 4) -> Counter[str]:
         max_pending_bytes=rng.choice((4096, 1 << 20)),
     )
     history = History()
-    world = World(seed, disks=DiskProfile(sync_mean_s=rng.choice((0.0005, 0.003))))
+    world = World(seed, disks=DiskProfile(sync_mean_s=rng.choice((0.0005, 0.003)), late_writes=late))
     explorer = Explorer(rng, settings, history, per_call)
 
     async def scenario(world: World) -> None:
         node = world.node("disk")
         _watch(node.image, explorer)
         for _ in range(rng.randrange(1, 4)):
-            _order_faults(node.image, rng, seed % 3)
+            if not late:
+                _order_faults(node.image, rng, seed % 3)
             driver = Driver(node, settings, history, rng)
             node.start(lambda _, driver=driver: driver.run())  # type: ignore[misc]
             if rng.random() < 0.5:

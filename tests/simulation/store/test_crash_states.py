@@ -12,6 +12,16 @@ STATES_PER_CHUNK = 2_600
 SEEDS_PER_CHUNK = 1_000
 
 
+@pytest.mark.parametrize("chunk", range(3))
+def test_nothing_acknowledged_is_lost_when_writes_come_late(chunk: int) -> None:
+    counts: Counter[str] = Counter()
+    for seed in range(chunk * SEEDS_PER_CHUNK, (chunk + 1) * SEEDS_PER_CHUNK):
+        counts += explore(seed, late=True)
+        if counts["states"] >= STATES_PER_CHUNK:
+            break
+    assert counts["states"] >= STATES_PER_CHUNK
+
+
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_nothing_acknowledged_is_lost(chunk: int) -> None:
     counts: Counter[str] = Counter()

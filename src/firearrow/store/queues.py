@@ -232,20 +232,22 @@ class Queues:
         for queue in self._flushing:
             self.write_out(queue)
             await pace.did()
-        if len(self._flushing) > self.synced_each:
-            await self._sync_all()
+        synced = self._flushing
+        if len(synced) > self.synced_each:
+            synced = await self._sync_all()
         else:
-            for queue in self._flushing:
+            for queue in synced:
                 await self._sync(queue)
             await self.files.sync_names()
         for queue in self._flushing:
             queue.durable = max(queue.durable, queue.goal)
         # Entries put since `begin_flush` may be synced already, and count when the log that they depend on is.
-        self._synced_early = [queue for queue in self._flushing if queue.durable < queue.written]
+        self._synced_early = [queue for queue in synced if queue.durable < queue.written]
         self.stalled = None
         self._flushing = []
 
-    async def _sync_all(self) -> None:
+    async def _sync_all(self) -> list[ConsumeQueue]:
+        """Sync everything; return the queues that are concerned."""
         taken, self._unsynced = self._unsynced, {}
         try:
             await self.files.sync_everything()
@@ -253,6 +255,7 @@ class Queues:
             for queue, lowest in taken.items():
                 self._unsynced[queue] = min(lowest, self._unsynced.get(queue, lowest))
             raise
+        return list(dict.fromkeys([*self._flushing, *taken]))
 
     async def _sync(self, queue: ConsumeQueue) -> None:
         lowest = self._unsynced.pop(queue, None)

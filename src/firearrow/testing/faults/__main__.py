@@ -1,54 +1,119 @@
-"""``python -m firearrow.testing.faults CAMPAIGN``: run a campaign, print its figures, record them."""
+"""``python -m firearrow.testing.faults CAMPAIGN``: run a campaign, print its figures, record them.
+
+Every campaign works in pieces, prints one line a piece and, with ``--ledger``, appends it; what the ledger has of the
+same commit is not done again. The exit status is 1 when anything was lost or wrong.
+"""
 
 import argparse
 import json
 import logging
 import sys
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from firearrow.testing.faults.killing import SCENARIOS, Killing
 from firearrow.testing.faults.ledger import DEFAULT_PATH, Figures, Ledger
+from firearrow.testing.faults.powerloss import PowerLoss
+from firearrow.testing.faults.refusing import REFUSALS, Refusing
+from firearrow.testing.faults.smalldisk import FullDisk, LyingDisk
+
+Piece = tuple[dict[str, Any], Callable[[], tuple[Figures, list[str]]]]
+"""What tells a piece of work from others, and the work."""
+CYCLES_A_PIECE = 50
+MUTANT_CYCLES = 200
+
+
+def kill(given: argparse.Namespace) -> Iterator[Piece]:
+    """Kill -9 at every system call that writes."""
+    part, parts = map(int, given.part.split("/"))
+    for scenario in SCENARIOS:
+        killing = Killing(scenario, given.seed)
+        name = {"scenario": scenario.name, "part": given.part, "seed": given.seed}
+        yield name, lambda killing=killing: (killing.run(part, parts), killing.broken)  # type: ignore[misc]
+
+
+def refuse(given: argparse.Namespace) -> Iterator[Piece]:
+    """EIO, ENOSPC and short writes at every call that changes something."""
+    part, parts = map(int, given.part.split("/"))
+    for flush in given.flush:
+        for refusal in REFUSALS:
+            refusing = Refusing(refusal, flush, given.seed)
+            name = {"refusal": refusal.name, "flush": flush, "part": given.part, "seed": given.seed}
+            yield name, lambda refusing=refusing: (refusing.run(part, parts), refusing.broken)  # type: ignore[misc]
+
+
+def power(given: argparse.Namespace) -> Iterator[Piece]:
+    """Power loss on loop-mounted file systems; ``--mutant`` plants a defect that must be caught."""
+    pieces = -(-given.cycles // CYCLES_A_PIECE)
+    for piece in range(pieces):
+        for filesystem in given.filesystem:
+            for flush in given.flush:
+                seed = given.seed * 10_000 + piece
+                cycles = min(CYCLES_A_PIECE, given.cycles - piece * CYCLES_A_PIECE)
+                loss = PowerLoss(filesystem, flush, seed, given.mutant)
+                name = {"filesystem": filesystem, "flush": flush, "seed": seed, "mutant": given.mutant}
+                yield name, lambda loss=loss, cycles=cycles: _lose(loss, cycles, given.mutant)  # type: ignore[misc]
+
+
+def _lose(loss: PowerLoss, cycles: int, mutant: str) -> tuple[Figures, list[str]]:
+    if not mutant:
+        return loss.run(cycles), loss.broken
+    figures = loss.run(MUTANT_CYCLES, stop_when_broken=True)
+    return figures, [] if loss.broken else [f"the planted defect {mutant} survived {MUTANT_CYCLES} cycles"]
+
+
+def full(given: argparse.Namespace) -> Iterator[Piece]:
+    """A disk that is full, and one that loses what it took."""
+    for flush in given.flush:
+        disk = FullDisk(flush, given.seed)
+        name = {"case": "full disk", "flush": flush, "seed": given.seed}
+        yield name, lambda disk=disk: (disk.run(), disk.broken)  # type: ignore[misc]
+    lying = LyingDisk(given.seed)
+    yield {"case": "lying disk", "seed": given.seed}, lambda: (lying.run(), lying.broken)
+
+
+CAMPAIGNS: dict[str, Callable[[argparse.Namespace], Iterator[Piece]]] = {
+    "kill": kill,
+    "refuse": refuse,
+    "power": power,
+    "full": full,
+}
+BOTH = ["SYNC_FLUSH", "ASYNC_FLUSH"]
 
 
 def main() -> None:
     """The command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m firearrow.testing.faults", description="fault campaigns on real disks"
-    )
-    commands = parser.add_subparsers(required=True)
-    for add in (_kill,):
-        command = add(commands)
+    parser = argparse.ArgumentParser(prog="python -m firearrow.testing.faults", description=__doc__)
+    commands = parser.add_subparsers(required=True, dest="campaign")
+    for name, campaign in CAMPAIGNS.items():
+        command = commands.add_parser(name, help=campaign.__doc__)
         command.add_argument("--seed", type=int, default=1)
         command.add_argument("--ledger", default=None, nargs="?", const=DEFAULT_PATH, help="append the figures here")
+        command.add_argument("--flush", choices=BOTH, nargs="+", default=BOTH)
+        if name in ("kill", "refuse"):
+            command.add_argument("--part", default="0/1", help="K/N: every N-th point from the K-th on")
+        if name == "power":
+            command.add_argument("--cycles", type=int, default=1000, help="of each file system and flush mode")
+            command.add_argument("--filesystem", choices=("ext4", "xfs"), nargs="+", default=["ext4", "xfs"])
+            command.add_argument("--mutant", choices=("", "ack-before-sync", "no-directory-sync"), default="")
     given = parser.parse_args()
     logging.getLogger("firearrow").addHandler(logging.NullHandler())
-    sys.exit(given.run(given))
+    sys.exit(_run(given))
 
 
-def _kill(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
-    command = commands.add_parser("kill", help="kill -9 at every system call that writes")
-    command.add_argument("--part", default="0/1", help="K/N: every N-th point from the K-th on")
-    command.set_defaults(run=_run_kill)
-    return command
-
-
-def _run_kill(given: argparse.Namespace) -> int:
-    part, parts = map(int, given.part.split("/"))
-    ledger = Ledger("store-kill", given.ledger)
-    done = {(entry["scenario"], entry["part"], entry["seed"]) for entry in ledger.done()}
-    failed = 0
-    for scenario in SCENARIOS:
-        if (scenario.name, given.part, given.seed) not in done:
-            killing = Killing(scenario, given.seed)
-            failed += _report(ledger, killing.run(part, parts) | {"seed": given.seed}, killing.broken)
-    return 1 if failed else 0
-
-
-def _report(ledger: Ledger, figures: Figures, broken: list[str]) -> int:
-    """Print and record one piece of work; return how many complaints there are."""
-    print(json.dumps(ledger.add(figures)), flush=True)  # noqa: T201
-    for complaint in broken:
-        print(complaint, file=sys.stderr)  # noqa: T201
-    return len(broken)
+def _run(given: argparse.Namespace) -> int:
+    ledger = Ledger(f"store-{given.campaign}", given.ledger)
+    done = ledger.done()
+    complaints = 0
+    for name, work in CAMPAIGNS[given.campaign](given):
+        if any(name.items() <= entry.items() for entry in done):
+            continue
+        figures, broken = work()
+        print(json.dumps(ledger.add(figures | name)), flush=True)  # noqa: T201
+        for complaint in broken:
+            print(complaint, file=sys.stderr)  # noqa: T201
+        complaints += len(broken)
+    return 1 if complaints else 0
 
 
 if __name__ == "__main__":

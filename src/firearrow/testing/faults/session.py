@@ -18,6 +18,7 @@ from firearrow.store.config import FlushMode, LogConfig
 from firearrow.store.index import IndexConfig
 from firearrow.store.placement import FLUSHED, WRITTEN, Appended, Level
 from firearrow.store.queues import QueueConfig
+from firearrow.store.retention import RetentionConfig
 from firearrow.store.store import Store, StoreConfig
 from firearrow.store.views import ViewsConfig
 
@@ -62,7 +63,9 @@ class Options(Struct, frozen=True, kw_only=True):
             mapped_file_size_consume_queue=self.queue_file_bytes, dispatch_flush_interval=self.dispatch_ms
         )
         index = IndexConfig(max_hash_slot_num=self.index_slots, max_index_num=self.index_entries)
-        return StoreConfig(log=log, views=ViewsConfig(queues=queues, index=index))
+        # A small disk is soon full, and what is missing must be missing by accident.
+        kept = RetentionConfig(clean_file_forcibly_enable=False, clean_resource_interval=NEVER_MS)
+        return StoreConfig(log=log, views=ViewsConfig(queues=queues, index=index), retention=kept)
 
     def disk(self) -> RealDisk:
         """The disk below the root."""
@@ -144,16 +147,17 @@ class Session:
         try:
             await self.store.close()
         finally:
-            await self._end()
+            await self._stop()
+            await self.disk.close()
 
     async def abandon(self) -> None:
         """Let everything go as a dying process does."""
+        await self._stop()
         await self.opened.presence.leave(in_order=False)
         self.opened.slot.close()
         self.opened.segments.close()
-        await self._end()
+        await self.disk.close()
 
-    async def _end(self) -> None:
+    async def _stop(self) -> None:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
-        await self.disk.close()

@@ -1,0 +1,42 @@
+"""Campaigns as the tests run them: small slices, chosen by the commit, so that every part has its turn."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from firearrow.testing.faults.ledger import commit
+
+Figures = list[dict[str, Any]]
+Campaign = Callable[..., Figures]
+
+
+@pytest.fixture(scope="session")
+def rotation() -> int:
+    """A number that changes with the commit."""
+    head = commit().rstrip("+")
+    return 0 if head == "unknown" else int(head, 16)
+
+
+@pytest.fixture
+def campaign() -> Campaign:
+    """Run a campaign and return the figures of its pieces; fail with its complaints."""
+
+    def run(name: str, *options: str) -> Figures:
+        command = [sys.executable, "-m", "firearrow.testing.faults", name, *options]
+        ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
+        assert ran.returncode == 0, f"{' '.join(options)}\n{ran.stdout[-2000:]}\n{ran.stderr[-4000:]}"
+        return [json.loads(line) for line in ran.stdout.splitlines()]
+
+    return run
+
+
+def need(*tools: str) -> None:
+    """Skip where a program is missing."""
+    missing = [tool for tool in tools if shutil.which(tool) is None]
+    if missing:
+        pytest.skip(f"this machine has no {', '.join(missing)}")

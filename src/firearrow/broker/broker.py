@@ -13,9 +13,16 @@ from contextlib import asynccontextmanager
 from datetime import UTC
 from typing import Final
 
+from msgspec.structs import replace
+
 from firearrow.broker.config import FAST_PORT_BELOW, BrokerSettings
 from firearrow.broker.consuming import Consuming, Permissions, Place
+from firearrow.broker.handlers.brokerconfig import BrokerConfigHandlers
+from firearrow.broker.handlers.query import QueryHandlers
+from firearrow.broker.handlers.runtime import RuntimeHandlers, begin_days
 from firearrow.broker.handlers.send import SendHandlers
+from firearrow.broker.handlers.topic import TopicHandlers
+from firearrow.broker.handlers.unserved import UnservedHandlers
 from firearrow.broker.identity import Identity
 from firearrow.broker.live import LiveSettings
 from firearrow.broker.meters import SAMPLE_MS
@@ -58,6 +65,7 @@ class Broker:
         chance: random.Random,
     ) -> None:
         self._settings = LiveSettings(settings)
+        self._has_fast_port = settings.broker.listen_port > FAST_PORT_BELOW
         self._name_servers = _addresses(settings.broker.namesrv_addr)
         self._machine = machine
         self._network = network
@@ -66,6 +74,7 @@ class Broker:
         self._chance = chance
         self._caller = Caller(network)
         self._registration: Registration | None = None
+        self._changes: BrokerConfigHandlers | None = None
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[Identity]:
@@ -75,14 +84,16 @@ class Broker:
             life.on_stop(self._caller.close)
             store = await self._open_store(life)
             topics = await self._load_topics(life, identity)
-            stats = BrokerStats(identity.cluster, _elapsed_ms())
-            life.spawn(_sample(stats), "statistics")
+            stats = self._count(life, identity)
+            await self._load_changes(life, topics)
             consuming = await self._consume(life, identity, store, topics, stats)
+            registration = Registration(self._caller, self._name_servers, topics, self._settings, identity)
             handlers = Handlers()
             consuming.add_to(handlers)
             self._produce(identity, store, topics, consuming, stats).add_to(handlers)
+            self._operate(identity, store, topics, consuming, stats, registration, handlers)
             await self._listen(life, identity, handlers, consuming)
-            await self._register(life, identity, topics)
+            await self._register(life, registration)
             log.info("broker serves", extra={"broker": identity.name, "address": identity.address})
             yield identity
 
@@ -95,13 +106,17 @@ class Broker:
     # ---- parts, in the order of their start
 
     async def _identify(self) -> Identity:
-        broker = self._settings.broker
-        port = broker.listen_port or await self._free_port()
+        value = self._settings.value
+        given = value.broker
+        broker = replace(
+            given,
+            broker_name=given.broker_name or self._machine.name,
+            broker_ip1=given.broker_ip1 or self._machine.ip,
+            listen_port=given.listen_port or await self._free_port(),
+        )
+        self._settings.replace(replace(value, broker=broker))
         return Identity(
-            name=broker.broker_name or self._machine.name,
-            cluster=broker.broker_cluster_name,
-            ip=broker.broker_ip1 or self._machine.ip,
-            port=port,
+            name=broker.broker_name, cluster=broker.broker_cluster_name, ip=broker.broker_ip1, port=broker.listen_port
         )
 
     async def _free_port(self) -> int:
@@ -114,7 +129,7 @@ class Broker:
     async def _open_store(self, life: Lifetime) -> Store:
         settings = self._settings.value
         views = ViewsConfig(queues=settings.queues, index=settings.index, delays_ms=settings.broker.delays_ms)
-        config = StoreConfig(log=settings.log, views=views)
+        config = StoreConfig(log=settings.log, views=views, retention=settings.retention, scrub=settings.scrub)
         store = await Store.open(self._disk, self._clock, config, self._machine.boot_id)
         life.spawn(store.run(), "store")
         life.on_stop(store.close)
@@ -126,6 +141,18 @@ class Broker:
         life.on_stop(topics.file.save)
         life.spawn(topics.file.run(), "topics")
         return topics
+
+    def _count(self, life: Lifetime, identity: Identity) -> BrokerStats:
+        stats = BrokerStats(identity.cluster, _elapsed_ms())
+        life.spawn(_sample(stats), "statistics")
+        life.spawn(begin_days(stats, self._clock), "days")
+        return stats
+
+    async def _load_changes(self, life: Lifetime, topics: Topics) -> None:
+        changes = self._changes = BrokerConfigHandlers(self._disk, self._clock, self._settings, topics)
+        await changes.load()
+        life.on_stop(changes.file.save)
+        life.spawn(changes.file.run(), "settings")
 
     async def _consume(
         self, life: Lifetime, identity: Identity, store: Store, topics: Topics, stats: BrokerStats
@@ -160,8 +187,7 @@ class Broker:
     ) -> SendHandlers:
         ip = identity.ip
         return SendHandlers(
-            store.log,
-            store.queues,
+            store,
             topics,
             consuming.groups,
             settings=self._settings,
@@ -174,10 +200,40 @@ class Broker:
             disk_text=self._disk_text,
         )
 
+    def _operate(
+        self,
+        identity: Identity,
+        store: Store,
+        topics: Topics,
+        consuming: Consuming,
+        stats: BrokerStats,
+        registration: Registration,
+        handlers: Handlers,
+    ) -> None:
+        errands = consuming.errands
+        TopicHandlers(
+            topics,
+            store,
+            errands,
+            self._settings,
+            broker_name=identity.name,
+            announced=registration.announced,
+            keepers=(consuming.offsets, stats),
+            on_offsets_changed=consuming.offset_file.changed,
+            put_tps=lambda topic: stats.topic_put_tps(topic, _elapsed_ms()),
+        ).add_to(handlers)
+        RuntimeHandlers(
+            store, self._disk, self._clock, self._settings, stats, consuming.delays, errands, _elapsed_ms
+        ).add_to(handlers)
+        QueryHandlers(store, consuming.clients, errands).add_to(handlers)
+        UnservedHandlers(identity.ip).add_to(handlers)
+        if self._changes is not None:
+            self._changes.add_to(handlers)
+
     async def _listen(self, life: Lifetime, identity: Identity, handlers: Handlers, consuming: Consuming) -> None:
         bind = self._settings.broker.bind_address
         await self._serve(life, Address(bind, identity.port), handlers, consuming)
-        if self._settings.broker.listen_port > FAST_PORT_BELOW:
+        if self._has_fast_port:
             fast = _without(handlers, NOT_ON_FAST_PORT)
             await self._serve(life, Address(bind, identity.port - FAST_PORT_BELOW), fast, consuming)
 
@@ -194,10 +250,8 @@ class Broker:
         await server.start(address)
         life.on_stop(server.stop)
 
-    async def _register(self, life: Lifetime, identity: Identity, topics: Topics) -> None:
-        registration = self._registration = Registration(
-            self._caller, self._name_servers, topics, self._settings, identity
-        )
+    async def _register(self, life: Lifetime, registration: Registration) -> None:
+        self._registration = registration
         await registration.first()
         life.on_stop(registration.leave)
         life.spawn(registration.run(), "registration")

@@ -25,6 +25,8 @@ from firearrow.settings import Source, load
 from firearrow.store.config import LogConfig
 from firearrow.store.index import IndexConfig
 from firearrow.store.queues import QueueConfig
+from firearrow.store.retention import RetentionConfig
+from firearrow.store.scrub import ScrubConfig
 
 DEFAULT_PORT: Final = 10911
 FAST_PORT_BELOW: Final = 2
@@ -154,6 +156,8 @@ class BrokerSettings(Struct, frozen=True):
     log: LogConfig = field(default_factory=LogConfig)
     queues: QueueConfig = field(default_factory=QueueConfig)
     index: IndexConfig = field(default_factory=IndexConfig)
+    retention: RetentionConfig = field(default_factory=RetentionConfig)
+    scrub: ScrubConfig = field(default_factory=ScrubConfig)
     limits: Limits = field(default_factory=Limits)
     tls: ServerTls = field(default_factory=ServerTls)
 

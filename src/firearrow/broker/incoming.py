@@ -33,14 +33,19 @@ class Parked(Struct, frozen=True):
 
 
 def check_name(topic: str) -> None:
-    """Refuse a topic name that no message may be sent to."""
+    """Refuse a topic that no message may be sent to."""
+    check_topic_name(topic)
+    if topic in names.UNSENDABLE_TOPICS:
+        raise Refused(ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden.")
+
+
+def check_topic_name(topic: str) -> None:
+    """Refuse what is no name of a topic."""
     if not topic.strip():
         raise Refused(ResponseCode.INVALID_PARAMETER, "The specified topic is blank.")
     fault = names.topic_fault(topic)
     if fault is not None:
         raise Refused(ResponseCode.INVALID_PARAMETER, _name_remark(topic))
-    if topic in names.UNSENDABLE_TOPICS:
-        raise Refused(ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden.")
 
 
 def _name_remark(topic: str) -> str:

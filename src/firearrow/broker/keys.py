@@ -251,10 +251,9 @@ _GROUPS: Final = {
     "a group that falls behind goes on consuming": """
         consumerFallbehindThreshold diskFallRecorded disableConsumeIfConsumerReadSlowly""",
     "offsets of deleted topics go with them": "enableCleanExpiredOffset persistConsumerOffsetIncrementally",
-    "old files are kept: nothing is deleted by age or for room yet": """
-        cleanFileForciblyEnable cleanResourceInterval deleteCommitLogFilesInterval deleteConsumeQueueFilesInterval
-        deleteFileBatchMax deleteWhen diskMaxUsedSpaceRatio diskSpaceCleanForciblyRatio diskSpaceWarningLevelRatio
-        fileReservedTime logicalDiskSpaceCleanForciblyThreshold maxBatchDeleteFilesNum""",
+    "files are deleted a few at a time": """
+        deleteCommitLogFilesInterval deleteConsumeQueueFilesInterval logicalDiskSpaceCleanForciblyThreshold
+        maxBatchDeleteFilesNum""",
     "the members of a group are told at once, unless the group's own settings say no": """
         notifyConsumerIdsChangedEnable realTimeNotifyConsumerChange""",
     "clients are taken for gone after 120 s of silence, Apache's default": """

@@ -58,9 +58,9 @@ class History:
             self._coarse.append(note)
 
     def over(self, span_ms: int, now_ms: int, total: int, events: int) -> Span:
-        """What happened in the last ``span_ms``, as far as the notes tell."""
+        """What happened since the last note that is at least ``span_ms`` old, or since the first."""
         notes = self._fine if span_ms <= 10 * MINUTE_MS else self._middle if span_ms <= HOUR_MS else self._coarse
-        since = next((note for note in notes if note.at_ms >= now_ms - span_ms), notes[-1])
+        since = next((note for note in reversed(notes) if note.at_ms <= now_ms - span_ms), notes[0])
         elapsed = now_ms - since.at_ms
         happened, times = total - since.total, events - since.events
         return Span(happened, happened * 1000 / elapsed if elapsed else 0.0, happened / times if times else 0.0)

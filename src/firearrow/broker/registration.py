@@ -37,6 +37,8 @@ from firearrow.runtime.network import Address
 SHORTEST_PERIOD_MS: Final = 10_000
 LONGEST_PERIOD_MS: Final = 60_000
 LEAVE_TIMEOUT_MS: Final = 3_000
+ANNOUNCE_TIMEOUT_MS: Final = 3_000
+"""How long whoever changed a topic waits for name servers to hear of it."""
 RETRY_AFTER_MS: Final = 1_000
 """A registration that failed is tried again after this long, and no later than the period says."""
 
@@ -79,6 +81,14 @@ class Registration:
         """Register the whole table again, soon."""
         for name_server in self.at:
             name_server.whole()
+
+    async def announced(self) -> None:
+        """Return when every name server has been told what it had to be told, or does not answer in time."""
+        try:
+            async with asyncio.timeout(ANNOUNCE_TIMEOUT_MS / 1000):
+                await asyncio.gather(*(name_server.attempted() for name_server in self.at))
+        except TimeoutError:
+            log.warning("a name server takes its time: the change reaches it later")
 
     def _changed(self, topics: tuple[TopicConfig, ...]) -> None:
         for name_server in self.at:
@@ -166,6 +176,7 @@ class _NameServer:
         self._whole = True
         self._wanted = asyncio.Event()
         self._one_at_a_time = asyncio.Lock()
+        self._watching: list[asyncio.Future[None]] = []
 
     def changed(self, topics: tuple[TopicConfig, ...]) -> None:
         self._pending.update({topic.topic_name or "": topic for topic in topics})
@@ -199,7 +210,22 @@ class _NameServer:
         self._whole = True
         return await self._register()
 
+    async def attempted(self) -> None:
+        """Wait for the next registration to come to its end, if there is anything to register."""
+        if self._pending or self._whole:
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._watching.append(future)
+            await future
+
     async def _register(self) -> bool:
+        done = await self._register_pending()
+        watching, self._watching = self._watching, []
+        for future in watching:
+            if not future.done():
+                future.set_result(None)
+        return done
+
+    async def _register_pending(self) -> bool:
         async with self._one_at_a_time:
             self._wanted.clear()
             registration, pending = self._registration, self._pending

@@ -28,6 +28,8 @@ class Topics:
         """Topics that a crash could still take back."""
         self.on_changed: list[OnChanged] = []
         """Who is told of topics that were made or changed."""
+        self.on_deleted: list[Callable[[str], None]] = []
+        """Who is told of topics that are gone."""
         self._clock = clock
 
     async def load(self) -> None:
@@ -65,8 +67,18 @@ class Topics:
 
     def delete(self, name: str, on_saved: OnSaved) -> None:
         """Forget a topic. Name servers are told by whoever deletes it there."""
-        self.table.delete(name, self._clock.now_ms())
+        if not self.table.delete(name, self._clock.now_ms()):
+            on_saved(None)
+            return
+        self.young.pop(name, None)
         self.file.changed(on_saved)
+        for tell in self.on_deleted:
+            tell(name)
+
+    def renew_version(self) -> None:
+        """Let name servers take the table for another edition: what the broker allows has changed."""
+        self.table.renew_version(self._clock.now_ms())
+        self.file.changed()
 
     def order(self, ordered: Iterable[str]) -> None:
         """Take over which topics are strictly ordered."""

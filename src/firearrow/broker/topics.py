@@ -121,6 +121,10 @@ class TopicTable:
         if model is not None and model.perm & PERM_INHERIT:
             self.topics[default] = structs.replace(model, perm=READ_AND_WRITE)
 
+    def renew_version(self, now_ms: int) -> None:
+        """Let everybody take the table for another edition."""
+        self._next_version(now_ms)
+
     def _next_version(self, now_ms: int) -> None:
         self.version = DataVersion(counter=self.version.counter + 1, timestamp=now_ms)
 

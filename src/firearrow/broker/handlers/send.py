@@ -61,8 +61,8 @@ from firearrow.record.message_id import UniqueKeys
 from firearrow.record.properties import StoredProperties, format_properties, parse_properties, stored_properties
 from firearrow.remoting.handlers import SUCCESS, Answer, Call, Handlers, Later
 from firearrow.runtime.clock import Clock
-from firearrow.store.commitlog import CommitLog
 from firearrow.store.placement import FLUSHED, WRITTEN, QueueTail
+from firearrow.store.store import Store
 
 KNOWN_MAX: Final = 65_536
 """Topics that are remembered as checked."""
@@ -91,14 +91,6 @@ class KnownGroups(Protocol):
         ...
 
 
-class Tails(Protocol):
-    """Where the queues of the store are found."""
-
-    def tail_of(self, topic: str, queue_id: int) -> QueueTail:
-        """A queue, made when it is new."""
-        ...
-
-
 class _Known(msgspec.Struct):
     """A topic that was checked: what the short way needs of it."""
 
@@ -113,8 +105,7 @@ class SendHandlers:
 
     def __init__(
         self,
-        log: CommitLog,
-        tails: Tails,
+        store: Store,
         topics: Topics,
         groups: KnownGroups,
         *,
@@ -127,9 +118,11 @@ class SendHandlers:
         is_consumed_in_order: Callable[[str], bool],
         disk_text: Callable[[], str],
     ) -> None:
+        log = store.log
         self._append = log.append
         self._append_batch = log.append_batch
-        self._tails = tails
+        self._retention = store.retention
+        self._tails = store.queues
         self._topics = topics
         self._groups = groups
         self._settings = settings
@@ -149,16 +142,13 @@ class SendHandlers:
         self._reconfigure()
         settings.on_change.append(self._reconfigure)
         topics.on_changed.append(lambda _: self._known.clear())
+        topics.on_deleted.append(lambda _: self._known.clear())
 
     def add_to(self, handlers: Handlers) -> None:
         """Register every answer given here."""
         handlers.on(SendMessage, self.send)
         handlers.on(SendMessageV2, self.send)
         handlers.on(SendBatchMessage, self.send)
-
-    def forget_topics(self) -> None:
-        """Check every topic anew: one was deleted."""
-        self._known.clear()
 
     def _reconfigure(self) -> None:
         broker = self._settings.broker
@@ -189,6 +179,7 @@ class SendHandlers:
             or "POP_CK" in properties
             or "INNER_N" in properties
             or "CLUSTER\x01" in properties
+            or self._retention.refusal is not None
             or (self._syncs and "WAIT\x01true" not in properties)
         ):
             return self._carefully(request, call)
@@ -329,6 +320,7 @@ class SendHandlers:
             sys_flag,
             reconsume_times,
         )
+        self._check_room()
         place = self._append(self._tails.tail_of(parked.topic, parked.queue_id), draft)
         self._count(parked.topic, 1, place.end - place.physical_offset)
         if target == request.topic:
@@ -336,6 +328,10 @@ class SendHandlers:
         ids = self._id(place.physical_offset)
         answer = self._stored(ids, queue_id, place.queue_offset, unique)
         return self._acknowledge(call, target, place.end, answer, waits=waits_for_store(properties))
+
+    def _check_room(self) -> None:
+        if self._retention.refusal is not None:
+            raise self._retention.refusal
 
     def _check_body(self, body: bytes) -> None:
         if not 0 < len(body) <= self._max_body:
@@ -381,7 +377,9 @@ class SendHandlers:
         refuse_timer(shared)
         if request.sys_flag & TRANSACTION_MASK or delay_level(shared) > 0:
             raise illegal_message(self._max_body)
-        place = self._append_batch(self._tails.tail_of(name, queue_id), self._drafts(request, call, topic, queue_id))
+        drafts = self._drafts(request, call, topic, queue_id)
+        self._check_room()
+        place = self._append_batch(self._tails.tail_of(name, queue_id), drafts)
         self._count(name, len(place.physical_offsets), place.end - place.physical_offsets[0])
         self._remember(topic)
         ids = ",".join(map(self._id, place.physical_offsets))

@@ -16,7 +16,7 @@ from firearrow.testing.apache.ports import free_broker_port, free_port
 from firearrow.testing.apache.process import ChildFailed
 from firearrow.testing.apache.reports import Delivery, ReceiveReport, SendReport
 from firearrow.testing.apache.server import Server
-from firearrow.testing.apache.servers import ApacheBroker, ApacheNameServer, FireArrowNameServer
+from firearrow.testing.apache.servers import ApacheBroker, ApacheNameServer, FireArrowBroker, FireArrowNameServer
 
 __all__ = [
     "CAPABILITIES",
@@ -26,6 +26,7 @@ __all__ = [
     "ApacheNameServer",
     "ChildFailed",
     "Delivery",
+    "FireArrowBroker",
     "FireArrowNameServer",
     "Judge",
     "JudgeProcess",

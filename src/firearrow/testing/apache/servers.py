@@ -1,4 +1,4 @@
-"""Apache's name server and broker, and our own name server with the same verbs.
+"""Apache's name server and broker, and our own with the same verbs.
 
     with ApacheNameServer() as names, ApacheBroker(name_servers=[names.address]) as broker:
         broker.create_topic("orders", queues=4)
@@ -230,3 +230,30 @@ class ApacheBroker(Server):
     def _routed_by(self, name_server: str, topic: str) -> bool:
         route = answers(name_server, GET_ROUTE, {"topic": topic})
         return route is not None and f'"{self.name}"'.encode() in route
+
+
+class FireArrowBroker(ApacheBroker):
+    """Our broker, started as its users start it, with the settings of Apache's that it knows."""
+
+    def __init__(
+        self,
+        *,
+        name_servers: Sequence[str],
+        name: str = "broker-a",
+        port: int | None = None,
+        settings: Mapping[str, str] | None = None,
+        arguments: Sequence[str] = (),
+    ) -> None:
+        super().__init__(name_servers=name_servers, name=name, port=port)
+        self.arguments = tuple(arguments)
+        not_offered = ("enablePropertyFilter", "storePathCommitLog")
+        without_effect = ("brokerIP2", "transactionTimeOut", "transactionCheckInterval")
+        for key in (*not_offered, *without_effect):
+            del self.settings[key]
+        self.settings.update(settings or {})
+
+    def _launch(self) -> Child:
+        file = _write_settings(self.home / "broker.conf", self.settings)
+        main = "import sys; from firearrow.cli import main; sys.exit(main())"
+        words = [sys.executable, "-c", main, "broker", "-c", str(file), *self.arguments]
+        return Child(words, self.log)

@@ -1,0 +1,70 @@
+"""The settings of a running broker, read and changed. Java: ``AdminBrokerProcessor.updateBrokerConfig``."""
+
+import logging
+
+from firearrow.broker.changes import PATH, Changes, decode_changes, encode_changes, overlay, read_changes, values
+from firearrow.broker.live import LiveSettings
+from firearrow.broker.statefile import StateFile
+from firearrow.broker.topicbook import Topics
+from firearrow.errors import FireArrowError
+from firearrow.protocol.bodies.body import encode_body
+from firearrow.protocol.bodies.version import DataVersion
+from firearrow.protocol.codes import ResponseCode
+from firearrow.protocol.requests.config import GetBrokerConfig, GetBrokerConfigAnswer, UpdateBrokerConfig
+from firearrow.remoting.handlers import Answer, Call, Handlers, Later
+from firearrow.runtime.clock import Clock
+from firearrow.runtime.disk import Disk
+from firearrow.settings import format_properties
+
+log = logging.getLogger(__name__)
+
+
+class BrokerConfigHandlers:
+    """Settings, for operators."""
+
+    def __init__(self, disk: Disk, clock: Clock, settings: LiveSettings, topics: Topics) -> None:
+        self.file = StateFile(disk, PATH, lambda: encode_changes(self._changes))
+        self._clock = clock
+        self._settings = settings
+        self._topics = topics
+        self._changes: Changes = {}
+        self._version = DataVersion()
+
+    async def load(self) -> None:
+        """Put earlier changes in force."""
+        self._changes = await self.file.read(decode_changes) or {}
+        if self._changes:
+            log.info("changed settings are in force", extra={"keys": sorted(self._changes)})
+            self._settings.replace(overlay(self._settings.value, self._changes))
+
+    def add_to(self, handlers: Handlers) -> None:
+        """Register every answer given here."""
+        handlers.on(UpdateBrokerConfig, self.update, urgent=True)
+        handlers.on(GetBrokerConfig, self.listing, urgent=True)
+
+    def update(self, _request: UpdateBrokerConfig, call: Call) -> Later | None:
+        """Change settings."""
+        wanted = read_changes(call.body, self._settings.value)
+        if not wanted:
+            return None
+        log.info("settings change asked for", extra={"keys": sorted(wanted), "by": str(call.peer.address)})
+        later = call.later()
+        self._changes = {**self._changes, **wanted}
+
+        def saved(error: FireArrowError | None) -> None:
+            if error is None:
+                later.answer()
+            else:
+                later.refuse(ResponseCode.SYSTEM_ERROR, f"in force, but lost at the next start: {error}")
+
+        self.file.changed(saved)
+        self._version = DataVersion(counter=self._version.counter + 1, timestamp=self._clock.now_ms())
+        if "brokerPermission" in wanted:
+            self._topics.renew_version()
+        self._settings.replace(overlay(self._settings.value, wanted))
+        return later
+
+    def listing(self, _request: GetBrokerConfig, _call: Call) -> Answer:
+        """Read all settings."""
+        body = format_properties(dict(sorted(values(self._settings.value).items()))).encode()
+        return Answer(GetBrokerConfigAnswer(version=encode_body(self._version).decode()), body)

@@ -1,0 +1,104 @@
+"""Finding single messages, and looking into queues. Java: ``QueryMessageProcessor``, ``AdminBrokerProcessor``."""
+
+from typing import Final
+
+from firearrow.broker.clients import ClientTable
+from firearrow.broker.errands import Errands
+from firearrow.errors import OffsetNotStored
+from firearrow.protocol.bodies.body import encode_body
+from firearrow.protocol.bodies.heartbeat import SubscriptionData
+from firearrow.protocol.bodies.query import ConsumeQueueData, QueryConsumeQueueBody
+from firearrow.protocol.codes import ResponseCode
+from firearrow.protocol.refusal import Refused
+from firearrow.protocol.requests.query import QueryConsumeQueue, QueryMessage, QueryMessageAnswer, ViewMessageById
+from firearrow.remoting.handlers import Answer, Call, Handlers, Later
+from firearrow.store.consumequeue import ENTRY, ConsumeQueue
+from firearrow.store.store import Store
+
+UNIQUE_KEY_MESSAGES: Final = 32
+"""Messages that a question by unique key gets at most."""
+ENTRIES_MAX: Final = 10_000
+"""Entries of a queue shown at once."""
+
+
+class QueryHandlers:
+    """Messages by place and by key; entries of queues."""
+
+    def __init__(self, store: Store, clients: ClientTable, errands: Errands) -> None:
+        self._store = store
+        self._clients = clients
+        self._errands = errands
+
+    def add_to(self, handlers: Handlers) -> None:
+        """Register every answer given here."""
+        handlers.on(QueryMessage, self.by_key, urgent=True)
+        handlers.on(ViewMessageById, self.by_place, urgent=True)
+        handlers.on(QueryConsumeQueue, self.queue, urgent=True)
+
+    def by_place(self, request: ViewMessageById, call: Call) -> Later:
+        """The message at a place in the log."""
+        return self._errands.do(call, self._by_place(request.offset))
+
+    async def _by_place(self, physical: int) -> Answer:
+        try:
+            return Answer(body=await self._store.lookups.by_physical(physical))
+        except OffsetNotStored:
+            remark = f"can not find message by the offset, {physical}"
+            raise Refused(ResponseCode.SYSTEM_ERROR, remark) from None
+
+    def by_key(self, request: QueryMessage, call: Call) -> Later:
+        """Messages with a key, stored between two times."""
+        return self._errands.do(call, self._by_key(request))
+
+    async def _by_key(self, request: QueryMessage) -> Answer:
+        most = UNIQUE_KEY_MESSAGES if request.unique_key_query else request.max_num
+        found = await self._store.lookups.by_key(
+            request.topic, request.key, max(most, 0), request.begin_timestamp, request.end_timestamp
+        )
+        fields = QueryMessageAnswer(
+            index_last_update_timestamp=found.index_ms, index_last_update_phyoffset=found.index_physical
+        )
+        if found.records:
+            return Answer(fields, b"".join(found.records))
+        remark = "can not find message, maybe time range not correct"
+        return Answer(fields, code=int(ResponseCode.QUERY_NOT_FOUND), remark=remark)
+
+    # ---- queues
+
+    def queue(self, request: QueryConsumeQueue, call: Call) -> Later:
+        """Some entries of a queue."""
+        topic = request.topic or ""
+        queue = self._store.queues.find(topic, request.queue_id)
+        if queue is None:
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"{request.queue_id}@{topic} is not exist!")
+        return self._errands.do(call, self._entries(request, queue))
+
+    async def _entries(self, request: QueryConsumeQueue, queue: ConsumeQueue) -> Answer:
+        store = self._store
+        least = store.queues.min_offset(queue, store.log.min_offset)
+        if not least <= request.index < queue.max_offset:
+            remark = f"Index {request.index} of {request.queue_id}@{request.topic} is not exist!"
+            return Answer(remark=remark)
+        count = min(max(request.count, 0), ENTRIES_MAX, queue.max_offset - request.index)
+        entries = await store.queues.entries(queue, request.index, count) if count else b""
+        subscription, filter_data = self._subscription(request)
+        body = QueryConsumeQueueBody(
+            filter_data=filter_data,
+            max_queue_index=queue.max_offset,
+            min_queue_index=least,
+            queue_data=[
+                ConsumeQueueData(physic_offset=physical, physic_size=size, tags_code=code)
+                for physical, size, code in ENTRY.iter_unpack(entries)
+            ],
+            subscription_data=subscription,
+        )
+        return Answer(body=encode_body(body))
+
+    def _subscription(self, request: QueryConsumeQueue) -> tuple[SubscriptionData | None, str | None]:
+        if request.consumer_group is None:
+            return None, None
+        group = self._clients.group(request.consumer_group)
+        subscription = None if group is None else group.subscriptions.get(request.topic or "")
+        if subscription is None:
+            return None, f"{request.consumer_group}@{request.topic} is not online!"
+        return subscription, "null"

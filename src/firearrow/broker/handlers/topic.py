@@ -1,0 +1,274 @@
+"""Topics, for operators: made, changed, listed, deleted. Java: ``AdminBrokerProcessor``.
+
+A topic is answered for when it is durable and every name server that can be reached has heard of it, because tools ask
+for its route at once. Deleting forgets the topic first, then its offsets and queues; the log keeps the records until
+they are old enough.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol
+
+import msgspec
+from msgspec.structs import asdict, replace
+
+from firearrow import fastjson
+from firearrow.broker.errands import Errands
+from firearrow.broker.incoming import check_topic_name
+from firearrow.broker.live import LiveSettings
+from firearrow.broker.topicattributes import altered, parse_changes
+from firearrow.broker.topicbook import Topics
+from firearrow.errors import BadBody, FireArrowError
+from firearrow.model.message import MessageQueue
+from firearrow.model.names import SYSTEM_TOPICS, is_system_topic
+from firearrow.protocol.bodies.body import encode_body
+from firearrow.protocol.bodies.route import TopicList
+from firearrow.protocol.bodies.topic import (
+    CreateTopicListBody,
+    TopicConfig,
+    TopicConfigAndMappingTable,
+    TopicConfigAndQueueMapping,
+    TopicOffset,
+    TopicStatsTable,
+)
+from firearrow.protocol.bodies.version import DataVersion
+from firearrow.protocol.codes import ResponseCode
+from firearrow.protocol.refusal import Refused
+from firearrow.protocol.requests.topic import (
+    CleanUnusedTopic,
+    CreateTopic,
+    DeleteTopicInBroker,
+    GetAllTopicConfig,
+    GetAllTopicConfigAnswer,
+    GetSystemTopicListFromBroker,
+    GetTopicConfig,
+    GetTopicStatsInfo,
+    UpdateAndCreateTopic,
+    UpdateAndCreateTopicList,
+)
+from firearrow.remoting.handlers import Answer, Call, Handlers, Later
+from firearrow.store.store import Store
+
+PAGE: Final = 2000
+"""Topics in one answer at most, for those who know pages."""
+QUEUES_MAX: Final = 65_536
+
+log = logging.getLogger(__name__)
+
+
+class ForgetsTopics(Protocol):
+    """Who keeps something by topic."""
+
+    def forget_topic(self, topic: str) -> None:
+        """Drop everything about a topic."""
+        ...
+
+
+class TopicHandlers:
+    """The table of topics, from outside."""
+
+    def __init__(
+        self,
+        topics: Topics,
+        store: Store,
+        errands: Errands,
+        settings: LiveSettings,
+        *,
+        broker_name: str,
+        announced: Callable[[], Awaitable[None]],
+        keepers: tuple[ForgetsTopics, ...],
+        on_offsets_changed: Callable[[], None],
+        put_tps: Callable[[str], float],
+    ) -> None:
+        self._topics = topics
+        self._store = store
+        self._errands = errands
+        self._settings = settings
+        self._broker_name = broker_name
+        self._announced = announced
+        self._keepers = keepers
+        self._on_offsets_changed = on_offsets_changed
+        self._put_tps = put_tps
+
+    def add_to(self, handlers: Handlers) -> None:
+        """Register every answer given here."""
+        handlers.on(UpdateAndCreateTopic, self.update, urgent=True)
+        handlers.on(UpdateAndCreateTopicList, self.update_list, urgent=True)
+        handlers.on(GetAllTopicConfig, self.all_topics, urgent=True)
+        handlers.on(GetTopicConfig, self.one_topic, urgent=True)
+        handlers.on(DeleteTopicInBroker, self.delete, urgent=True)
+        handlers.on(GetSystemTopicListFromBroker, self.system_topics, urgent=True)
+        handlers.on(GetTopicStatsInfo, self.stats, urgent=True)
+        handlers.on(CleanUnusedTopic, self.clean_unused, urgent=True)
+
+    # ---- making and changing
+
+    def update(self, request: UpdateAndCreateTopic, call: Call) -> Later | None:
+        """Make or change a topic."""
+        self._check_name(request.topic)
+        return self._put([self._wanted(request)], call)
+
+    def _wanted(self, request: CreateTopic) -> TopicConfig:
+        topic = TopicConfig(
+            topic_name=request.topic,
+            read_queue_nums=request.read_queue_nums,
+            write_queue_nums=request.write_queue_nums,
+            perm=request.perm,
+            topic_filter_type=request.topic_filter_type,
+            topic_sys_flag=request.topic_sys_flag or 0,
+            order=request.order,
+        )
+        return self._with_attributes(topic, parse_changes(request.attributes))
+
+    def update_list(self, _request: UpdateAndCreateTopicList, call: Call) -> Later | None:
+        """Make or change several topics."""
+        try:
+            given = fastjson.decode(call.body, CreateTopicListBody).topic_config_list
+        except BadBody as error:
+            raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        for topic in given:
+            self._check_name(topic.topic_name or "")
+        return self._put([self._with_attributes(topic, topic.attributes) for topic in given], call)
+
+    def _check_name(self, topic: str) -> None:
+        check_topic_name(topic)
+        if self._settings.broker.validate_system_topic_when_update_topic and self._is_system(topic):
+            raise _conflict(topic)
+
+    def _is_system(self, topic: str) -> bool:
+        return is_system_topic(topic) or topic in self._topics.table.system
+
+    def _with_attributes(self, topic: TopicConfig, changes: dict[str, str]) -> TopicConfig:
+        for count in (topic.read_queue_nums, topic.write_queue_nums):
+            if not 0 <= count <= QUEUES_MAX:
+                raise Refused(ResponseCode.INVALID_PARAMETER, f"a topic has 0 to {QUEUES_MAX} queues, not {count}")
+        known = self._topics.get(topic.topic_name or "")
+        return replace(topic, attributes=altered(known.attributes if known else None, changes))
+
+    def _put(self, topics: list[TopicConfig], call: Call) -> Later | None:
+        changed = [topic for topic in topics if self._topics.get(topic.topic_name or "") != topic]
+        if not changed:
+            return None
+        log.info("topics change", extra={"topics": [t.topic_name for t in changed], "by": str(call.peer.address)})
+        saved = _Saved()
+        self._topics.put(changed, saved.tell)
+        return self._errands.do(call, self._made(saved))
+
+    async def _made(self, saved: "_Saved") -> None:
+        await saved.wait()
+        await self._announced()
+
+    # ---- deleting
+
+    def delete(self, request: DeleteTopicInBroker, call: Call) -> Later:
+        """Forget a topic and what it holds."""
+        topic = request.topic
+        if not topic.strip():
+            raise Refused(ResponseCode.INVALID_PARAMETER, "The specified topic is blank.")
+        if self._settings.broker.validate_system_topic_when_update_topic and self._is_system(topic):
+            raise _conflict(topic)
+        log.info("topic deleted", extra={"topic": topic, "by": str(call.peer.address)})
+        saved = _Saved()
+        self._topics.delete(topic, saved.tell)
+        for keeper in self._keepers:
+            keeper.forget_topic(topic)
+        self._on_offsets_changed()
+        return self._errands.do(call, self._deleted(topic, saved))
+
+    async def _deleted(self, topic: str, saved: "_Saved") -> None:
+        await saved.wait()
+        if self._topics.get(topic) is None:
+            await self._store.queues.delete_topic(topic)
+
+    def clean_unused(self, _request: CleanUnusedTopic, call: Call) -> Later:
+        """Delete the queues of topics that are gone."""
+        return self._errands.do(call, self._clean_unused())
+
+    async def _clean_unused(self) -> None:
+        unused = sorted({queue.topic for queue in self._store.queues} - self._topics.table.topics.keys())
+        for topic in unused:
+            if self._topics.get(topic) is None and not is_system_topic(topic):
+                log.info("queues of a topic that is gone are deleted", extra={"topic": topic})
+                await self._store.queues.delete_topic(topic)
+
+    # ---- looking
+
+    def all_topics(self, request: GetAllTopicConfig, _call: Call) -> Answer:
+        """All topics, or a page of them."""
+        table = self._topics.table
+        names = list(table)
+        if (request.topic_seq, request.data_version, request.max_topic_num) != (None, None, None):
+            start = request.topic_seq or 0 if self._is_current(request.data_version) else 0
+            names = names[start : start + min(request.max_topic_num or PAGE, PAGE)]
+        body = TopicConfigAndMappingTable(
+            data_version=table.version, topic_config_table={name: table.topics[name] for name in names}
+        )
+        return Answer(GetAllTopicConfigAnswer(total_topic_num=len(table)), encode_body(body))
+
+    def _is_current(self, version: str | None) -> bool:
+        try:
+            return msgspec.json.decode(version or "{}", type=DataVersion) == self._topics.table.version
+        except msgspec.MsgspecError:
+            return False
+
+    def one_topic(self, request: GetTopicConfig, _call: Call) -> Answer:
+        """One topic."""
+        topic = self._topics.get(request.topic)
+        if topic is None:
+            raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"No topic in this broker. topic: {request.topic}")
+        return Answer(body=encode_body(TopicConfigAndQueueMapping(**asdict(topic))))
+
+    def system_topics(self, _request: GetSystemTopicListFromBroker, _call: Call) -> Answer:
+        """The broker's own topics."""
+        names = sorted(SYSTEM_TOPICS | self._topics.table.system)
+        return Answer(body=encode_body(TopicList(topic_list=names)))
+
+    def stats(self, request: GetTopicStatsInfo, call: Call) -> Later:
+        """What each queue of a topic holds."""
+        topic = self._topics.get(request.topic)
+        if topic is None:
+            raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{request.topic}] not exist")
+        count = max(topic.read_queue_nums, topic.write_queue_nums)
+        return self._errands.do(call, self._stats(request.topic, count))
+
+    async def _stats(self, topic: str, count: int) -> Answer:
+        table = {}
+        for queue_id in range(count):
+            key = MessageQueue(topic=topic, broker_name=self._broker_name, queue_id=queue_id)
+            table[key] = await self._offsets(topic, queue_id)
+        return Answer(body=encode_body(TopicStatsTable(offset_table=table, topic_put_tps=self._put_tps(topic))))
+
+    async def _offsets(self, topic: str, queue_id: int) -> TopicOffset:
+        store = self._store
+        queue = store.queues.find(topic, queue_id)
+        if queue is None or queue.max_offset == 0:
+            return TopicOffset()
+        return TopicOffset(
+            min_offset=store.queues.min_offset(queue, store.log.min_offset),
+            max_offset=queue.max_offset,
+            last_update_timestamp=await store.lookups.store_ms(queue, queue.max_offset - 1),
+        )
+
+
+class _Saved:
+    """Lets a coroutine wait for what `StateFile` tells a callback."""
+
+    def __init__(self) -> None:
+        self._future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def tell(self, error: FireArrowError | None) -> None:
+        if self._future.done():
+            return
+        if error is None:
+            self._future.set_result(None)
+        else:
+            self._future.set_exception(Refused(ResponseCode.SYSTEM_ERROR, f"it could not be stored: {error}"))
+
+    async def wait(self) -> None:
+        """Return when it is durable; raise ``Refused`` when that failed."""
+        await self._future
+
+
+def _conflict(topic: str) -> Refused:
+    return Refused(ResponseCode.INVALID_PARAMETER, f"The topic[{topic}] is conflict with system topic.")

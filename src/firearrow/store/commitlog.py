@@ -75,6 +75,7 @@ class CommitLog:
         self._dirty: list[Segment] = []
         self._taken_back: DiskError | None = None
         self._taking_back_synced = False
+        self._refused: list[Told] = []
         self._closed = False
         self.on_written: Callable[[], None] = lambda: None
         """Called after every write that reached WRITTEN: there is something to flush."""
@@ -241,14 +242,15 @@ class CommitLog:
             return self.fence(worse)
         if not isinstance(error, DiskFull):
             return self.fence(error)
-        # Nothing may be appended before the cut is durable: a lost cut would bring the failed records back behind it.
+        # Before the cut is durable nothing may be appended and nobody may hear that it failed: a lost cut would bring
+        # the failed records back.
         self._taken_back, self._taking_back_synced = error, False
         self._limit = -1
         if not segment.unsynced:
             segment.unsynced = True
             self._dirty.append(segment)
         for waiters in self._waiters:
-            waiters.failed(error, above=self.handed)
+            self._refused += waiters.take(above=self.handed)
         self.on_written()
         return error
 
@@ -298,10 +300,16 @@ class CommitLog:
             return
         self.flushed = offset
         if self._taking_back_synced:
-            self._taken_back = None
+            self._tell_refused()
         self._waiters[FLUSHED].reached(offset)
         if self._dispatches_at is FLUSHED:
             self._dispatch(offset)
+
+    def _tell_refused(self) -> None:
+        error, self._taken_back = self._taken_back, None
+        refused, self._refused = self._refused, []
+        for call in refused:
+            call(error)
 
     def fence(self, error: Exception) -> StoreFenced:
         """Acknowledge nothing from here on: what was unsynced must be taken for lost."""
@@ -311,11 +319,14 @@ class CommitLog:
             self._limit = -1
             self._pending, self._fresh = [], []
             self.tail = self.handed
+            refused, self._refused = self._refused, []
+            for call in refused:
+                call(self.fenced)
             for waiters in self._waiters:
                 waiters.failed(self.fenced)
             growth, self._growth = self._growth, []
-            for call in growth:
-                call()
+            for wake in growth:
+                wake()
         return self.fenced
 
     def _dispatch(self, offset: int) -> None:

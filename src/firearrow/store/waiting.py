@@ -43,10 +43,13 @@ class Waiters:
         while waiting and waiting[0][0] <= offset:
             waiting.popleft()[1](None)
 
-    def failed(self, error: FireArrowError, above: int = -1) -> None:
-        """Tell everyone who waits for more than ``above`` that it will not come."""
-        kept = deque(waiter for waiter in self._waiting if waiter[0] <= above)
-        failing = [call for offset, call in self._waiting if offset > above]
-        self._waiting = kept
-        for call in failing:
+    def take(self, above: int = -1) -> list[Told]:
+        """Let everyone who waits for more than ``above`` wait no longer, without telling them yet."""
+        taken = [call for offset, call in self._waiting if offset > above]
+        self._waiting = deque(waiter for waiter in self._waiting if waiter[0] <= above)
+        return taken
+
+    def failed(self, error: FireArrowError) -> None:
+        """Tell everyone that it will not come."""
+        for call in self.take():
             call(error)

@@ -178,10 +178,9 @@ class Driver:
             for _ in range(self._rng.randrange(5, 40)):
                 try:
                     await self._act(running, tails)
-                except Overloaded:
+                except (Overloaded, DiskFull):
+                    # Whoever is refused hears of it, and `_told` takes back what will never be there.
                     await asyncio.sleep(0.01)
-                except DiskFull:
-                    history.take_back(running.log.tail)
                 except DiskError as error:
                     self.failed = error
                     break

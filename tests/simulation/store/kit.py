@@ -153,6 +153,11 @@ class InstantFile:
         """Everything is hot."""
         return self._node.read(position, length)
 
+    def gather_hot(self, places: Sequence[tuple[int, int]]) -> bytearray | None:
+        """Everything is hot."""
+        gathered = bytearray(b"".join(self._node.read(position, length) for position, length in places))
+        return gathered if len(gathered) == sum(length for _, length in places) else None
+
     async def read(self, position: int, length: int) -> bytes:
         """Up to ``length`` bytes."""
         return self._node.read(position, length)

@@ -65,7 +65,8 @@ def failed_write_left_in_place(patch: pytest.MonkeyPatch) -> None:
         if not isinstance(error, DiskFull):
             return self.fence(error)
         for waiters in self._waiters:
-            waiters.failed(error, above=self.handed)
+            for call in waiters.take(above=self.handed):
+                call(error)
         return error
 
     patch.setattr(CommitLog, "_undo", undo)

@@ -39,10 +39,14 @@ def test_waiters_above_a_place_hear_why_not() -> None:
     for offset in (10, 20, 30):
         waiters.add(offset, lambda error, offset=offset: told.append((offset, error)))  # type: ignore[misc]
     full = DiskFull("full")
-    waiters.failed(full, above=10)
+    for call in waiters.take(above=10):
+        call(full)
     assert told == [(20, full), (30, full)]
     waiters.reached(100)
-    assert told[-1] == (10, None)
+    assert told[2:] == [(10, None)]
+    waiters.add(50, lambda error: told.append((50, error)))
+    waiters.failed(full)
+    assert told[3:] == [(50, full)]
 
 
 def test_ranges_join_cut_and_forget() -> None:

@@ -13,7 +13,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta, Struct, field
 
-from firearrow.broker.consuming import ConsumingConfig
+from firearrow.broker.consumingconfig import ConsumingConfig
 from firearrow.broker.keys import REFUSED, WITHOUT_EFFECT
 from firearrow.broker.pullconfig import PullConfig
 from firearrow.errors import SettingsError

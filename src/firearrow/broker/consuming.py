@@ -7,11 +7,12 @@ closed, because the offsets that are written last wait for the log.
 import asyncio
 import random
 from collections.abc import Callable
-from typing import Annotated, Protocol
+from typing import Protocol
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from firearrow.broker.clients import ClientTable
+from firearrow.broker.consumingconfig import ConsumingConfig
 from firearrow.broker.errands import Errands
 from firearrow.broker.grouping import Groups
 from firearrow.broker.handlers.consumer import ConsumerHandlers
@@ -34,14 +35,6 @@ from firearrow.runtime.clock import Clock
 from firearrow.runtime.disk import Disk
 from firearrow.store.placement import FLUSHED
 from firearrow.store.store import Store
-
-
-class ConsumingConfig(Struct, frozen=True, kw_only=True, rename="camel"):
-    """How often offsets are written down."""
-
-    flush_consumer_offset_interval: Annotated[
-        int, Meta(ge=100, le=600_000, description="Milliseconds between two writings of the consumer offsets.")
-    ] = 5_000
 
 
 class Place(Struct, frozen=True, kw_only=True):

@@ -35,7 +35,8 @@ class FakeLog:
 
     def fail(self, error: FireArrowError) -> None:
         for waiters in self._waiters:
-            waiters.failed(error, above=-1 if self.fenced else self.handed)
+            for call in waiters.take(above=-1 if self.fenced else self.handed):
+                call(error)
 
 
 class FakeLater:

@@ -1,0 +1,13 @@
+"""What the consuming side can be told, under Apache's key names. Java: ``BrokerConfig``."""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+
+class ConsumingConfig(Struct, frozen=True, kw_only=True, rename="camel"):
+    """How often offsets are written down."""
+
+    flush_consumer_offset_interval: Annotated[
+        int, Meta(ge=100, le=600_000, description="Milliseconds between two writings of the consumer offsets.")
+    ] = 5_000

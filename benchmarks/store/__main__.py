@@ -10,12 +10,13 @@ import sys
 import time
 from collections.abc import Callable
 
+from benchmarks.store import appends
 from benchmarks.store.bench import Bench
 from benchmarks.store.machine import machine_line
 from benchmarks.store.report import Report
 from firearrow.testing.faults.ledger import DEFAULT_PATH, Ledger
 
-ROWS: dict[str, Callable[[Bench], Report]] = {}
+ROWS: dict[str, Callable[[Bench], Report]] = {"appends": appends.measure}
 
 
 def main() -> int:

@@ -13,14 +13,12 @@ goes to the next one. Bytes above the tail are zero. Java: ``CommitLog``, ``Defa
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
-from typing import TypeAlias, cast
+from typing import cast
 
 from firearrow.errors import (
     DiskError,
     DiskFull,
-    FireArrowError,
     IllegalMessage,
     OffsetNotStored,
     Overloaded,
@@ -32,31 +30,27 @@ from firearrow.record.encode import Draft, encode
 from firearrow.record.layout import BLANK_SIZE, blank
 from firearrow.runtime.clock import Clock
 from firearrow.store.config import LogConfig
-from firearrow.store.placement import FLUSHED, WRITTEN, Appended, AppendedBatch, Level, Placed, QueueTail
+from firearrow.store.placement import FLUSHED, WRITTEN, Appended, AppendedBatch, Placed, QueueTail
+from firearrow.store.progress import Progress, Sink
 from firearrow.store.segments import Segment, Segments
-from firearrow.store.waiting import Told, Waiters
+from firearrow.store.waiting import Told
 
 # The same function for plain numbers: naming their kinds costs more than a tenth of an append.
 _encode = cast("Callable[[Draft, int, int, int], bytes]", encode)
 
-Sink: TypeAlias = Callable[[list[Placed]], None]
-"""Takes the rows of the log in order, each once."""
 
-
-class CommitLog:
+class CommitLog(Progress):
     """The log from its recovered end on."""
 
     def __init__(
         self, segments: Segments, clock: Clock, config: LogConfig, end: int, sink: Sink, *, last_store_ms: int = 0
     ) -> None:
-        self.tail = self.handed = self.written = self.flushed = end
+        super().__init__(end, sink, FLUSHED if config.syncs_first else WRITTEN)
+        self.tail = self.handed = end
         self.opened_at = end
         """Records below were not written by this process: reading one is cold, and its checksum must be checked."""
-        self.fenced: StoreFenced | None = None
         self._segments = segments
         self._clock = clock
-        self._sink = sink
-        self._dispatches_at = FLUSHED if config.syncs_first else WRITTEN
         self._max_body = config.max_message_size
         # Whatever is over the size of a body ends above the limit too, so the fast way needs one check only.
         self._max_pending = min(config.max_pending_bytes, config.max_message_size)
@@ -69,9 +63,6 @@ class CommitLog:
         self._pending: list[bytes] = []
         self._fresh: list[Placed] = []
         self._turn_scheduled = False
-        self._rows: deque[tuple[int, list[Placed]]] = deque()
-        self._waiters = (Waiters(), Waiters())
-        self._growth: list[Callable[[], None]] = []
         self._dirty: list[Segment] = []
         self._taken_back: DiskError | None = None
         self._taking_back_synced = False
@@ -249,8 +240,7 @@ class CommitLog:
         if not segment.unsynced:
             segment.unsynced = True
             self._dirty.append(segment)
-        for waiters in self._waiters:
-            self._refused += waiters.take(above=self.handed)
+        self._refused += self._take_waiting(above=self.handed)
         self.on_written()
         return error
 
@@ -258,13 +248,7 @@ class CommitLog:
         """Everything below ``offset`` survives the end of this process."""
         if self.fenced is not None:
             return
-        self.written = offset
-        self._waiters[WRITTEN].reached(offset)
-        growth, self._growth = self._growth, []
-        for call in growth:
-            call()
-        if self._dispatches_at is WRITTEN:
-            self._dispatch(offset)
+        self._came_to(offset, WRITTEN)
         self.on_written()
         if self._held_back:
             self._held_back = False
@@ -298,12 +282,9 @@ class CommitLog:
         """Everything below ``offset`` survives the loss of power."""
         if self.fenced is not None:
             return
-        self.flushed = offset
         if self._taking_back_synced:
             self._tell_refused()
-        self._waiters[FLUSHED].reached(offset)
-        if self._dispatches_at is FLUSHED:
-            self._dispatch(offset)
+        self._came_to(offset, FLUSHED)
 
     def _tell_refused(self) -> None:
         error, self._taken_back = self._taken_back, None
@@ -314,68 +295,14 @@ class CommitLog:
     def fence(self, error: Exception) -> StoreFenced:
         """Acknowledge nothing from here on: what was unsynced must be taken for lost."""
         if self.fenced is None:
-            self.fenced = StoreFenced(f"the store takes no messages since a write or sync failed: {error}; restart it")
-            self.fenced.__cause__ = error
             self._limit = -1
             self._pending, self._fresh = [], []
             self.tail = self.handed
+            fenced = super().fence(error)
             refused, self._refused = self._refused, []
             for call in refused:
-                call(self.fenced)
-            for waiters in self._waiters:
-                waiters.failed(self.fenced)
-            growth, self._growth = self._growth, []
-            for wake in growth:
-                wake()
-        return self.fenced
-
-    def _dispatch(self, offset: int) -> None:
-        rows = self._rows
-        while rows and rows[0][0] <= offset:
-            batch = rows.popleft()[1]
-            if not batch:
-                continue
-            try:
-                self._sink(batch)
-            except Exception as error:
-                self.fence(error)
-                raise
-
-    # ---- waiting
-
-    def has_reached(self, offset: int, level: Level) -> bool:
-        """Whether everything below ``offset`` has come that far."""
-        return offset <= (self.flushed if level is FLUSHED else self.written)
-
-    def on_reached(self, offset: int, level: Level, call: Told) -> None:
-        """Call ``call`` once everything below ``offset`` has come that far, or with the error that prevents it."""
-        if self.fenced is not None:
-            call(self.fenced)
-        elif offset <= (self.flushed if level is FLUSHED else self.written):
-            call(None)
-        else:
-            self._waiters[level].add(offset, call)
-
-    async def reached(self, offset: int, level: Level) -> None:
-        """Return once everything below ``offset`` has come that far."""
-        if self.has_reached(offset, level) and self.fenced is None:
-            return
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def tell(error: FireArrowError | None) -> None:
-            if future.done():
-                return
-            if error is None:
-                future.set_result(None)
-            else:
-                future.set_exception(error)
-
-        self.on_reached(offset, level, tell)
-        await future
-
-    def on_growth(self, call: Callable[[], None]) -> None:
-        """Call ``call`` once, at the next write or when the log is fenced: the tail signal."""
-        self._growth.append(call)
+                call(fenced)
+        return super().fence(error)
 
     @property
     def needs_flush(self) -> bool:
@@ -385,7 +312,7 @@ class CommitLog:
     @property
     def wants_flush(self) -> bool:
         """Whether a sync should come soon for somebody's sake."""
-        return len(self._waiters[FLUSHED]) > 0 or self._taken_back is not None
+        return self._somebody_waits(FLUSHED) or self._taken_back is not None
 
     # ---- reading
 

@@ -11,10 +11,11 @@ from firearrow.errors import DiskError
 from firearrow.runtime.clock import Clock
 from firearrow.runtime.disk import Disk
 from firearrow.store.ahead import SegmentAhead
-from firearrow.store.commitlog import CommitLog, Sink
+from firearrow.store.commitlog import CommitLog
 from firearrow.store.config import LogConfig
 from firearrow.store.flush import Flusher
 from firearrow.store.opening import OpenedLog, checkpoint_crc, open_log
+from firearrow.store.progress import Sink
 
 
 class RunningLog:

@@ -153,10 +153,13 @@ class InstantFile:
         """Everything is hot."""
         return self._node.read(position, length)
 
-    def gather_hot(self, places: Sequence[tuple[int, int]]) -> bytearray | None:
+    def gather_at(self, places: Sequence[tuple[int, int]]) -> list[bytes]:
+        """The bytes of several places."""
+        return [self._node.read(position, length) for position, length in places]
+
+    def gather_hot(self, places: Sequence[tuple[int, int]]) -> list[bytes] | None:
         """Everything is hot."""
-        gathered = bytearray(b"".join(self._node.read(position, length) for position, length in places))
-        return gathered if len(gathered) == sum(length for _, length in places) else None
+        return self.gather_at(places)
 
     async def read(self, position: int, length: int) -> bytes:
         """Up to ``length`` bytes."""

@@ -6,7 +6,7 @@ FUZZ_SECONDS ?= 600
 SEEDS ?= 2000
 
 .PHONY: help venv check format test test-all-pythons sim integration interop fuzz bench bench-codec bench-remoting \
-        bench-nameserver docs dist judges clean
+        bench-nameserver pages docs dist judges clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,9 +60,11 @@ bench-remoting: venv ## requests a second through the remoting server
 bench-nameserver: judges ## our name server beside Apache's in one run
 	$(BIN)/python -m benchmarks.nameserver
 
-docs: venv ## write the generated pages and build the documentation, warnings are errors
+pages: venv ## write the reference pages that are made from the code
 	for page in docs/generate/*.py; do $(BIN)/python $$page; done
-	$(BIN)/mkdocs build --strict
+
+docs: venv ## build the documentation, warnings are errors
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 dist: venv ## build wheel and sdist and try them in an empty environment
 	.ci/dist

@@ -1,0 +1,150 @@
+"""Puts the messages of a plan into a store of ours: ``python -m firearrow.testing.storecheck.ours DIR --count 1000``.
+
+A place is printed once the store has reached its level for it, so that whoever kills this program knows what must be
+there. With ``--stay`` it neither ends nor closes when it is done, and waits to be killed. Delayed messages are parked
+as a broker parks them: in the queue of their level, with their own topic and queue as properties.
+"""
+
+import argparse
+import asyncio
+import sys
+import time
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+from firearrow.model import Address, EpochMs, keys
+from firearrow.model.delays import parse_delay_levels
+from firearrow.record.encode import Draft
+from firearrow.record.hosts import HostBytes, host_bytes
+from firearrow.record.properties import encode_properties
+from firearrow.runtime.clock import SystemClock
+from firearrow.runtime.machine import this_machine
+from firearrow.runtime.realdisk import RealDisk
+from firearrow.store.config import FlushMode, LogConfig
+from firearrow.store.configfiles import TOPICS, ConfigFiles
+from firearrow.store.consumequeue import SCHEDULE_TOPIC
+from firearrow.store.index import IndexConfig
+from firearrow.store.placement import FLUSHED, WRITTEN
+from firearrow.store.store import Store, StoreConfig
+from firearrow.store.views import ViewsConfig
+from firearrow.testing.storecheck.places import Place, lines_of
+from firearrow.testing.storecheck.plan import DELAY_LEVELS, QUEUES, Planned, step, steps, topic_names
+from firearrow.testing.storecheck.talk import BORN_MS, SETTINGS
+
+AHEAD: Final = 64
+"""Steps that are appended before the oldest of them must be reached."""
+BORN_HOST: Final = host_bytes(Address("127.0.0.1", 40_000))
+_SLOTS: Final = 100_000
+
+
+def store_config(flush: FlushMode = "ASYNC_FLUSH") -> StoreConfig:
+    """The settings of ours that match those of the brokers."""
+    log = LogConfig(mapped_file_size_commit_log=int(SETTINGS["mappedFileSizeCommitLog"]), flush_disk_type=flush)
+    index = IndexConfig(max_hash_slot_num=_SLOTS, max_index_num=int(SETTINGS["maxIndexNum"]))
+    return StoreConfig(log=log, views=ViewsConfig(index=index, delays_ms=parse_delay_levels(DELAY_LEVELS)))
+
+
+@asynccontextmanager
+async def opened(root: Path, flush: FlushMode = "ASYNC_FLUSH") -> AsyncIterator[Store]:
+    """The store of a directory, running; closed in order at the end."""
+    disk = RealDisk(str(root))
+    store = await Store.open(disk, SystemClock(), store_config(flush), this_machine().boot_id)
+    running = asyncio.get_running_loop().create_task(store.run())
+    try:
+        yield store
+        await store.close()
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await disk.close()
+
+
+def draft_of(planned: Planned, store_host: HostBytes) -> Draft:
+    """A message as a broker would hand it to the store."""
+    topic, queue_id, properties = planned.topic, planned.queue_id, planned.properties
+    if planned.delay_level:
+        properties = properties | {keys.REAL_TOPIC: topic, keys.REAL_QID: str(queue_id)}
+        topic, queue_id = SCHEDULE_TOPIC, planned.delay_level - 1
+    born = EpochMs(BORN_MS + planned.number)
+    stored = encode_properties(properties)
+    return Draft(
+        topic, queue_id, planned.body, stored, born, BORN_HOST, store_host, planned.number % 7, planned.sys_flag
+    )
+
+
+async def write(store: Store, numbers: list[range], port: int, *, flush: FlushMode) -> AsyncIterator[dict[int, Place]]:
+    """Append steps; yield the places of those that are as safe as was asked for."""
+    level = FLUSHED if flush == "SYNC_FLUSH" else WRITTEN
+    store_host = host_bytes(Address("127.0.0.1", port))
+    ahead: deque[tuple[int, dict[int, Place]]] = deque()
+    for one in numbers:
+        some = step(one).messages
+        batch = store.append_batch([draft_of(planned, store_host) for planned in some])
+        places = {
+            planned.number: Place(physical, batch.queue_offset + index)
+            for index, (planned, physical) in enumerate(zip(some, batch.physical_offsets, strict=True))
+        }
+        ahead.append((batch.end, places))
+        if len(ahead) > AHEAD:
+            end, places = ahead.popleft()
+            await store.reached(end, level)
+            yield places
+            # One turn of the loop for whatever else the store does.
+            await asyncio.sleep(0)
+    for end, places in ahead:
+        await store.reached(end, level)
+        yield places
+
+
+async def save_topics(root: Path) -> None:
+    """Write the topics of the plan into ``topics.json``, beside those that are there, so that a broker serves them."""
+    disk = RealDisk(str(root))
+    files = ConfigFiles(disk)
+    document = await files.load(TOPICS) or {"dataVersion": {"counter": 0, "timestamp": 0}, "topicConfigTable": {}}
+    document["dataVersion"] = {"counter": 1, "timestamp": int(time.time() * 1000)}
+    for name in topic_names():
+        document["topicConfigTable"].setdefault(name, _topic(name))
+    await files.save(TOPICS, document)
+    await disk.close()
+
+
+def _topic(name: str) -> dict[str, object]:
+    return {
+        "order": False,
+        "perm": 6,
+        "readQueueNums": QUEUES,
+        "topicFilterType": "SINGLE_TAG",
+        "topicName": name,
+        "topicSysFlag": 0,
+        "writeQueueNums": QUEUES,
+    }
+
+
+async def _main(given: argparse.Namespace) -> None:
+    root = Path(given.directory)
+    await save_topics(root)
+    async with opened(root, given.flush) as store:
+        async for places in write(store, steps(given.first, given.count), given.port, flush=given.flush):
+            sys.stdout.write(lines_of(places.items()))
+            sys.stdout.flush()
+        if given.stay:
+            await asyncio.Event().wait()
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description="append the messages of a plan and print where they are")
+    parser.add_argument("directory")
+    parser.add_argument("--flush", choices=("SYNC_FLUSH", "ASYNC_FLUSH"), default="ASYNC_FLUSH")
+    parser.add_argument("--first", type=int, default=0, help="number of the first message")
+    parser.add_argument("--count", type=int, default=1000, help="messages")
+    parser.add_argument("--port", type=int, default=10911, help="port in the store host of every message")
+    parser.add_argument("--stay", action="store_true", help="do not close: wait to be killed")
+    asyncio.run(_main(parser.parse_args()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,158 @@
+"""Puts the messages of a plan into Apache's broker and gets everything out of it again, over our own remoting.
+
+Many requests are under way at once, so which message gets which offset is for the broker to say: `send` returns the
+places that it acknowledged. A broker that dies in the middle ends `send` with what it had acknowledged by then.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+from firearrow.errors import FireArrowError
+from firearrow.model import Message
+from firearrow.protocol.codes import ResponseCode
+from firearrow.protocol.requests.offset import GetMaxOffset
+from firearrow.protocol.requests.pull import PullMessage
+from firearrow.protocol.requests.query import QueryMessage, ViewMessageById
+from firearrow.protocol.requests.send import SendBatchMessage, SendMessageV2
+from firearrow.record.batch import encode_batch
+from firearrow.record.decode import heads
+from firearrow.record.message_id import parse_offset_message_id
+from firearrow.record.properties import format_properties
+from firearrow.remoting.caller import Caller
+from firearrow.runtime.network import Address, SystemNetwork
+from firearrow.testing.storecheck.places import Place
+from firearrow.testing.storecheck.plan import DELAY_LEVELS, Planned, Step, step
+
+IN_FLIGHT: Final = 24
+BORN_MS: Final = 1_700_000_000_000
+GROUP: Final = "storecheck"
+TIMEOUT_MS: Final = 30_000
+PULLED_AT_ONCE: Final = 1000
+_PULL_ENDS: Final = frozenset({0, int(ResponseCode.PULL_NOT_FOUND), int(ResponseCode.PULL_OFFSET_MOVED)})
+
+SETTINGS: Final = {
+    "mappedFileSizeCommitLog": str(8 << 20),
+    "messageDelayLevel": DELAY_LEVELS,
+    # A test broker that shares two cores must not refuse what waits a little.
+    "waitTimeMillsInSendQueue": "20000",
+    "osPageCacheBusyTimeOutMills": "20000",
+    "maxTransferCountOnMessageInMemory": str(PULLED_AT_ONCE),
+    "maxTransferCountOnMessageInDisk": str(PULLED_AT_ONCE),
+    "maxTransferBytesOnMessageInMemory": str(4 << 20),
+    "maxTransferBytesOnMessageInDisk": str(4 << 20),
+    # Several index files.
+    "maxIndexNum": "100000",
+}
+"""What a broker of Apache's is told in these tests."""
+
+
+class Talk:
+    """A conversation with one broker."""
+
+    def __init__(self, caller: Caller, address: str) -> None:
+        self._caller = caller
+        self._address = Address.parse(address)
+
+    # ---- putting in
+
+    async def send(
+        self, numbers: Iterable[range], acknowledged: Callable[[int], object] = lambda _: None
+    ) -> dict[int, Place]:
+        """Send steps; the places of the messages that were acknowledged. ``acknowledged`` hears how many there are."""
+        waiting = iter(numbers)
+        places: dict[int, Place] = {}
+
+        async def work() -> None:
+            for one in waiting:
+                try:
+                    places.update(await self._send_step(step(one)))
+                except FireArrowError:
+                    return
+                acknowledged(len(places))
+
+        await asyncio.gather(*(work() for _ in range(IN_FLIGHT)))
+        return places
+
+    async def _send_step(self, some: Step) -> Iterator[tuple[int, Place]]:
+        first = some.messages[0]
+        kind = SendBatchMessage if some.is_batch else SendMessageV2
+        request = kind(
+            producer_group=GROUP,
+            topic=first.topic,
+            default_topic="TBW102",
+            default_topic_queue_nums=4,
+            queue_id=first.queue_id,
+            sys_flag=first.sys_flag,
+            born_timestamp=BORN_MS + first.number,
+            flag=first.number % 7,
+            properties="" if some.is_batch else format_properties(first.properties),
+            reconsume_times=0,
+            unit_mode=False,
+            max_reconsume_times=0,
+            batch=some.is_batch,
+        )
+        body = encode_batch(map(_message, some.messages)) if some.is_batch else first.body
+        answer = (await self._caller.call(self._address, request, body, timeout_ms=TIMEOUT_MS)).answer
+        ids = answer.msg_id.split(",")
+        return (
+            (message.number, Place(parse_offset_message_id(each)[1], answer.queue_offset + index))
+            for index, (message, each) in enumerate(zip(some.messages, ids, strict=True))
+        )
+
+    # ---- getting out
+
+    async def pull_all(self, topic: str, queue_id: int) -> list[bytes]:
+        """The records of a queue, from its first to its last."""
+        offset = 0
+        records: list[bytes] = []
+        while True:
+            request = PullMessage(
+                consumer_group=GROUP,
+                topic=topic,
+                queue_id=queue_id,
+                queue_offset=offset,
+                max_msg_nums=PULLED_AT_ONCE,
+                sys_flag=4,
+                commit_offset=0,
+                suspend_timeout_millis=0,
+                subscription="*",
+                sub_version=0,
+                expression_type="TAG",
+            )
+            reply = await self._caller.call(self._address, request, timeout_ms=TIMEOUT_MS, accept=_PULL_ENDS)
+            if reply.code == ResponseCode.PULL_NOT_FOUND:
+                return records
+            if reply.code == 0:
+                records += [reply.body[head.start : head.end] for head in heads(reply.body)]
+            offset = reply.answer.next_begin_offset
+
+    async def max_offset(self, topic: str, queue_id: int) -> int:
+        """Where a queue ends."""
+        request = GetMaxOffset(topic=topic, queue_id=queue_id)
+        return (await self._caller.call(self._address, request, timeout_ms=TIMEOUT_MS)).answer.offset
+
+    async def by_id(self, physical: int) -> bytes:
+        """The record at a place."""
+        return (await self._caller.call(self._address, ViewMessageById(offset=physical), timeout_ms=TIMEOUT_MS)).body
+
+    async def by_key(self, topic: str, key: str) -> list[bytes]:
+        """The records with a key."""
+        request = QueryMessage(topic=topic, key=key, max_num=64, begin_timestamp=0, end_timestamp=1 << 62)
+        body = (await self._caller.call(self._address, request, timeout_ms=TIMEOUT_MS)).body
+        return [body[head.start : head.end] for head in heads(body)]
+
+
+def _message(planned: Planned) -> Message:
+    return Message(planned.topic, planned.body, planned.properties, planned.number % 7)
+
+
+@asynccontextmanager
+async def talking_to(address: str) -> AsyncIterator[Talk]:
+    """A conversation with the broker at an address."""
+    caller = Caller(SystemNetwork())
+    try:
+        yield Talk(caller, address)
+    finally:
+        await caller.close()

@@ -45,6 +45,7 @@ from firearrow.model.versions import version_number
 from firearrow.protocol.bodies.group import SubscriptionGroupConfig
 from firearrow.protocol.bodies.topic import TopicConfig
 from firearrow.protocol.codes import ResponseCode
+from firearrow.protocol.command import ONEWAY_FLAG
 from firearrow.protocol.refusal import Refused
 from firearrow.protocol.requests.send import (
     Send,
@@ -71,6 +72,7 @@ COUNTS_RETRIES_SINCE: Final = version_number("3.4.9")
 _ODD_FLAGS: Final = TRANSACTION_MASK | INNER_BATCH
 _UNIQ_KEY: Final = keys.UNIQ_KEY + "\x01"
 _UNIQ_KEY_LENGTH: Final = len(_UNIQ_KEY)
+_SEPARATOR: Final = 2
 
 AnySend = Send | ShortSend
 
@@ -184,47 +186,55 @@ class SendHandlers:
         ):
             return self._carefully(request, call)
         at = properties.find(_UNIQ_KEY)
-        if at > 0:
-            if properties[at - 1] != "\x02":
-                return self._carefully(request, call)
-        elif at < 0:
+        if at < 0 or (at and properties[at - 1] != "\x02"):
             return self._carefully(request, call)
-        raw = properties.encode("utf-8", "replace")
-        stamps = self._stamps
-        if raw[-1] != 2 or b"#" in raw:  # not closed, or perhaps with a stamp
-            raw = stored_properties(raw) if len(raw) <= MAX_SENT_PROPERTIES else raw
-        stored = raw + stamps.suffix
-        if len(stored) > MAX_SENT_PROPERTIES:
+        try:
+            raw = properties.encode()
+        except UnicodeEncodeError:
             return self._carefully(request, call)
+        if raw[-1] != _SEPARATOR:
+            raw += b"\x02"
+        stored = raw + self._stamps.suffix
+        if len(stored) > MAX_SENT_PROPERTIES or b"#" in raw:
+            return self._carefully(request, call)
+        end = properties.find("\x02", at)
+        unique = properties[at + _UNIQ_KEY_LENGTH : end if end > 0 else None]
+        return self._put(request, call, known, StoredProperties(stored), unique)
+
+    def _put(
+        self, request: AnySend, call: Call, known: _Known, properties: StoredProperties, unique: str
+    ) -> Answer | Later:
+        """Store a message that passed every check."""
+        stamps, asked, queue_id = self._stamps, call.asked, request.queue_id
         tail = known.tails.get(queue_id) or self._tail(known, request.topic, queue_id)
-        peer = call.peer
         draft = Draft(
             request.topic,
             queue_id,
-            body,
-            StoredProperties(stored),
+            asked.body,
+            properties,
             EpochMs(request.born_timestamp),
-            peer.slots.get(BORN) or born_host(call),
+            call.peer.slots.get(BORN) or born_host(call),
             stamps.store_host,
             request.flag,
-            sys_flag | known.added_flags,
+            request.sys_flag | known.added_flags,
             request.reconsume_times or 0,
         )
         try:
             place = self._append(tail, draft)
         except (DiskError, IllegalMessage) as error:
             return self._store_refusal(error)
+        physical = place.physical_offset
         counts = known.counts
         counts.messages += 1
-        counts.size += place.end - place.physical_offset
-        if call.asked.heading.flag & 2:
+        counts.size += place.end - physical
+        if asked.heading.flag & ONEWAY_FLAG:
             return SUCCESS
         marks = stamps.marks
         answer = SendAnswer(
-            msg_id=f"{stamps.id_prefix}{place.physical_offset:016X}",
+            msg_id=f"{stamps.id_prefix}{physical:016X}",
             queue_id=queue_id,
             queue_offset=place.queue_offset,
-            transaction_id=properties[at + _UNIQ_KEY_LENGTH :].partition("\x02")[0],
+            transaction_id=unique,
             msg_region=marks.msg_region,
             trace_on=marks.trace_on,
         )

@@ -15,6 +15,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from firearrow.broker.admission import Admission
 from firearrow.broker.config import FAST_PORT_BELOW, BrokerSettings
 from firearrow.broker.consuming import Consuming, Permissions, Place
 from firearrow.broker.handlers.brokerconfig import BrokerConfigHandlers
@@ -27,6 +28,7 @@ from firearrow.broker.identity import Identity
 from firearrow.broker.live import LiveSettings
 from firearrow.broker.meters import SAMPLE_MS
 from firearrow.broker.registration import Registration
+from firearrow.broker.selfcheck import warn
 from firearrow.broker.stats import BrokerStats
 from firearrow.broker.topicbook import Topics
 from firearrow.broker.topics import system_topics
@@ -75,6 +77,7 @@ class Broker:
         self._caller = Caller(network)
         self._registration: Registration | None = None
         self._changes: BrokerConfigHandlers | None = None
+        self._instance = f"{chance.getrandbits(64):016x}"
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[Identity]:
@@ -94,6 +97,7 @@ class Broker:
             self._operate(identity, store, topics, consuming, stats, registration, handlers)
             await self._listen(life, identity, handlers, consuming)
             await self._register(life, registration)
+            life.spawn(warn(self._caller, identity, self._instance), "self-check")
             log.info("broker serves", extra={"broker": identity.name, "address": identity.address})
             yield identity
 
@@ -196,6 +200,7 @@ class Broker:
             chance=self._chance,
             unique_keys=UniqueKeys(ip, self._chance.getrandbits(16), self._chance.getrandbits(32), UTC),
             counts=stats,
+            admission=Admission(self._clock.ticks, self._settings),
             is_consumed_in_order=lambda group: consuming.locks.is_any_held(group, _elapsed_ms()),
             disk_text=self._disk_text,
         )
@@ -223,7 +228,15 @@ class Broker:
             put_tps=lambda topic: stats.topic_put_tps(topic, _elapsed_ms()),
         ).add_to(handlers)
         RuntimeHandlers(
-            store, self._disk, self._clock, self._settings, stats, consuming.delays, errands, _elapsed_ms
+            store,
+            self._disk,
+            self._clock,
+            self._settings,
+            stats,
+            consuming.delays,
+            errands,
+            elapsed_ms=_elapsed_ms,
+            instance=self._instance,
         ).add_to(handlers)
         QueryHandlers(store, consuming.clients, errands).add_to(handlers)
         UnservedHandlers(identity.ip).add_to(handlers)

@@ -12,6 +12,7 @@ from typing import Final
 from firearrow.broker.errands import Errands
 from firearrow.broker.live import LiveSettings
 from firearrow.broker.schedule import DelayedDelivery
+from firearrow.broker.selfcheck import INSTANCE_KEY
 from firearrow.broker.stats import BrokerStats
 from firearrow.model.versions import CURRENT_VERSION, version_name
 from firearrow.protocol.bodies.body import encode_body
@@ -44,7 +45,9 @@ class RuntimeHandlers:
         stats: BrokerStats,
         delays: DelayedDelivery,
         errands: Errands,
+        *,
         elapsed_ms: Callable[[], int],
+        instance: str,
     ) -> None:
         self._store = store
         self._disk = disk
@@ -54,6 +57,7 @@ class RuntimeHandlers:
         self._delays = delays
         self._errands = errands
         self._elapsed_ms = elapsed_ms
+        self._instance = instance
         self._booted_ms = clock.now_ms()
 
     def add_to(self, handlers: Handlers) -> None:
@@ -104,6 +108,7 @@ class RuntimeHandlers:
             "brokerVersionDesc": version_name(CURRENT_VERSION),
             "brokerVersion": str(CURRENT_VERSION),
             "brokerActive": "true",
+            INSTANCE_KEY: self._instance,
             "bootTimestamp": str(self._booted_ms),
             "runtime": _span((now_ms - stats.started_ms) // 1000),
             "putMessageTimesTotal": str(max(stored, 1)),

@@ -18,6 +18,7 @@ from typing import Final, Protocol
 import msgspec
 
 from firearrow.broker.acknowledging import Acks
+from firearrow.broker.admission import Admission
 from firearrow.broker.incoming import (
     MAX_BATCH_TOPIC,
     MAX_SENT_PROPERTIES,
@@ -117,6 +118,7 @@ class SendHandlers:
         chance: random.Random,
         unique_keys: UniqueKeys,
         counts: PutCounts,
+        admission: Admission,
         is_consumed_in_order: Callable[[str], bool],
         disk_text: Callable[[], str],
     ) -> None:
@@ -134,6 +136,7 @@ class SendHandlers:
         self._chance = chance
         self._unique_keys = unique_keys
         self._counts = counts
+        self._admission = admission
         self._is_consumed_in_order = is_consumed_in_order
         self._disk_text = disk_text
         self._known: dict[str, _Known] = {}
@@ -182,6 +185,7 @@ class SendHandlers:
             or "INNER_N" in properties
             or "CLUSTER\x01" in properties
             or self._retention.refusal is not None
+            or self._admission.is_late()
             or (self._syncs and "WAIT\x01true" not in properties)
         ):
             return self._carefully(request, call)
@@ -250,6 +254,8 @@ class SendHandlers:
 
     def _carefully(self, request: AnySend, call: Call) -> Answer | Later:
         try:
+            if self._admission.is_late():
+                raise self._admission.refusal()
             self._check_time()
             topic = self._topic(request, call)
             if request.batch:

@@ -106,6 +106,25 @@ class RealFile:
             return self.read_at(position, length)
         return bytes(buffer[:got]) if got == wanted else None
 
+    def gather_at(self, places: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Return the bytes of several places."""
+        descriptor = self._disk.cache.descriptor(self._held())
+        pread = os.pread
+        try:
+            return [pread(descriptor, length, position) for position, length in places]
+        except OSError as error:
+            raise refusal(error, f"read {self._path}") from error
+
+    def gather_hot(self, places: Sequence[tuple[int, int]]) -> list[bytes] | None:
+        """Return the bytes of several places, or None when the device would have to be asked."""
+        gathered = []
+        for position, length in places:
+            data = self.read_hot(position, length)
+            if data is None or len(data) != length:
+                return None
+            gathered.append(data)
+        return gathered
+
     async def read(self, position: int, length: int) -> bytes:
         """Return up to ``length`` bytes; a cold read happens in a thread."""
         hot = self.read_hot(position, length)

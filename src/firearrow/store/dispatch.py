@@ -11,7 +11,7 @@ from typing import Final, Protocol, TypeAlias, cast
 
 from firearrow.model.delays import delay_of_level
 from firearrow.model.flags import PREPARED
-from firearrow.model.java_hash import java_hash
+from firearrow.model.java_hash import java_hash, tag_code
 from firearrow.store.consumequeue import ENTRY, ENTRY_BYTES, SCHEDULE_TOPIC, ConsumeQueue, is_storable
 from firearrow.store.placement import Placed
 from firearrow.store.propertyfields import DELAY_MARK, SEPARATOR, TAGS_MARK, field
@@ -118,5 +118,5 @@ def delivery_ms(properties: bytes, store_ms: int, delays: tuple[int, ...]) -> in
 def code_of(topic: str, properties: bytes, store_ms: int, delays: tuple[int, ...]) -> int:
     """The tag code that the queue entry of a record must have."""
     tag = field(properties, TAGS_MARK)
-    code = java_hash(tag.decode("utf-8", "replace")) if tag else 0
+    code = tag_code(tag.decode("utf-8", "replace")) if tag else 0
     return (topic == SCHEDULE_TOPIC and delivery_ms(properties, store_ms, delays)) or code

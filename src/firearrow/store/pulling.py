@@ -10,16 +10,17 @@ import struct
 from collections import deque
 from collections.abc import Sequence
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from firearrow.errors import BadRecord, OffsetNotStored
 from firearrow.record.decode import size_and_magic
-from firearrow.record.layout import SMALLEST_RECORD
+from firearrow.record.layout import SMALLEST_RECORD, Buffer
 from firearrow.store.commitlog import CommitLog
-from firearrow.store.consumequeue import ENTRY, ConsumeQueue, is_filler, matches
+from firearrow.store.consumequeue import ENTRY, FILLER_SIZE, ConsumeQueue, is_filler, matches
+from firearrow.store.dispatch import code_of
 from firearrow.store.opening import OpenedLog
 from firearrow.store.queues import Queues
-from firearrow.store.repair import Repair, entry_of
+from firearrow.store.repair import Repair
 from firearrow.store.verify import judge
 
 SCANNED_ENTRIES: Final = 800
@@ -27,11 +28,13 @@ SCANNED_ENTRIES: Final = 800
 SCANNED_COLD: Final = 64
 """The same where every record must be read to know that its entry is right."""
 SPAN_BYTES: Final = 512 << 10
-"""The most that is read at once for several records that do not touch."""
-SPAN_SLACK: Final = 8
-"""How many times what is wanted may be read to save calls."""
+"""The most that is read at once for several records."""
+SPAN_GAP: Final = 2048
+"""Bytes between two records that are read for nothing, because another call would cost more."""
+RECENT_BYTES: Final = 64 << 20
+"""The end of the log that was written so lately that it is in memory without asking."""
 _REPAIRS: Final = 16
-_STATED = struct.Struct(">i8xi4xqq")
+_stated = struct.Struct(">i8xi4xqq").unpack_from
 
 
 class ReadStatus(Enum):
@@ -56,18 +59,14 @@ class Pulled(NamedTuple):
     """Where to read on."""
     min_offset: int
     max_offset: int
-    buffers: Sequence[memoryview] = ()
+    buffers: Sequence[Buffer] = ()
     """Records one after the other, as they lie in the log."""
     messages: int = 0
     size: int = 0
 
 
-class _Wanted(NamedTuple):
-    offset: int
-    physical: int
-    size: int
-    code: int
-    matched: bool
+_Wanted: TypeAlias = tuple[int, int, int, int, bool]
+"""Queue offset, physical offset, size, tag code, and whether the filter lets it through."""
 
 
 class _Wrong(NamedTuple):
@@ -77,9 +76,20 @@ class _Wrong(NamedTuple):
 
 
 class _Plan(NamedTuple):
-    """What to read for one answer."""
+    """What to read and check for one answer."""
 
     wanted: list[_Wanted]
+    next_offset: int
+
+
+_Stated: TypeAlias = tuple[int, int, int, int]
+"""What a record must state of itself: size, queue number, queue offset, physical offset."""
+
+
+class _HotPlan(NamedTuple):
+    """What to read for one answer if it is in memory."""
+
+    wanted: list[_Stated]
     next_offset: int
 
 
@@ -100,6 +110,7 @@ class QueueReader:
         self._queues = queues
         self._ranges = opened.ranges.ranges
         self._damage = opened.damage
+        self._segments = opened.segments
         self._segment_bytes = opened.segments.size
         self._delays = delays
         self._repair = Repair(opened, queues, delays)
@@ -114,11 +125,16 @@ class QueueReader:
         entries = self._queues.entries_hot(queue, pull.offset, scanned)
         if entries is None:
             return None
-        plan = _plan(pull, entries, self._log.opened_at)
-        if plan is None or (len(self._damage) and any(self._damage.covers(wanted.physical) for wanted in plan.wanted)):
+        plan = _plan(pull, queue_id, entries, self._log.opened_at)
+        if plan is None or (len(self._damage) and any(self._damage.covers(wanted[3]) for wanted in plan.wanted)):
             return None
-        buffers = self._gather_hot(queue, plan.wanted)
-        return None if buffers is None else self._answer(queue, plan, buffers)
+        buffers = self._gather_hot(plan.wanted)
+        if buffers is None:
+            return None
+        count = len(plan.wanted)
+        status = ReadStatus.FOUND if count else ReadStatus.NO_MATCHED_MESSAGE
+        size = sum(map(len, buffers))
+        return Pulled(status, plan.next_offset, queue.min_offset, queue.max_offset, buffers, count, size)
 
     async def read(self, topic: str, queue_id: int, pull: Pull) -> Pulled:
         """Read, waiting for the device, checking and putting right on the way."""
@@ -149,31 +165,39 @@ class QueueReader:
             return Pulled(ReadStatus.OFFSET_OVERFLOW_ONE, offset, least, end)
         return Pulled(ReadStatus.OFFSET_OVERFLOW_BADLY, end, least, end) if offset > end else None
 
-    def _answer(self, queue: ConsumeQueue, plan: _Plan, buffers: list[memoryview]) -> Pulled:
+    def _answer(self, queue: ConsumeQueue, plan: _Plan, buffers: list[Buffer]) -> Pulled:
+        matched = [wanted[2] for wanted in plan.wanted if wanted[4]]
         return Pulled(
-            ReadStatus.FOUND if buffers else ReadStatus.NO_MATCHED_MESSAGE,
+            ReadStatus.FOUND if matched else ReadStatus.NO_MATCHED_MESSAGE,
             plan.next_offset,
             queue.min_offset,
             queue.max_offset,
             buffers,
-            sum(1 for wanted in plan.wanted if wanted.matched),
-            sum(map(len, buffers)),
+            len(matched),
+            sum(matched),
         )
 
     # ---- hot
 
-    def _gather_hot(self, queue: ConsumeQueue, wanted: list[_Wanted]) -> list[memoryview] | None:
-        buffers: list[memoryview] = []
-        read_hot = self._log.read_hot
-        for some in _spans(wanted, self._segment_bytes):
-            start = some[0].physical
-            try:
-                data = read_hot(start, some[-1].physical + some[-1].size - start)
-            except OffsetNotStored:
+    def _gather_hot(self, wanted: list[_Stated]) -> list[Buffer] | None:
+        """The records' bytes, or None when one is not in memory or not what its entry says."""
+        buffers: list[Buffer] = []
+        handed = self._log.handed
+        first = 0
+        while first < len(wanted):
+            segment = self._segments.at(wanted[first][3])
+            if segment is None:
                 return None
-            if data is None or not _are_stated(data, start, queue.queue_id, some):
+            start = segment.start
+            places, count = _places(wanted, first, start, min(segment.end, handed))
+            if not count:
                 return None
-            _add_slices(buffers, data, start, some)
+            recent = places[0][0] + start >= handed - RECENT_BYTES
+            gathered = segment.file.gather_at(places) if recent else segment.file.gather_hot(places)
+            if gathered is None or not _are_stated(gathered, wanted[first : first + count]):
+                return None
+            buffers += gathered
+            first += count
         return buffers
 
     # ---- cold
@@ -184,7 +208,7 @@ class QueueReader:
         plan = _plan_cold(pull, entries)
         if not plan.wanted:
             return self._answer(queue, plan, [])._replace(status=ReadStatus.MESSAGE_WAS_REMOVING)
-        buffers: list[memoryview] = []
+        buffers: list[Buffer] = []
         good: list[_Wanted] = []
         spans = deque(_spans(plan.wanted, self._segment_bytes))
         while spans:
@@ -193,10 +217,10 @@ class QueueReader:
             if data is None and len(some) > 1:
                 spans.extendleft([one] for one in reversed(some))
                 continue
-            wrong = some[0].offset if data is None else self._check(queue, data, some)
-            right = some if wrong is None else [wanted for wanted in some if wanted.offset < wrong]
+            wrong = some[0][0] if data is None else self._check(queue, data, some)
+            right = some if wrong is None else [wanted for wanted in some if wanted[0] < wrong]
             if data is not None:
-                _add_slices(buffers, data, some[0].physical, [wanted for wanted in right if wanted.matched])
+                _add_slices(buffers, data, some[0][1], [wanted for wanted in right if wanted[4]])
             good += right
             if wrong is not None:
                 return self._answer(queue, _Plan(good, wrong), buffers) if good else _Wrong(wrong)
@@ -204,51 +228,50 @@ class QueueReader:
 
     async def _read_span(self, some: list[_Wanted]) -> bytes | None:
         """The bytes of some records; None when one of their entries cannot be right."""
-        first = some[0]
-        if first.size < SMALLEST_RECORD:
+        _, physical, size, _, _ = some[0]
+        if size < SMALLEST_RECORD:
             return None
         try:
-            if first.size > SPAN_BYTES:
-                head = await self._log.read_cold(first.physical, SMALLEST_RECORD)
-                if size_and_magic(head)[0] != first.size:
+            if size > SPAN_BYTES:
+                head = await self._log.read_cold(physical, SMALLEST_RECORD)
+                if size_and_magic(head)[0] != size:
                     return None
-            return await self._log.read_cold(first.physical, some[-1].physical + some[-1].size - first.physical)
+            return await self._log.read_cold(physical, some[-1][1] + some[-1][2] - physical)
         except OffsetNotStored:
             return None
 
     def _check(self, queue: ConsumeQueue, data: bytes, some: list[_Wanted]) -> int | None:
         """The offset of the first entry that does not lead to a good record of its own; None when all do."""
-        start = some[0].physical
-        for wanted in some:
-            at = wanted.physical - start
+        start = some[0][1]
+        covers = self._ranges.covers
+        for offset, physical, size, code, _ in some:
             try:
-                head, _ = judge(data, at, wanted.physical, ours=self._ranges.covers(wanted.physical))
+                head, _ = judge(data, physical - start, physical, ours=covers(physical))
             except BadRecord:
-                return wanted.offset
-            place = (head.size, head.queue_id, head.queue_offset, head.topic)
-            if place != (wanted.size, queue.queue_id, wanted.offset, queue.topic):
-                return wanted.offset
-            if entry_of(data, head, self._delays) != ENTRY.pack(wanted.physical, wanted.size, wanted.code):
-                return wanted.offset
+                return offset
+            if (head.size, head.queue_id, head.queue_offset) != (size, queue.queue_id, offset):
+                return offset
+            expected = code_of(head.topic, head.properties(data), head.store_timestamp, self._delays)
+            if head.topic != queue.topic or code != expected:
+                return offset
         return None
 
 
-def _plan(pull: Pull, entries: bytes, opened_at: int) -> _Plan | None:
-    """What to read, if all of it is hot."""
-    wanted: list[_Wanted] = []
-    offset, total, tags = pull.offset, 0, pull.tags
+def _plan(pull: Pull, queue_id: int, entries: bytes, opened_at: int) -> _HotPlan | None:
+    """What to read, if all of it may be hot."""
+    wanted: list[_Stated] = []
+    offset, _, room, tags = pull
+    most = max(pull.max_messages, 1)
     for physical, size, code in ENTRY.iter_unpack(entries):
-        if physical < opened_at or size <= 0 or is_filler(size):
-            return _Plan(wanted, offset) if wanted else None
-        if tags is not None and not matches(code, tags):
-            offset += 1
-            continue
-        if wanted and (total + size > pull.max_bytes or len(wanted) >= pull.max_messages):
-            break
-        wanted.append(_Wanted(offset, physical, size, code, True))
-        total += size
+        if physical < opened_at or not 0 < size < FILLER_SIZE:
+            return _HotPlan(wanted, offset) if wanted else None
+        if tags is None or code in tags or matches(code, tags):
+            room -= size
+            if wanted and (room < 0 or len(wanted) >= most):
+                break
+            wanted.append((size, queue_id, offset, physical))
         offset += 1
-    return _Plan(wanted, offset)
+    return _HotPlan(wanted, offset)
 
 
 def _plan_cold(pull: Pull, entries: bytes) -> _Plan:
@@ -265,52 +288,78 @@ def _plan_cold(pull: Pull, entries: bytes) -> _Plan:
         if match:
             matched += 1
             total += size
-        wanted.append(_Wanted(offset, physical, size, code, match))
+        wanted.append((offset, physical, size, code, match))
         offset += 1
     return _Plan(wanted, offset)
 
 
 def _spans(wanted: list[_Wanted], segment_bytes: int) -> list[list[_Wanted]]:
-    """Wanted records in groups that one read covers: in one file, in order, and not too far apart."""
+    """Wanted records in groups that one read covers: in one file, in order, and near each other."""
     spans: list[list[_Wanted]] = []
-    start = end = useful = 0
+    start = end = -1
     for one in wanted:
-        after = one.physical + one.size
-        near = (
-            spans
-            and end <= one.physical
-            and one.size >= SMALLEST_RECORD
-            and after - start <= min(SPAN_BYTES, SPAN_SLACK * (useful + one.size))
-            and start // segment_bytes == (after - 1) // segment_bytes
-        )
-        if near:
+        physical, size = one[1], one[2]
+        near = 0 <= physical - end <= SPAN_GAP and end >= 0 and size >= SMALLEST_RECORD
+        if (
+            near
+            and physical + size - start <= SPAN_BYTES
+            and start // segment_bytes == (physical + size - 1) // segment_bytes
+        ):
             spans[-1].append(one)
-            useful += one.size
         else:
             spans.append([one])
-            start, useful = one.physical, one.size
-        end = after
+            start = physical
+        end = physical + size
     return spans
 
 
-def _are_stated(data: bytes, start: int, queue_id: int, some: list[_Wanted]) -> bool:
+def _places(wanted: list[_Stated], first: int, start: int, stop: int) -> tuple[list[tuple[int, int]], int]:
+    """Where the records lie in the file from ``start`` to ``stop``, those that touch as one, and how many there are."""
+    places: list[tuple[int, int]] = []
+    begin = end = -1
+    count = 0
+    for size, _, _, physical in wanted[first:] if first else wanted:
+        if physical < start or physical + size > stop:
+            break
+        if physical != end:
+            if end >= 0:
+                places.append((begin - start, end - begin))
+            begin = physical
+        end = physical + size
+        count += 1
+    if count:
+        places.append((begin - start, end - begin))
+    return places, count
+
+
+def _are_stated(gathered: list[bytes], wanted: list[_Stated]) -> bool:
     """Whether every record states the size, queue and place that its entry says."""
-    unpack = _STATED.unpack_from
-    return all(
-        unpack(data, wanted.physical - start) == (wanted.size, queue_id, wanted.offset, wanted.physical)
-        for wanted in some
-    )
+    lengths = list(map(len, gathered))
+    if min(lengths) < SMALLEST_RECORD:
+        return False
+    if len(gathered) == len(wanted):
+        return list(map(_stated, gathered)) == wanted and lengths == [one[0] for one in wanted]
+    pieces = iter(gathered)
+    piece = b""
+    at = 0
+    for one in wanted:
+        if at >= len(piece):
+            piece, at = next(pieces, b""), 0
+        if len(piece) - at < max(one[0], SMALLEST_RECORD) or _stated(piece, at) != one:
+            return False
+        at += one[0]
+    return True
 
 
-def _add_slices(buffers: list[memoryview], data: bytes, start: int, some: list[_Wanted]) -> None:
+def _add_slices(buffers: list[Buffer], data: bytes, start: int, some: list[_Wanted]) -> None:
     """Add the records' bytes, those that touch as one."""
     view = memoryview(data)
     at = end = -1
-    for wanted in some:
-        if wanted.physical != end:
+    for _, physical, size, _, _ in some:
+        if physical != end:
             if end >= 0:
                 buffers.append(view[at - start : end - start])
-            at = wanted.physical
-        end = wanted.physical + wanted.size
+            at = physical
+        end = physical + size
     if end >= 0:
         buffers.append(view[at - start : end - start])

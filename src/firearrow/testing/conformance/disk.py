@@ -107,6 +107,17 @@ async def allocate_lengthens_with_zeros(disk: Disk) -> None:
         assert file.size == 3 * _PAGE + 7
 
 
+async def several_places_are_read_at_once(disk: Disk) -> None:
+    """Gathered bytes are those of single reads; what is not there in full is not gathered."""
+    file = disk.open("a", create=True)
+    file.write_at(0, [bytes(range(200))])
+    places = [(3, 2), (100, 5), (0, 1)]
+    expected = [b"\x03\x04", b"defgh", b"\0"]
+    assert file.gather_at(places) == expected
+    assert file.gather_hot(places) in (None, expected)
+    assert file.gather_at([]) == file.gather_hot([]) == []
+
+
 async def syncs_return(disk: Disk) -> None:
     """A sync of a clean file, a dirty one, and many at once all return."""
     file = disk.open("a", create=True)

@@ -1,6 +1,6 @@
 """Every public error, named for the fact it reports.
 
-Two questions decide what a caller does next, and every error answers both as class attributes::
+Two questions decide what a caller does next, and every error answers both as attributes::
 
     retryable          is another attempt worth it?
     may_have_happened  may the thing asked for have happened all the same? (a timeout means unknown)
@@ -28,19 +28,20 @@ The tree::
     │   ├── FileMissing          no such file or directory
     │   ├── SyncFailed           a sync failed: what was unsynced must be taken for lost
     │   ├── LockHeld             another process owns the directory
-    │   └── StoreFenced          a write or sync failed before: the store takes nothing until it is opened
-    again ├── OffsetNotStored          the log or queue does not hold that offset: deleted, damaged or not
-    written yet └── BrokenInvariant          a bug of ours: the process must end (never raised for bad input)
+    │   └── StoreFenced          a write or sync failed before: the store takes nothing until it is opened again
+    ├── OffsetNotStored          the log or queue does not hold that offset: deleted, damaged or not written yet
+    ├── NoRoute                  no name server knows a broker for that topic
+    ├── SendFailed               every attempt to send a message failed; the cause is the last one's
+    ├── ClientClosed             a producer or consumer is used before it was opened or after it was closed
+    └── BrokenInvariant          a bug of ours: the process must end (never raised for bad input)
 """
-
-from typing import ClassVar
 
 
 class FireArrowError(Exception):
     """Base class: catching it catches everything this package raises on purpose."""
 
-    retryable: ClassVar[bool] = False
-    may_have_happened: ClassVar[bool] = False
+    retryable: bool = False
+    may_have_happened: bool = False
 
 
 class ProtocolError(FireArrowError):
@@ -169,6 +170,30 @@ class StoreFenced(DiskError):
 
 class OffsetNotStored(FireArrowError):
     """The log or queue does not hold that offset: it was deleted, is damaged, or is not written yet."""
+
+
+class NoRoute(FireArrowError):
+    """No name server knows a broker that serves the topic in the way asked for; nothing was sent."""
+
+    retryable = True
+
+
+class SendFailed(FireArrowError):
+    """Every attempt to send failed. ``__cause__`` is the last attempt's error.
+
+    ``retryable`` is the last attempt's answer, ``may_have_happened`` is true when it is for any of the attempts.
+    ``stored`` counts the messages of a batch, from its first on, that brokers had acknowledged before.
+    """
+
+    def __init__(self, message: str, *, retryable: bool, may_have_happened: bool, stored: int = 0) -> None:
+        self.retryable = retryable
+        self.may_have_happened = may_have_happened
+        self.stored = stored
+        super().__init__(message)
+
+
+class ClientClosed(FireArrowError):
+    """A producer or consumer is used before it was opened, or after it was closed; nothing was sent."""
 
 
 class BrokenInvariant(FireArrowError):

@@ -1,0 +1,71 @@
+"""What a group wants of a topic: everything, some tags, or what an SQL expression says. Pure.
+
+``*`` is everything; ``A || B`` is the messages tagged A or B. Brokers filter by the hash of the tag alone, so a
+consumer looks at the tag itself again. Java: ``FilterAPI.buildSubscriptionData``.
+"""
+
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from firearrow.errors import SettingsError
+from firearrow.model.java_hash import java_hash
+from firearrow.model.names import topic_fault
+from firearrow.protocol.bodies.heartbeat import SubscriptionData
+
+EVERYTHING: Final = "*"
+TAG: Final = "TAG"
+SQL92: Final = "SQL92"
+
+
+class Subscription(Struct, frozen=True):
+    """One topic of a group. ``version`` grows with every change, so that brokers know which is newest."""
+
+    topic: str
+    expression: str = EVERYTHING
+    kind: str = TAG
+    tags: frozenset[str] = frozenset()
+    version: int = 0
+
+    @property
+    def is_by_tag(self) -> bool:
+        """Whether tags decide, here and in the broker."""
+        return self.kind == TAG
+
+    def wants(self, tag: str) -> bool:
+        """Whether a message with this tag is wanted, as far as tags tell."""
+        return not self.tags or tag in self.tags
+
+    def at(self, version: int) -> "Subscription":
+        """The same with a newer version."""
+        return replace(self, version=version)
+
+    def data(self) -> SubscriptionData:
+        """The form in which brokers read it."""
+        tags = sorted(self.tags)
+        return SubscriptionData(
+            topic=self.topic,
+            sub_string=self.expression,
+            expression_type=self.kind,
+            tags_set=tags,
+            code_set=[java_hash(tag) for tag in tags],
+            sub_version=self.version,
+        )
+
+
+def subscription(topic: str, expression: str = EVERYTHING, *, version: int, kind: str = TAG) -> Subscription:
+    """Read what a consumer was told to subscribe to."""
+    fault = topic_fault(topic)
+    if fault:
+        raise SettingsError(fault)
+    if kind == SQL92:
+        return Subscription(topic, expression, SQL92, frozenset(), version)
+    if kind != TAG:
+        raise SettingsError(f"{kind!r} is no kind of filter; there are {TAG} and {SQL92}")
+    if expression.strip() in ("", EVERYTHING):
+        return Subscription(topic, EVERYTHING, TAG, frozenset(), version)
+    tags = frozenset(tag for part in expression.split("||") if (tag := part.strip()))
+    if not tags:
+        raise SettingsError(f"{expression!r} names no tag; write * for everything, or tags as A || B")
+    return Subscription(topic, expression, TAG, tags, version)

@@ -1,0 +1,93 @@
+"""What a consumer holds of one queue: handed out, waiting, finished. Pure.
+
+A window starts at an offset. Pulls add messages at its end, in order; handlers finish them in any order. What may be
+committed is the lowest offset that is not finished, so a crash repeats messages and never skips one. Offsets that were
+pulled and dropped (filtered out) count as finished.
+
+A window that its queue was taken from, or that was replaced because the queue starts anew elsewhere, is *dropped*: what
+is finished in it afterwards changes nothing.
+
+Java: ``ProcessQueue``; the limits are those of ``DefaultMQPushConsumerImpl.pullMessage``.
+"""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from firearrow.model import StoredMessage
+
+MIB = 1024 * 1024
+
+
+class WindowLimits(Struct, frozen=True):
+    """How much of one queue may be held before pulling waits."""
+
+    messages: Annotated[int, Meta(ge=1)] = 1000
+    size_bytes: Annotated[int, Meta(ge=1)] = 100 * MIB
+    span: Annotated[int, Meta(ge=1)] = 2000
+    """Between the first and the last offset held; not for ordered consumption, where the first is always next."""
+
+
+class Window:
+    """The unfinished messages of one queue."""
+
+    __slots__ = ("_unfinished", "is_dropped", "next_offset", "size_bytes")
+
+    def __init__(self, start: int) -> None:
+        self._unfinished: dict[int, StoredMessage] = {}
+        self.next_offset = start
+        self.size_bytes = 0
+        self.is_dropped = False
+
+    def __len__(self) -> int:
+        return len(self._unfinished)
+
+    def __contains__(self, offset: int) -> bool:
+        return offset in self._unfinished
+
+    def extend(self, messages: list[StoredMessage], next_offset: int) -> list[StoredMessage]:
+        """Hold these messages, which a pull brought; pulling goes on at ``next_offset``. Return those that are new."""
+        fresh = []
+        for message in messages:
+            offset = message.queue_offset
+            if offset < self.next_offset or offset in self._unfinished:
+                continue
+            self._unfinished[offset] = message
+            self.size_bytes += message.store_size
+            fresh.append(message)
+        self.next_offset = max(self.next_offset, next_offset)
+        return fresh
+
+    def finish(self, offset: int) -> bool:
+        """A message is done with; return False when it was before."""
+        message = self._unfinished.pop(offset, None)
+        if message is None:
+            return False
+        self.size_bytes -= message.store_size
+        return True
+
+    @property
+    def committable(self) -> int:
+        """Where another consumer would have to start to miss nothing."""
+        # Pulls arrive in order and a dict keeps it, so the first key is the lowest.
+        return next(iter(self._unfinished), self.next_offset)
+
+    @property
+    def oldest(self) -> StoredMessage | None:
+        """The unfinished message with the lowest offset."""
+        return next(iter(self._unfinished.values()), None)
+
+    @property
+    def span(self) -> int:
+        """From the lowest unfinished offset to the end."""
+        return self.next_offset - self.committable
+
+    def fullness(self, limits: WindowLimits, *, ordered: bool = False) -> str | None:
+        """Why nothing more may be pulled now, or None."""
+        if len(self._unfinished) >= limits.messages:
+            return f"{len(self._unfinished)} messages are unfinished, the limit is {limits.messages}"
+        if self.size_bytes >= limits.size_bytes:
+            return f"{self.size_bytes} bytes are unfinished, the limit is {limits.size_bytes}"
+        if not ordered and self.span > limits.span:
+            return f"offset {self.committable} is unfinished and {self.span} behind, the limit is {limits.span}"
+        return None

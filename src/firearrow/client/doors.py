@@ -1,0 +1,47 @@
+"""How a client reaches the world: the doors of one producer or consumer.
+
+Everything that is not in its arguments comes from here, so that a simulated client differs in nothing else.
+"""
+
+import random
+from collections.abc import Callable
+from datetime import UTC, datetime, tzinfo
+from typing import Final, NamedTuple
+
+from firearrow.runtime.clock import Clock, SystemClock
+from firearrow.runtime.disk import Disk
+from firearrow.runtime.machine import own_ip
+from firearrow.runtime.network import Network, SystemNetwork
+from firearrow.runtime.process import home_directory, process_id
+
+LOCAL_OFFSETS: Final = ".rocketmq_offsets"
+"""Where Java's clients keep the offsets of broadcasting, below the user's own directory."""
+
+
+class Doors(NamedTuple):
+    """The outside of one client."""
+
+    network: Network
+    clock: Clock
+    chance: random.Random
+    ip: str
+    """The address that stands in client ids and unique keys."""
+    pid: int
+    zone: tzinfo
+    """The local time zone: unique keys count from the beginning of a local month."""
+    offsets_disk: Callable[[], Disk]
+    """Makes the disk on which broadcasting consumers keep their offsets."""
+
+
+def system_doors() -> Doors:
+    """The doors of this process. Made when a client is opened, so a forked process has its own."""
+    clock = SystemClock()
+    here = datetime.fromtimestamp(clock.now_ms() / 1000, UTC).astimezone().tzinfo
+    return Doors(SystemNetwork(), clock, random.Random(), own_ip(), process_id(), here or UTC, _home_disk)
+
+
+def _home_disk() -> Disk:
+    # Imported here: this disk needs calls that not every system has, and only broadcasting needs this disk.
+    from firearrow.runtime.realdisk import RealDisk
+
+    return RealDisk(f"{home_directory()}/{LOCAL_OFFSETS}")

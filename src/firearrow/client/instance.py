@@ -1,0 +1,218 @@
+"""One client as brokers and name servers know it: an id, its connections, its routes, its heartbeats.
+
+Brokers know a member of a group by its connection, so an instance has connections of its own and shares them with
+nobody. Its id is unique among instances, except for broadcasting, where it names the local file of offsets and stays
+the same from one start to the next.
+
+What runs in the background: routes of the topics in use are asked for every ``poll_name_server_ms``, and soon after a
+broker could not be reached; a heartbeat goes to every broker in use every ``heartbeat_ms``, and first of all over every
+new connection, so that a broker that was restarted knows its clients again before it is asked anything.
+
+Java: ``MQClientInstance``, ``ClientConfig.buildMQClientId``.
+"""
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable
+from typing import Annotated, Any, Final
+
+from msgspec import Meta, Struct
+
+from firearrow import fastjson
+from firearrow.client.doors import Doors
+from firearrow.client.nameservers import NameServers
+from firearrow.client.routes import MASTER_ID, Route, RouteTable, read_route
+from firearrow.client.tasks import Tasks
+from firearrow.errors import FireArrowError, NoRoute
+from firearrow.protocol.bodies.body import encode_body
+from firearrow.protocol.bodies.heartbeat import HeartbeatData
+from firearrow.protocol.bodies.route import TopicRouteData
+from firearrow.protocol.codes import ResponseCode
+from firearrow.protocol.requests.heartbeat import HeartBeat, UnregisterClient
+from firearrow.protocol.requests.route import GetRouteInfoByTopic
+from firearrow.remoting.caller import Caller
+from firearrow.remoting.handlers import Handlers, Peer
+from firearrow.remoting.limits import Limits
+from firearrow.runtime.network import Address
+
+log: Final = logging.getLogger(__name__)
+
+ROUTE_TIMEOUT_MS: Final = 3000
+HEARTBEAT_TIMEOUT_MS: Final = 3000
+FAREWELL_TIMEOUT_MS: Final = 1000
+HURRY_S: Final = 0.5
+"""Routes are not asked for more often than this, however many brokers cannot be reached."""
+
+_KNOWN_OR_NOT: Final = frozenset({int(ResponseCode.SUCCESS), int(ResponseCode.TOPIC_NOT_EXIST)})
+
+
+class Rhythm(Struct, frozen=True):
+    """How often a client looks around."""
+
+    poll_name_server_ms: Annotated[int, Meta(ge=10, description="How often routes are asked for.")] = 30_000
+    heartbeat_ms: Annotated[int, Meta(ge=10, description="How often brokers hear that the client is alive.")] = 30_000
+
+
+def client_id(doors: Doors, instance_name: str = "", *, is_stable: bool = False) -> str:
+    """An id that no other client has, or with ``is_stable`` the one that this machine's client always has."""
+    if not instance_name:
+        instance_name = "DEFAULT" if is_stable else f"{doors.pid}#{doors.chance.getrandbits(62)}"
+    return f"{doors.ip}@{instance_name}"
+
+
+class Instance:
+    """A client id with its connections. Open it before use, close it after."""
+
+    def __init__(
+        self,
+        name_servers: tuple[Address, ...],
+        identity: str,
+        doors: Doors,
+        heartbeat: Callable[[], HeartbeatData],
+        *,
+        rhythm: Rhythm | None = None,
+        handlers: Handlers | None = None,
+        tls: ssl.SSLContext | None = None,
+        limits: Limits | None = None,
+        on_route_change: Callable[[Route], None] | None = None,
+    ) -> None:
+        self.id: Final = identity
+        self.doors: Final = doors
+        self.caller: Final = Caller(
+            doors.network, limits, tls=tls, handlers=handlers, on_connect=self._greet, on_disconnect=self._gone
+        )
+        self.names: Final = NameServers(self.caller, name_servers, doors.chance)
+        self.routes: Final = RouteTable()
+        self.tasks: Final = Tasks(identity)
+        self._rhythm = rhythm or Rhythm()
+        self._heartbeat = heartbeat
+        self._on_route_change = on_route_change
+        self._wanted: dict[str, None] = {}
+        self._asking: dict[str, asyncio.Task[Route | None]] = {}
+        self._hurry = asyncio.Event()
+
+    def open(self) -> None:
+        """Begin to poll and to beat."""
+        self.tasks.spawn(self._poll(), "routes")
+        self.tasks.spawn(self._beat_on(), "heartbeats")
+
+    async def close(self, *, producer_group: str | None = None, consumer_group: str | None = None) -> None:
+        """Say goodbye for a group, and end every task and connection."""
+        request = UnregisterClient(client_id=self.id, producer_group=producer_group, consumer_group=consumer_group)
+        await self.tasks.close()
+        await asyncio.gather(*(self._farewell(address, request) for address in self._addresses()))
+        await self.caller.close()
+
+    async def _farewell(self, address: Address, request: UnregisterClient) -> None:
+        try:
+            await self.caller.call(address, request, timeout_ms=FAREWELL_TIMEOUT_MS)
+        except FireArrowError as error:
+            log.debug("a broker could not be told goodbye", extra={"broker": str(address), "reason": str(error)})
+
+    # -- routes
+
+    def want(self, topic: str) -> None:
+        """Keep this topic's route up to date from now on."""
+        self._wanted[topic] = None
+
+    def hurry(self) -> None:
+        """Ask for all routes soon: a broker is not where it was."""
+        self._hurry.set()
+
+    async def route(self, topic: str) -> Route:
+        """The route of a topic, asked for if it is not known; raise ``NoRoute`` when nobody knows it."""
+        self.want(topic)
+        route = self.routes.get(topic) or await self.refresh(topic)
+        if route is None:
+            raise NoRoute(f"no name server knows topic {topic!r}; create it, or let brokers create topics")
+        return route
+
+    async def refresh(self, topic: str) -> Route | None:
+        """Ask for a route; those who ask for the same at once share one request. None: no such topic."""
+        task = self._asking.get(topic)
+        if task is None:
+            task = self.tasks.spawn(self._ask(topic), f"route of {topic}")
+            self._asking[topic] = task
+            task.add_done_callback(lambda _: self._asking.pop(topic, None))
+        outcome: Route | FireArrowError | None = await asyncio.shield(task)
+        if isinstance(outcome, FireArrowError):
+            raise outcome
+        return outcome
+
+    async def _ask(self, topic: str) -> Route | FireArrowError | None:
+        request = GetRouteInfoByTopic(topic=topic, accept_standard_json_only=True)
+        try:
+            reply = await self.names.ask(request, timeout_ms=ROUTE_TIMEOUT_MS, accept=_KNOWN_OR_NOT)
+            if reply.code == ResponseCode.TOPIC_NOT_EXIST:
+                return None
+            route = read_route(topic, fastjson.decode(reply.body, TopicRouteData))
+        except FireArrowError as error:
+            return error
+        if self.routes.update(route) and self._on_route_change is not None:
+            self._on_route_change(route)
+        return route
+
+    async def _poll(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            self._hurry.clear()
+            begun = loop.time()
+            await self._wait_for_hurry(self._rhythm.poll_name_server_ms / 1000)
+            await asyncio.sleep(max(0.0, begun + HURRY_S - loop.time()))
+            for topic in list(self._wanted):
+                try:
+                    await self.refresh(topic)
+                except FireArrowError as error:
+                    log.warning("a route could not be refreshed", extra={"topic": topic, "reason": str(error)})
+
+    async def _wait_for_hurry(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._hurry.wait()
+        except TimeoutError:
+            pass
+
+    # -- heartbeats
+
+    def _addresses(self) -> list[Address]:
+        """Every broker in use: masters, and their slaves too for a client that consumes."""
+        consumes = bool(self._heartbeat().consumer_data_set)
+        found: dict[Address, None] = {}
+        for members in self.routes.brokers.values():
+            for number, address in members.items():
+                if number == MASTER_ID or consumes:
+                    found[address] = None
+        return list(found)
+
+    async def beat(self) -> None:
+        """Tell every broker in use that this client is alive, and with which groups."""
+        body = encode_body(self._heartbeat())
+        await asyncio.gather(*(self._beat_at(address, body) for address in self._addresses()))
+
+    async def _beat_at(self, address: Address, body: bytes) -> None:
+        try:
+            await self.caller.call(address, HeartBeat(), body, timeout_ms=HEARTBEAT_TIMEOUT_MS)
+        except FireArrowError as error:
+            log.info("a heartbeat failed", extra={"broker": str(address), "reason": str(error)})
+
+    async def _beat_on(self) -> None:
+        while True:
+            await asyncio.sleep(self._rhythm.heartbeat_ms / 1000)
+            await self.beat()
+
+    def _greet(self, peer: Peer) -> None:
+        if peer.address not in self._addresses():
+            return
+        try:
+            peer.begin(HeartBeat(), encode_body(self._heartbeat()), _ignore, timeout_ms=HEARTBEAT_TIMEOUT_MS)
+        except FireArrowError as error:
+            log.info("a heartbeat failed", extra={"broker": str(peer.address), "reason": str(error)})
+
+    def _gone(self, peer: Peer) -> None:
+        if any(peer.address in members.values() for members in self.routes.brokers.values()):
+            self.hurry()
+
+
+def _ignore(_outcome: Any) -> None:  # noqa: ANN401 - a reply or an error, neither of interest
+    return

@@ -1,0 +1,70 @@
+"""The name servers of a client: a list, one of them in use, the next when it fails.
+
+A client starts at a random one, so that many clients spread, and stays with it while it answers. When it does not, the
+others are asked in turn, and the first that answers is used from then on. An answer that refuses is an answer: all name
+servers know the same. Java: ``NettyRemotingClient.getAndCreateNameserverChannel``.
+"""
+
+import random
+from collections.abc import Iterable
+
+from firearrow.errors import ConnectionFailed, ConnectionLost, Overloaded, RequestTimedOut, SettingsError
+from firearrow.protocol.conversation import A, Request
+from firearrow.remoting.caller import Caller
+from firearrow.remoting.reply import CALL_TIMEOUT_MS, SUCCESS_ONLY, Reply
+from firearrow.runtime.network import Address
+
+UNANSWERED = (ConnectionFailed, ConnectionLost, RequestTimedOut, Overloaded)
+"""Errors after which another server may still answer."""
+
+
+def parse_name_servers(given: str | Iterable[str]) -> tuple[Address, ...]:
+    """Read ``host:port;host:port``, or several such texts."""
+    texts = [given] if isinstance(given, str) else list(given)
+    parts = [part.strip() for text in texts for part in text.replace(",", ";").split(";")]
+    addresses = tuple(dict.fromkeys(Address.parse(part) for part in parts if part))
+    if not addresses:
+        raise SettingsError("no name server is given; write host:port, and several separated by ;")
+    return addresses
+
+
+class NameServers:
+    """Asks whichever name server answers."""
+
+    def __init__(self, caller: Caller, addresses: tuple[Address, ...], chance: random.Random) -> None:
+        self._caller = caller
+        self._addresses = addresses
+        self._chosen = chance.randrange(len(addresses))
+
+    @property
+    def addresses(self) -> tuple[Address, ...]:
+        """All of them."""
+        return self._addresses
+
+    def replace(self, addresses: tuple[Address, ...]) -> None:
+        """Use other name servers from now on; the one in use stays in use if it is among them."""
+        used = self._addresses[self._chosen]
+        self._addresses = addresses
+        self._chosen = addresses.index(used) if used in addresses else self._chosen % len(addresses)
+
+    async def ask(
+        self,
+        request: Request[A],
+        *,
+        timeout_ms: float = CALL_TIMEOUT_MS,
+        accept: frozenset[int] = SUCCESS_ONLY,
+    ) -> Reply[A]:
+        """Ask until one of them answers; ``timeout_ms`` is for each. The last one's error when none does."""
+        addresses, first = self._addresses, self._chosen
+        for step in range(len(addresses)):
+            index = (first + step) % len(addresses)
+            try:
+                reply = await self._caller.call(addresses[index], request, timeout_ms=timeout_ms, accept=accept)
+            except UNANSWERED:
+                if step == len(addresses) - 1:
+                    raise
+                continue
+            if self._addresses is addresses:
+                self._chosen = index
+            return reply
+        raise AssertionError("there is always a name server")

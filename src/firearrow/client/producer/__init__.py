@@ -1,0 +1,1 @@
+"""Sending: `producer` is the shell, everything that decides is beside it and pure."""

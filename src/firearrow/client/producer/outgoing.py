@@ -1,0 +1,178 @@
+"""A message on its way out: checked, given its id, compressed, and put into the words of the protocol. Pure.
+
+A message is sent as one SEND_MESSAGE_V2, or as part of a SEND_BATCH_MESSAGE. A batch goes to one queue; its messages
+have one topic and one sharding key, and none is delayed, timed, half of a transaction or a retry: such are sent alone.
+`portions` cuts a list accordingly, keeping the order, and cuts again where a body would grow beyond the limit.
+
+Java: ``DefaultMQProducerImpl.sendKernelImpl``, ``Validators``, ``MessageBatch``.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from firearrow.client.producer.settings import ProducerSettings
+from firearrow.errors import IllegalMessage
+from firearrow.model import EpochMs, Message, MessageQueue, keys
+from firearrow.model.names import UNSENDABLE_TOPICS, is_retry_topic, topic_fault
+from firearrow.protocol.requests.send import SendBatchMessage, SendMessageV2
+from firearrow.record.batch import encode_batch
+from firearrow.record.compression import compress, with_codec
+from firearrow.record.message_id import UniqueKeys
+from firearrow.record.properties import format_properties
+
+SENT_ALONE: Final = frozenset(
+    {keys.DELAY, keys.TIMER_DELAY_SEC, keys.TIMER_DELAY_MS, keys.TIMER_DELIVER_MS, keys.TRAN_MSG}
+)
+_BATCH_ENTRY_BYTES: Final = 22
+
+
+class Outgoing(Struct, frozen=True):
+    """One message, ready to be sent to whichever queue."""
+
+    topic: str
+    unique_key: str
+    properties: str
+    body: bytes
+    sys_flag: int
+    flag: int
+    born_timestamp: int
+
+
+def check(message: Message, settings: ProducerSettings) -> None:
+    """Raise ``IllegalMessage`` if no broker would take the message."""
+    fault = topic_fault(message.topic)
+    if fault:
+        raise IllegalMessage(fault)
+    if message.topic in UNSENDABLE_TOPICS:
+        raise IllegalMessage(f"topic {message.topic} belongs to the brokers; nobody may send to it")
+    if len(message.body) > settings.max_message_bytes:
+        raise IllegalMessage(
+            f"the body has {len(message.body)} bytes, more than max_message_bytes ({settings.max_message_bytes})"
+        )
+
+
+def prepare(message: Message, settings: ProducerSettings, unique_keys: UniqueKeys, now: EpochMs) -> Outgoing:
+    """Make a message ready; one that has a unique key already keeps it."""
+    check(message, settings)
+    properties = message.properties
+    unique_key = properties.get(keys.UNIQ_KEY)
+    if unique_key is None:
+        unique_key = unique_keys.next(now)
+        properties = {**properties, keys.UNIQ_KEY: unique_key}
+    body, sys_flag = message.body, 0
+    if len(body) > settings.compress_over_bytes:
+        smaller = compress(body, settings.compress_codec, settings.compress_level)
+        if len(smaller) < len(body):
+            body, sys_flag = smaller, with_codec(0, settings.compress_codec)
+    return Outgoing(message.topic, unique_key, format_properties(properties), body, sys_flag, message.flag, now)
+
+
+def request_for(outgoing: Outgoing, queue: MessageQueue, settings: ProducerSettings) -> SendMessageV2:
+    """What is said to the broker of ``queue``."""
+    return SendMessageV2(
+        producer_group=settings.group,
+        topic=outgoing.topic,
+        default_topic=settings.default_topic,
+        default_topic_queue_nums=settings.default_topic_queues,
+        queue_id=queue.queue_id,
+        sys_flag=outgoing.sys_flag,
+        born_timestamp=outgoing.born_timestamp,
+        flag=outgoing.flag,
+        properties=outgoing.properties,
+        reconsume_times=0,
+        unit_mode=False,
+        batch=False,
+        broker_name=queue.broker_name,
+    )
+
+
+class Portion(Struct, frozen=True):
+    """Messages that travel together, or one that travels alone."""
+
+    messages: tuple[Message, ...]
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether it is sent as a single message."""
+        return len(self.messages) == 1
+
+
+def portions(messages: Sequence[Message], settings: ProducerSettings) -> Iterator[Portion]:
+    """Cut a list into what may travel together, in order."""
+    together: list[Message] = []
+    size = 0
+    for message in messages:
+        weight = _weight(message)
+        if together and (not _may_join(together[0], message) or size + weight > settings.max_message_bytes):
+            yield Portion(tuple(together))
+            together, size = [], 0
+        together.append(message)
+        size += weight
+    if together:
+        yield Portion(tuple(together))
+
+
+def _may_join(first: Message, message: Message) -> bool:
+    same_topic = first.topic == message.topic and not is_retry_topic(message.topic)
+    same_key = first.properties.get(keys.SHARDING_KEY) == message.properties.get(keys.SHARDING_KEY)
+    same_wait = first.properties.get(keys.WAIT) == message.properties.get(keys.WAIT)
+    alone = any(name in each.properties for each in (first, message) for name in SENT_ALONE)
+    return same_topic and same_key and same_wait and not alone
+
+
+def _weight(message: Message) -> int:
+    # Characters may take three bytes each; the unique key and separators are counted generously.
+    text = sum(len(name) + len(value) for name, value in message.properties.items())
+    return _BATCH_ENTRY_BYTES + len(message.body) + 3 * text + 2 * len(message.properties) + 64
+
+
+class OutgoingBatch(Struct, frozen=True):
+    """Many messages, ready to be sent to whichever queue."""
+
+    topic: str
+    unique_keys: tuple[str, ...]
+    body: bytes
+    properties: str
+    born_timestamp: int
+
+
+def prepare_batch(portion: Portion, settings: ProducerSettings, unique_keys: UniqueKeys, now: EpochMs) -> OutgoingBatch:
+    """Make a portion ready."""
+    stamped = []
+    for message in portion.messages:
+        check(message, settings)
+        if keys.UNIQ_KEY not in message.properties:
+            message = message.with_properties({keys.UNIQ_KEY: unique_keys.next(now)})
+        stamped.append(message)
+    body = encode_batch(stamped)
+    if len(body) > settings.max_message_bytes:
+        raise IllegalMessage(
+            f"a batch of {len(stamped)} messages has {len(body)} bytes, "
+            f"more than max_message_bytes ({settings.max_message_bytes})"
+        )
+    first = stamped[0]
+    wait = first.properties.get(keys.WAIT)
+    properties = format_properties({keys.WAIT: wait} if wait is not None else {})
+    ids = tuple(message.properties[keys.UNIQ_KEY] for message in stamped)
+    return OutgoingBatch(first.topic, ids, body, properties, now)
+
+
+def batch_request_for(batch: OutgoingBatch, queue: MessageQueue, settings: ProducerSettings) -> SendBatchMessage:
+    """What is said to the broker of ``queue``."""
+    return SendBatchMessage(
+        producer_group=settings.group,
+        topic=batch.topic,
+        default_topic=settings.default_topic,
+        default_topic_queue_nums=settings.default_topic_queues,
+        queue_id=queue.queue_id,
+        sys_flag=0,
+        born_timestamp=batch.born_timestamp,
+        flag=0,
+        properties=batch.properties,
+        reconsume_times=0,
+        unit_mode=False,
+        batch=True,
+        broker_name=queue.broker_name,
+    )

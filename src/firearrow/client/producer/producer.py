@@ -1,0 +1,333 @@
+"""The producer: takes a message, returns when a broker has acknowledged it.
+
+    async with Producer("127.0.0.1:9876", group="shop") as producer:
+        result = await producer.send(Message.of("orders", b"one espresso", tag="new", keys=["order-7"]))
+
+One deadline covers a send with all its attempts. After an attempt that failed the next goes to another broker, unless
+the message has an order to keep: then its queue is fixed and there is one attempt. A retried message keeps its unique
+key, so that consumers can tell a duplicate. Nothing is reported as sent before a broker said so.
+
+A producer belongs to the loop and the process that opened it. Java: ``DefaultMQProducerImpl``.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from types import TracebackType
+from typing import Final, Self, Unpack
+
+from firearrow.client.doors import Doors, system_doors
+from firearrow.client.instance import Instance, Rhythm, client_id
+from firearrow.client.nameservers import UNANSWERED, parse_name_servers
+from firearrow.client.producer.outgoing import (
+    Outgoing,
+    OutgoingBatch,
+    Portion,
+    batch_request_for,
+    portions,
+    prepare,
+    prepare_batch,
+    request_for,
+)
+from firearrow.client.producer.result import STORED, SendResult, read_batch_result, read_result
+from firearrow.client.producer.selector import Faults, RoundRobin, Selector, queue_of_key
+from firearrow.client.producer.settings import ProducerOptions, ProducerSettings, producer_settings
+from firearrow.client.routes import Route, borrowed
+from firearrow.errors import ClientClosed, FireArrowError, NoRoute, RequestRefused, RequestTimedOut, SendFailed
+from firearrow.model import EpochMs, Message, MessageQueue, keys
+from firearrow.model.names import DEFAULT_PRODUCER_GROUP
+from firearrow.protocol.bodies.heartbeat import HeartbeatData, ProducerData
+from firearrow.protocol.codes import ResponseCode
+from firearrow.protocol.conversation import Request
+from firearrow.protocol.requests.send import SendAnswer
+from firearrow.record.message_id import UniqueKeys
+from firearrow.remoting.reply import Reply
+from firearrow.runtime.network import Address
+from firearrow.runtime.tlssettings import client_context
+
+RETRIED_CODES: Final = frozenset(
+    {
+        ResponseCode.SYSTEM_ERROR,
+        ResponseCode.SYSTEM_BUSY,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.NO_PERMISSION,
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.NO_BUYER_ID,
+        ResponseCode.NOT_IN_CURRENT_UNIT,
+        ResponseCode.GO_AWAY,
+    }
+)
+"""Refusals after which another broker may take the message."""
+
+WORTH_A_RETRY: Final = frozenset({ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.GO_AWAY})
+"""Refusals after which the same broker may take the message later."""
+
+
+class Producer:
+    """Sends messages. Use it in an ``async with`` block, from any number of tasks."""
+
+    def __init__(
+        self,
+        name_servers: str | Sequence[str],
+        *,
+        group: str = DEFAULT_PRODUCER_GROUP,
+        doors: Doors | None = None,
+        **options: Unpack[ProducerOptions],
+    ) -> None:
+        self.settings: Final[ProducerSettings] = producer_settings(group, options)
+        self._addresses = parse_name_servers(name_servers)
+        self._given_doors = doors
+        self._instance: Instance | None = None
+        self._unique_keys: UniqueKeys | None = None
+        self._rounds: dict[str, RoundRobin] = {}
+        self._faults = Faults()
+
+    async def __aenter__(self) -> Self:
+        """Open it."""
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+        await self.close()
+
+    async def open(self) -> None:
+        """Begin. Brokers are connected to when there is something to send."""
+        if self._instance is not None:
+            raise ClientClosed("the producer is open already")
+        settings, doors = self.settings, self._given_doors or system_doors()
+        self._unique_keys = UniqueKeys(doors.ip, doors.pid, doors.chance.getrandbits(32), doors.zone)
+        self._instance = Instance(
+            self._addresses,
+            client_id(doors, settings.instance_name),
+            doors,
+            self._heartbeat,
+            rhythm=Rhythm(settings.poll_name_server_ms, settings.heartbeat_ms),
+            tls=client_context(settings.tls) if settings.tls.enabled else None,
+        )
+        self._instance.open()
+
+    async def close(self) -> None:
+        """Say goodbye and end every connection; sends that still wait get ``ConnectionLost``."""
+        instance, self._instance = self._instance, None
+        if instance is not None:
+            await instance.close(producer_group=self.settings.group)
+
+    @property
+    def client_id(self) -> str:
+        """How brokers know this producer."""
+        return self._opened().id
+
+    def _opened(self) -> Instance:
+        if self._instance is None:
+            raise ClientClosed("the producer is not open; use it inside an async with block")
+        return self._instance
+
+    def _heartbeat(self) -> HeartbeatData:
+        mine = ProducerData(group_name=self.settings.group)
+        return HeartbeatData(client_id=self._opened().id if self._instance else "", producer_data_set=[mine])
+
+    # -- sending
+
+    async def send(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        timeout_ms: float | None = None,
+    ) -> SendResult:
+        """Send a message and return where it is stored; raise ``SendFailed`` when no attempt succeeded.
+
+        It goes to ``queue`` if that is given, else to the one that ``selector`` chooses, else to the one of its
+        sharding key if it has one, else to the next one.
+        """
+        outgoing = self._prepared(message)
+        choose = _fixed_choice(message, queue, selector)
+        code, answer, sent_to = await self._attempts(outgoing, choose, timeout_ms)
+        return read_result(code, answer, sent_to, outgoing.unique_key)
+
+    async def send_batch(
+        self,
+        messages: Iterable[Message],
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        timeout_ms: float | None = None,
+    ) -> list[SendResult]:
+        """Send many messages in few requests; return their results in order.
+
+        Requests go out one after the other, each to a queue of its own unless the messages have an order to keep.
+        When one fails, ``SendFailed.stored`` counts the messages before it, which are stored.
+        """
+        results: list[SendResult] = []
+        for portion in portions(list(messages), self.settings):
+            choose = _fixed_choice(portion.messages[0], queue, selector)
+            try:
+                results += await self._send_portion(portion, choose, timeout_ms)
+            except SendFailed as error:
+                error.stored = len(results)
+                raise
+        return results
+
+    async def _send_portion(
+        self, portion: Portion, choose: "_Choice | None", timeout_ms: float | None
+    ) -> list[SendResult]:
+        if portion.is_alone:
+            outgoing = self._prepared(portion.messages[0])
+            code, answer, sent_to = await self._attempts(outgoing, choose, timeout_ms)
+            return [read_result(code, answer, sent_to, outgoing.unique_key)]
+        doors = self._opened().doors
+        assert self._unique_keys is not None
+        batch = prepare_batch(portion, self.settings, self._unique_keys, EpochMs(doors.clock.now_ms()))
+        code, answer, sent_to = await self._attempts(batch, choose, timeout_ms)
+        return read_batch_result(code, answer, sent_to, list(batch.unique_keys))
+
+    async def send_oneway(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        timeout_ms: float | None = None,
+    ) -> None:
+        """Hand a message to a connection and hear nothing more of it: it may be lost, and nobody will tell."""
+        instance, outgoing = self._opened(), self._prepared(message)
+        route = await self._route(outgoing.topic)
+        choose = _fixed_choice(message, queue, selector)
+        chosen = choose(route.write_queues) if choose else self._next_queue(route, None)
+        request = request_for(outgoing, chosen, self.settings)
+        limit_ms = self.settings.send_timeout_ms if timeout_ms is None else timeout_ms
+        await instance.caller.tell(self._master(instance, chosen), request, outgoing.body, timeout_ms=limit_ms)
+
+    async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """The queues that messages of a topic can be sent to now."""
+        return (await self._route(topic)).write_queues
+
+    def _prepared(self, message: Message) -> Outgoing:
+        doors = self._opened().doors
+        assert self._unique_keys is not None
+        return prepare(message, self.settings, self._unique_keys, EpochMs(doors.clock.now_ms()))
+
+    # -- attempts
+
+    async def _attempts(
+        self, outgoing: Outgoing | OutgoingBatch, choose: "_Choice | None", timeout_ms: float | None
+    ) -> tuple[int, SendAnswer, MessageQueue]:
+        loop = asyncio.get_running_loop()
+        limit_ms = self.settings.send_timeout_ms if timeout_ms is None else timeout_ms
+        deadline = loop.time() + limit_ms / 1000
+        attempts = 1 if choose else 1 + self.settings.retries
+        errors: list[FireArrowError] = []
+        failed: str | None = None
+        stored: tuple[int, SendAnswer, MessageQueue] | None = None
+        for _ in range(attempts):
+            left_ms = (deadline - loop.time()) * 1000
+            if left_ms <= 0:
+                break
+            chosen: MessageQueue | None = None
+            try:
+                route = await self._route(outgoing.topic)
+                chosen = choose(route.write_queues) if choose else self._next_queue(route, failed)
+                reply = await self._attempt(outgoing, chosen, (deadline - loop.time()) * 1000)
+            except (*UNANSWERED, NoRoute, RequestRefused) as error:
+                errors.append(error)
+                failed = chosen.broker_name if chosen else None
+                if not self._goes_on(error):
+                    break
+            else:
+                stored = reply.code, reply.answer, chosen
+                if reply.code == ResponseCode.SUCCESS or not self.settings.retry_not_ok:
+                    return stored
+                failed = chosen.broker_name
+        if stored is not None:
+            return stored
+        raise _failure(outgoing.topic, errors, limit_ms) from (errors[-1] if errors else None)
+
+    async def _attempt(
+        self, outgoing: Outgoing | OutgoingBatch, queue: MessageQueue, left_ms: float
+    ) -> Reply[SendAnswer]:
+        instance, loop = self._opened(), asyncio.get_running_loop()
+        request: Request[SendAnswer]
+        if isinstance(outgoing, Outgoing):
+            request = request_for(outgoing, queue, self.settings)
+        else:
+            request = batch_request_for(outgoing, queue, self.settings)
+        began = loop.time()
+        try:
+            address = self._master(instance, queue)
+            reply = await instance.caller.call(address, request, outgoing.body, timeout_ms=left_ms, accept=STORED)
+        except FireArrowError:
+            self._faults.note(queue.broker_name, 0, loop.time(), failed=True)
+            raise
+        now = loop.time()
+        self._faults.note(queue.broker_name, (now - began) * 1000, now)
+        return reply
+
+    def _goes_on(self, error: FireArrowError) -> bool:
+        if isinstance(error, RequestRefused):
+            return error.code in RETRIED_CODES
+        self._opened().hurry()
+        return True
+
+    # -- where to
+
+    async def _route(self, topic: str) -> Route:
+        instance = self._opened()
+        instance.want(topic)
+        route = instance.routes.get(topic) or await instance.refresh(topic)
+        if route is None:
+            default = await instance.refresh(self.settings.default_topic)
+            if default is not None:
+                route = borrowed(default, topic, self.settings.default_topic_queues)
+        if route is None:
+            raise NoRoute(f"no name server knows topic {topic!r}, and brokers do not create topics; create it first")
+        if not route.write_queues:
+            instance.hurry()
+            raise NoRoute(f"no broker takes messages of topic {topic!r} now: none has a master with write permission")
+        return route
+
+    def _next_queue(self, route: Route, failed: str | None) -> MessageQueue:
+        rounds = self._rounds.get(route.topic)
+        if rounds is None:
+            start = self._opened().doors.chance.randrange(len(route.write_queues))
+            rounds = self._rounds[route.topic] = RoundRobin(start)
+        if not self.settings.latency_fault_tolerance:
+            return rounds.choose(route.write_queues, failed)
+        now = asyncio.get_running_loop().time()
+        return rounds.choose(route.write_queues, failed, lambda broker: self._faults.is_available(broker, now))
+
+    def _master(self, instance: Instance, queue: MessageQueue) -> Address:
+        address = instance.routes.master(queue.broker_name)
+        if address is None:
+            instance.hurry()
+            raise NoRoute(f"the master of broker {queue.broker_name} is not known to any name server now")
+        return address
+
+
+_Choice = Callable[[Sequence[MessageQueue]], MessageQueue]
+
+
+def _fixed_choice(message: Message, queue: MessageQueue | None, selector: Selector | None) -> _Choice | None:
+    """How the queue of this message follows from the message itself; None when it does not."""
+    if queue is not None:
+        return lambda _: queue
+    if selector is not None:
+        return lambda queues: selector(queues, message)
+    key = message.properties.get(keys.SHARDING_KEY)
+    if key:
+        return lambda queues: queue_of_key(queues, key)
+    return None
+
+
+def _failure(topic: str, errors: list[FireArrowError], limit_ms: float) -> FireArrowError:
+    if not errors:
+        return RequestTimedOut(f"no time was left to send a message of {topic!r} within {limit_ms:.0f} ms")
+    last = errors[-1]
+    retryable = last.retryable or (isinstance(last, RequestRefused) and last.code in WORTH_A_RETRY)
+    unknown = any(error.may_have_happened for error in errors)
+    count = f"{len(errors)} attempts" if len(errors) > 1 else "1 attempt"
+    hint = "it may be stored all the same" if unknown else "it is not stored"
+    message = f"a message of topic {topic!r} was not acknowledged after {count}, {hint}: {last}"
+    return SendFailed(message, retryable=retryable, may_have_happened=unknown)

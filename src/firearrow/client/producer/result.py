@@ -1,0 +1,87 @@
+"""What became of a message that a broker acknowledged.
+
+All four outcomes mean stored on the broker. OK is what was asked for; the others tell that a part of the promise was
+not kept in time, and only a broker set to wait for disk or slave gives them. Java: ``SendResult``, ``SendStatus``.
+"""
+
+from enum import StrEnum
+from typing import Final
+
+from msgspec import Struct
+
+from firearrow.errors import BadHeader
+from firearrow.model import MessageQueue
+from firearrow.protocol.codes import ResponseCode
+from firearrow.protocol.requests.send import SendAnswer
+
+
+class SendStatus(StrEnum):
+    """How well a message is stored."""
+
+    OK = "SEND_OK"
+    FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
+    """In the broker's memory; a power loss now would lose it."""
+    FLUSH_SLAVE_TIMEOUT = "FLUSH_SLAVE_TIMEOUT"
+    """On the master; a slave has not confirmed in time."""
+    SLAVE_NOT_AVAILABLE = "SLAVE_NOT_AVAILABLE"
+    """On the master; there is no slave that keeps up."""
+
+
+STATUS_BY_CODE: Final = {
+    int(ResponseCode.SUCCESS): SendStatus.OK,
+    int(ResponseCode.FLUSH_DISK_TIMEOUT): SendStatus.FLUSH_DISK_TIMEOUT,
+    int(ResponseCode.FLUSH_SLAVE_TIMEOUT): SendStatus.FLUSH_SLAVE_TIMEOUT,
+    int(ResponseCode.SLAVE_NOT_AVAILABLE): SendStatus.SLAVE_NOT_AVAILABLE,
+}
+STORED: Final = frozenset(STATUS_BY_CODE)
+"""The codes that acknowledge a message."""
+
+
+class SendResult(Struct, frozen=True):
+    """Where and how a message is stored."""
+
+    status: SendStatus
+    message_id: str
+    """The unique key that the producer gave it: what consumers show."""
+    offset_message_id: str
+    """The place of its record: broker address and position in the log."""
+    queue: MessageQueue
+    queue_offset: int
+    transaction_id: str | None = None
+    region: str | None = None
+    is_traced: bool = False
+
+    @property
+    def is_ok(self) -> bool:
+        """Whether every promise was kept."""
+        return self.status is SendStatus.OK
+
+
+def read_result(code: int, answer: SendAnswer, queue: MessageQueue, unique_key: str) -> SendResult:
+    """The result of a single send."""
+    stored_in = MessageQueue(queue.topic, queue.broker_name, answer.queue_id)
+    return SendResult(
+        STATUS_BY_CODE[code],
+        unique_key,
+        answer.msg_id,
+        stored_in,
+        answer.queue_offset,
+        answer.transaction_id,
+        answer.msg_region,
+        bool(answer.trace_on),
+    )
+
+
+def read_batch_result(code: int, answer: SendAnswer, queue: MessageQueue, unique_keys: list[str]) -> list[SendResult]:
+    """One result for each message of a batch, which lie one after the other in their queue."""
+    ids = answer.msg_id.split(",")
+    if len(ids) != len(unique_keys):
+        ids = [answer.msg_id] * len(unique_keys)  # a topic with batch queues has one record for all
+    if answer.queue_offset < 0:
+        raise BadHeader(f"a broker acknowledged a batch at offset {answer.queue_offset}")
+    stored_in = MessageQueue(queue.topic, queue.broker_name, answer.queue_id)
+    status, traced = STATUS_BY_CODE[code], bool(answer.trace_on)
+    return [
+        SendResult(status, key, ids[index], stored_in, answer.queue_offset + index, None, answer.msg_region, traced)
+        for index, key in enumerate(unique_keys)
+    ]

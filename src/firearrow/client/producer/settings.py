@@ -1,0 +1,72 @@
+"""What a producer can be told, with RocketMQ's defaults. Java: ``DefaultMQProducer``, ``ClientConfig``.
+
+``ProducerOptions`` is the same for keyword arguments: ``Producer("127.0.0.1:9876", group="g", retries=5)``. A
+test keeps the two equal.
+"""
+
+from typing import Annotated, Any, TypedDict
+
+import msgspec
+from msgspec import Meta, Struct
+
+from firearrow.errors import SettingsError
+from firearrow.model.names import AUTO_CREATE_TOPIC, DEFAULT_PRODUCER_GROUP, group_fault
+from firearrow.record.compression import DEFAULT_LEVEL, Codec
+from firearrow.runtime.tlssettings import ClientTls
+
+
+class ProducerSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    """The knobs of a producer."""
+
+    group: Annotated[str, Meta(description="Producer group.")] = DEFAULT_PRODUCER_GROUP
+    instance_name: Annotated[str, Meta(description="Last part of the client id; empty: unique.")] = ""
+    send_timeout_ms: Annotated[int, Meta(ge=1, description="For one send, its retries included.")] = 3000
+    retries: Annotated[int, Meta(ge=0, description="More attempts after the first failed, on other brokers.")] = 2
+    retry_not_ok: Annotated[
+        bool, Meta(description="Send again, elsewhere, what was stored with a weaker promise than OK.")
+    ] = False
+    compress_over_bytes: Annotated[int, Meta(ge=0, description="Larger bodies are compressed.")] = 4096
+    compress_level: Annotated[int, Meta(ge=0, le=9, description="How hard to compress.")] = DEFAULT_LEVEL
+    compress_codec: Annotated[Codec, Meta(description="How to compress: ZLIB, LZ4 or ZSTD.")] = Codec.ZLIB
+    max_message_bytes: Annotated[int, Meta(ge=1, description="Largest body, of a message or a batch.")] = (
+        4 * 1024 * 1024
+    )
+    default_topic: Annotated[
+        str, Meta(description="Whose brokers get the first message of a topic that does not exist.")
+    ] = AUTO_CREATE_TOPIC
+    default_topic_queues: Annotated[int, Meta(ge=1, description="Queues of such a topic.")] = 4
+    latency_fault_tolerance: Annotated[bool, Meta(description="Avoid brokers that were slow or failed lately.")] = False
+    poll_name_server_ms: Annotated[int, Meta(ge=10, description="How often routes are asked for.")] = 30_000
+    heartbeat_ms: Annotated[int, Meta(ge=10, description="How often brokers hear of this client.")] = 30_000
+    tls: Annotated[ClientTls, Meta(description="TLS towards name servers and brokers.")] = ClientTls()
+
+
+class ProducerOptions(TypedDict, total=False):
+    """The knobs of a producer as keyword arguments, other than its group."""
+
+    instance_name: str
+    send_timeout_ms: int
+    retries: int
+    retry_not_ok: bool
+    compress_over_bytes: int
+    compress_level: int
+    compress_codec: Codec
+    max_message_bytes: int
+    default_topic: str
+    default_topic_queues: int
+    latency_fault_tolerance: bool
+    poll_name_server_ms: int
+    heartbeat_ms: int
+    tls: ClientTls
+
+
+def producer_settings(group: str, options: ProducerOptions) -> ProducerSettings:
+    """Check and collect what was given."""
+    fault = group_fault(group)
+    if fault:
+        raise SettingsError(fault)
+    given: dict[str, Any] = {"group": group, **options}
+    try:
+        return msgspec.convert(given, ProducerSettings)
+    except msgspec.ValidationError as wrong:
+        raise SettingsError(f"a setting of the producer is not usable: {wrong}") from wrong

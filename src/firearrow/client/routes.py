@@ -1,0 +1,158 @@
+"""Where a topic's queues are, as a client uses it. Pure: the asking is `instance`'s.
+
+A ``Route`` is made of what a name server answers. Queues to write: of every broker that permits it and whose master is
+known, or exactly those of ``orderTopicConf`` for a topic of strict order, whether their broker is there or not (a send
+to a missing one fails rather than moves). Queues to read: of every broker that permits it. Both lists are in Java's
+order: by broker name, then number.
+
+A ``RouteTable`` holds the routes of all topics in use and, merged from them, the addresses of brokers by name and id.
+
+Java: ``MQClientInstance.topicRouteData2TopicPublishInfo``, ``topicRouteData2TopicSubscribeInfo``,
+``findBrokerAddressInSubscribe``.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec import Struct
+
+from firearrow.errors import BadBody, SettingsError
+from firearrow.model import MessageQueue
+from firearrow.model.flags import PERM_READ, PERM_WRITE
+from firearrow.protocol.bodies.route import QueueData, TopicRouteData
+from firearrow.runtime.network import Address
+
+MASTER_ID: Final = 0
+MAX_QUEUES: Final = 65_536
+"""Of one topic on one broker: more is nonsense from outside, and would take the memory of this process."""
+
+BrokerAddresses = Mapping[str, Mapping[int, Address]]
+
+
+class Route(Struct, frozen=True):
+    """Where one topic is."""
+
+    topic: str
+    write_queues: tuple[MessageQueue, ...]
+    read_queues: tuple[MessageQueue, ...]
+    brokers: BrokerAddresses
+    is_strictly_ordered: bool = False
+
+    def brokers_of_topic(self) -> list[str]:
+        """The names of the brokers that hold the topic, in order."""
+        return sorted({queue.broker_name for queue in self.read_queues + self.write_queues} | set(self.brokers))
+
+
+def read_route(topic: str, data: TopicRouteData) -> Route:
+    """Return the route that a name server's answer stands for."""
+    brokers = {
+        broker.broker_name: {number: _address(text) for number, text in sorted(broker.broker_addrs.items())}
+        for broker in data.broker_datas
+        if broker.broker_name
+    }
+    queues = sorted((q for q in data.queue_datas if q.broker_name), key=lambda q: q.broker_name or "")
+    if data.order_topic_conf:
+        return Route(topic, _ordered(topic, data.order_topic_conf), _readable(topic, queues), brokers, True)
+    return Route(topic, _writable(topic, queues, brokers), _readable(topic, queues), brokers)
+
+
+def _address(text: str) -> Address:
+    try:
+        return Address.parse(text)
+    except SettingsError as wrong:
+        raise BadBody(f"a name server sent an address that is none: {wrong}") from wrong
+
+
+def _numbered(topic: str, broker: str, count: int) -> list[MessageQueue]:
+    if not 0 <= count <= MAX_QUEUES:
+        raise BadBody(f"a name server says that broker {broker} has {count} queues of {topic}")
+    return [MessageQueue(topic, broker, number) for number in range(count)]
+
+
+def _writable(topic: str, queues: list[QueueData], brokers: BrokerAddresses) -> tuple[MessageQueue, ...]:
+    found = []
+    for data in queues:
+        broker = data.broker_name or ""
+        if data.perm & PERM_WRITE and MASTER_ID in brokers.get(broker, {}):
+            found += _numbered(topic, broker, data.write_queue_nums)
+    return tuple(found)
+
+
+def _readable(topic: str, queues: list[QueueData]) -> tuple[MessageQueue, ...]:
+    found = []
+    for data in queues:
+        if data.perm & PERM_READ:
+            found += _numbered(topic, data.broker_name or "", data.read_queue_nums)
+    return tuple(found)
+
+
+def _ordered(topic: str, text: str) -> tuple[MessageQueue, ...]:
+    found = []
+    for part in filter(None, text.split(";")):
+        broker, _, count = part.rpartition(":")
+        if not broker or not count.isascii() or not count.isdigit():
+            raise BadBody(f"the order configuration of {topic} is {text!r}; it should read broker:queues;broker:queues")
+        found += _numbered(topic, broker, int(count))
+    return tuple(found)
+
+
+def borrowed(route: Route, topic: str, queues: int) -> Route:
+    """The route of a topic that does not exist yet: that of the auto-create topic, at most ``queues`` a broker."""
+    write = tuple(MessageQueue(topic, q.broker_name, q.queue_id) for q in route.write_queues if q.queue_id < queues)
+    return Route(topic, write, (), route.brokers)
+
+
+class RouteTable:
+    """The routes of the topics in use."""
+
+    def __init__(self) -> None:
+        self._routes: dict[str, Route] = {}
+        self._brokers: dict[str, Mapping[int, Address]] = {}
+
+    def __contains__(self, topic: str) -> bool:
+        return topic in self._routes
+
+    def get(self, topic: str) -> Route | None:
+        """The route as last heard, or None."""
+        return self._routes.get(topic)
+
+    def topics(self) -> list[str]:
+        """The topics with a route, in the order in which they came."""
+        return list(self._routes)
+
+    def update(self, route: Route) -> bool:
+        """Take a route in; return whether it says something new."""
+        if self._routes.get(route.topic) == route:
+            return False
+        self._routes[route.topic] = route
+        self._merge()
+        return True
+
+    def forget(self, topic: str) -> None:
+        """A topic is not used any more, or nobody knows it any more."""
+        if self._routes.pop(topic, None) is not None:
+            self._merge()
+
+    def _merge(self) -> None:
+        self._brokers = {}
+        for route in self._routes.values():
+            self._brokers.update(route.brokers)
+
+    @property
+    def brokers(self) -> BrokerAddresses:
+        """Every broker of every topic: name, then id, then address."""
+        return self._brokers
+
+    def master(self, broker: str) -> Address | None:
+        """The address of a broker's master, if it has one."""
+        return self._brokers.get(broker, {}).get(MASTER_ID)
+
+    def readable(self, broker: str, preferred: int = MASTER_ID) -> tuple[int, Address] | None:
+        """The id and address to read from: the preferred one, else the next, else any."""
+        known = self._brokers.get(broker)
+        if not known:
+            return None
+        for number in (preferred, preferred + 1) if preferred != MASTER_ID else (preferred,):
+            if number in known:
+                return number, known[number]
+        return next(iter(known.items()))

@@ -222,7 +222,9 @@ class Queues:
 
     def begin_flush(self) -> None:
         """Fix what the flush that follows makes durable: everything that is put by now."""
-        self._flushing = list(dict.fromkeys([*self._synced_early, *self._unsynced, *self.fresh]))
+        # What an earlier flush left when it failed or was stopped may be synced and nowhere else.
+        again = [*self._flushing, *self._synced_early]
+        self._flushing = list(dict.fromkeys([*again, *self._unsynced, *self.fresh]))
         for queue in self._flushing:
             queue.goal = queue.max_offset
 

@@ -168,6 +168,22 @@ class Store:
         """Read a queue: buffers of the log."""
         return await self._reader.read(topic, queue_id, pull)
 
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        """The oldest message of a queue that is left; its end when none is; 0 without such a queue."""
+        queue = self.queues.find(topic, queue_id)
+        return 0 if queue is None else self.queues.min_offset(queue, self.log.min_offset)
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """The offset after the last message of a queue that can be read; 0 without such a queue."""
+        queue = self.queues.find(topic, queue_id)
+        return 0 if queue is None else queue.max_offset
+
+    async def delete_topic(self, topic: str) -> int:
+        """Forget the queues of a topic, durably; return how many there were. Its messages stay in the log a while."""
+        deleted = await self.queues.delete_topic(topic)
+        await self.views.flush(self._log_flushed, forced=True)
+        return deleted
+
     def read_from(self, physical: int, max_bytes: int) -> bytes:
         """Read the log as it lies, for whoever copies it."""
         return self.log.read_from(physical, max_bytes)

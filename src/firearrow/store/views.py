@@ -126,11 +126,16 @@ class Views:
 
     # ---- flushing
 
-    async def flush(self, log_flushed: Callable[[int], Awaitable[None]], *, closed: bool = False) -> None:
-        """Move `durable` to where dispatch is now. ``log_flushed`` returns once the log is durable up to a place."""
+    async def flush(
+        self, log_flushed: Callable[[int], Awaitable[None]], *, closed: bool = False, forced: bool = False
+    ) -> None:
+        """Move `durable` to where dispatch is now. ``log_flushed`` returns once the log is durable up to a place.
+
+        With ``forced`` even if it is there already: the table of queues has changed.
+        """
         async with self._one_at_a_time:
             position, store_ms = self.dispatch.position, self.dispatch.last_store_ms
-            if position == self.durable and not closed:
+            if position == self.durable and not closed and not forced:
                 return
             self._begin_flush()
             await log_flushed(position)

@@ -174,6 +174,33 @@ async def test_too_much_waiting_is_written_out(bench: Bench) -> None:
     del bench
 
 
+def test_a_flush_that_stops_halfway_is_made_up_for_by_the_next() -> None:
+    class FailsOnce(InstantDisk):
+        failing = False
+
+        def step(self, operation: str, path: str) -> None:
+            if self.failing and operation == "sync" and "/1/" in path:
+                self.failing = False
+                raise DiskFull("no space")
+            super().step(operation, path)
+
+    async def main() -> None:
+        disk = FailsOnce(fresh_image())
+        queues = Queues(disk, CONFIG)
+        dispatch = Dispatch(queues, None, (1000,))
+        dispatch([(queues.tail_of("T", number), number * 100, 100, 0, 1, 0, b"") for number in range(3)])
+        disk.failing = True
+        queues.begin_flush()
+        with pytest.raises(DiskFull):
+            await queues.flush()
+        assert [queue.durable for queue in queues] == [0, 0, 0]
+        queues.begin_flush()
+        await queues.flush()
+        assert [queue.durable for queue in queues] == [1, 1, 1]
+
+    asyncio.run(main())
+
+
 def test_a_full_disk_loses_no_entry() -> None:
     class FullDisk(InstantDisk):
         full = True

@@ -1,0 +1,55 @@
+"""A topic is deleted for good: neither a restart nor a crash brings its queues back."""
+
+import asyncio
+
+import pytest
+
+from firearrow.store.config import LogConfig
+from firearrow.store.lookups import Boundary
+from firearrow.store.placement import FLUSHED
+from firearrow.store.pulling import Pull, ReadStatus
+from firearrow.store.store import Store, StoreConfig
+from firearrow.testing.sim.diskimage import DiskImage
+from tests.property.store.shop import VIEWS
+from tests.simulation.store.kit import FrozenClock, InstantDisk, clone, draft, fresh_image
+
+CONFIG = StoreConfig(
+    log=LogConfig(mapped_file_size_commit_log=8192, flush_disk_type="SYNC_FLUSH", zero_fill_ahead=False), views=VIEWS
+)
+
+
+async def _open(image: DiskImage, boot: str = "boot") -> tuple[Store, "asyncio.Task[None]"]:
+    store = await Store.open(InstantDisk(image), FrozenClock(), CONFIG, boot)
+    return store, asyncio.create_task(store.run())
+
+
+@pytest.mark.parametrize("power", [True, False])
+def test_a_deleted_topic_stays_deleted(power: bool) -> None:
+    async def main() -> None:
+        image = fresh_image()
+        store, running = await _open(image)
+        places = [store.append(draft(topic=("T", "Kept")[number % 2])) for number in range(6)]
+        await store.reached(places[-1].end, FLUSHED)
+        assert (store.min_offset("T", 0), store.max_offset("T", 0)) == (0, 3)
+        assert await store.delete_topic("T") == 1
+        assert await store.delete_topic("T") == 0
+        assert (store.min_offset("T", 0), store.max_offset("T", 0)) == (0, 0)
+        crashed = clone(image, 1)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        crashed.process_died()
+        if power:
+            crashed.lose_power()
+        again, running = await _open(crashed, "another" if power else "boot")
+        assert again.queues.find("T", 0) is None
+        assert again.max_offset("Kept", 0) == 3
+        fresh = again.append(draft(topic="T"))
+        await again.reached(fresh.end, FLUSHED)
+        assert fresh.queue_offset == 0
+        assert (await again.read("T", 0, Pull(0, 9, 9000))).status is ReadStatus.FOUND
+        assert await again.lookups.offset_by_time(again.queues.tail_of("T", 0), 1, Boundary.UPPER) == 0
+        await again.close()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(main())

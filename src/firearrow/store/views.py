@@ -212,7 +212,7 @@ class Views:
 def _is_ours(opened: OpenedLog, snapshot: Snapshot, checkpoint_crc: int) -> bool:
     """Whether nobody else changed queues or index since the snapshot was taken."""
     slot = opened.slot.found
-    if slot is None or opened.presence.died_elsewhere:
+    if slot is None or opened.others or opened.presence.died_elsewhere:
         return False
     if slot.closed:
         return snapshot.closed and snapshot.checkpoint_crc == checkpoint_crc

@@ -10,13 +10,21 @@ import sys
 import time
 from collections.abc import Callable
 
-from benchmarks.store import appends
+from benchmarks.store import appends, busydisk, commits, costs, manyqueues, reads, recovery
 from benchmarks.store.bench import Bench
 from benchmarks.store.machine import machine_line
 from benchmarks.store.report import Report
 from firearrow.testing.faults.ledger import DEFAULT_PATH, Ledger
 
-ROWS: dict[str, Callable[[Bench], Report]] = {"appends": appends.measure}
+ROWS: dict[str, Callable[[Bench], Report]] = {
+    "appends": appends.measure,
+    "commits": commits.measure,
+    "reads": reads.measure,
+    "recovery": recovery.measure,
+    "costs": costs.measure,
+    "queues": manyqueues.measure,
+    "busydisk": busydisk.measure,
+}
 
 
 def main() -> int:

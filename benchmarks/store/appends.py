@@ -39,7 +39,9 @@ class Side:
 def measure(bench: Bench) -> Report:
     """Three sizes; one a turn, 32 a turn, and batches of 32."""
     report = Report("microseconds of CPU a message, and rates as parts of the reference's")
-    report.say(f"{'':28} {'log':>12} {'all':>12} {'reference':>12} {'pwrite':>12} {'cpu ratio':>9} {'wall':>5} {'all':>5}")
+    report.say(
+        f"{'':28} {'log':>12} {'all':>12} {'reference':>12} {'pwrite':>12} {'cpu ratio':>9} {'wall':>5} {'all':>5}"
+    )
     for kind, turn_of in (("one a turn", 1), ("32 a turn", BATCH), ("batches of 32", BATCH)):
         for name, size in SIZES.items():
             with bench.place() as root:

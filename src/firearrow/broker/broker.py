@@ -239,7 +239,7 @@ class Broker:
             instance=self._instance,
         ).add_to(handlers)
         QueryHandlers(store, consuming.clients, errands).add_to(handlers)
-        UnservedHandlers(identity.ip).add_to(handlers)
+        UnservedHandlers(identity.ip, self._settings.broker.region_id).add_to(handlers)
         if self._changes is not None:
             self._changes.add_to(handlers)
 

@@ -25,14 +25,15 @@ class Attribute(Struct, frozen=True):
     def fault(self, value: str) -> str | None:
         """Why a value is not allowed; None when it is."""
         if self.bounds is None:
-            return None if value in self.words else f"value is not in set: [{', '.join(sorted(self.words))}]"
+            return None if value in self.words else f"value is not in set: [{', '.join(self.words)}]"
         low, high = self.bounds
         if not value.removeprefix("-").isdecimal():
             return f'For input string: "{value}"'
         return None if low <= int(value) <= high else f"value is not in range({low}, {high})"
 
 
-MESSAGE_TYPES: Final = ("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED", "LITE", "PRIORITY")
+MESSAGE_TYPES: Final = ("UNSPECIFIED", "MIXED", "TRANSACTION", "PRIORITY", "FIFO", "DELAY", "LITE", "NORMAL")
+"""In the order in which Java's set of them is printed."""
 
 ATTRIBUTES: Final[Mapping[str, Attribute]] = {
     "queue.type": Attribute(False, ("BatchCQ", "SimpleCQ")),
@@ -108,8 +109,6 @@ def _check(sign: str, key: str, value: str, *, is_new: bool) -> None:
     fault = attribute.fault(value)
     if fault is not None:
         raise _wrong(fault)
-    if key == "reserve.time":
-        raise _wrong("Update topic reserveTime not supported")
     if (key, value) in NOT_OFFERED:
         raise _wrong(f"{key}={value} cannot be honoured: {NOT_OFFERED[key, value]} by this broker")
 

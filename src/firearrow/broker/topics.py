@@ -166,6 +166,8 @@ def system_topics(config: BrokerConfig, broker_name: str) -> list[TopicConfig]:
         _topic(names.SYNC_BROKER_MEMBER_PREFIX + broker_name, 1, PERM_INHERIT),
         _topic(names.HALF_TOPIC, 1),
         _topic(names.OP_HALF_TOPIC, 1),
+        _topic(names.ROCKSDB_HALF_TOPIC, 1),
+        _topic(names.ROCKSDB_OP_HALF_TOPIC, 1),
     ]
     if config.auto_create_topic_enable:
         topics.append(_topic(names.AUTO_CREATE_TOPIC, config.default_topic_queue_nums, lends))

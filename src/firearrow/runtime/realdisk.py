@@ -288,9 +288,10 @@ class RealDisk:
     # -- the whole disk
 
     def usage(self) -> Usage:
-        """Return how much space there is."""
+        """Return how much space there is. What is kept back for the superuser counts as not there, as ``df`` has it."""
         status = os.statvfs(self._root)
-        return Usage(status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize)
+        ours = status.f_blocks - status.f_bfree + status.f_bavail
+        return Usage(ours * status.f_frsize, status.f_bavail * status.f_frsize)
 
     def lock(self, path: str) -> RecordLock:
         """Claim a lock file exclusively."""

@@ -100,7 +100,7 @@ def ordered(body: bytes) -> Any:
 
 def _sorted(value: Any) -> Any:
     if isinstance(value, dict):
-        return {str(key): _sorted(part) for key, part in value.items()}
+        return {getattr(key, "text", str(key)): _sorted(part) for key, part in value.items()}
     if isinstance(value, list):
         return sorted((_sorted(part) for part in value), key=lambda part: json.dumps(part, sort_keys=True))
     return value

@@ -28,6 +28,8 @@ def test_system_topics_are_those_of_apache() -> None:
         "rmq_sys_SYNC_BROKER_MEMBER_broker-a": (1, 1),
         "RMQ_SYS_TRANS_HALF_TOPIC": (1, 6),
         "RMQ_SYS_TRANS_OP_HALF_TOPIC": (1, 6),
+        "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC": (1, 6),
+        "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC": (1, 6),
     }
 
 

@@ -254,6 +254,8 @@ class SendHandlers:
 
     def _carefully(self, request: AnySend, call: Call) -> Answer | Later:
         try:
+            if not call.asked.body:
+                return Answer(code=int(ResponseCode.SYSTEM_ERROR), remark="java.lang.NullPointerException: no body")
             if self._admission.is_late():
                 raise self._admission.refusal()
             self._check_time()

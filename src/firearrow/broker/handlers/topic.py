@@ -53,6 +53,8 @@ from firearrow.store.store import Store
 PAGE: Final = 2000
 """Topics in one answer at most, for those who know pages."""
 QUEUES_MAX: Final = 65_536
+MADE: Final = Answer(remark="not set any response code")
+"""What Apache says when a topic was made, because it forgets to say nothing."""
 
 log = logging.getLogger(__name__)
 
@@ -104,7 +106,7 @@ class TopicHandlers:
 
     # ---- making and changing
 
-    def update(self, request: UpdateAndCreateTopic, call: Call) -> Later | None:
+    def update(self, request: UpdateAndCreateTopic, call: Call) -> Answer | Later:
         """Make or change a topic."""
         self._check_name(request.topic)
         return self._put([self._wanted(request)], call)
@@ -121,7 +123,7 @@ class TopicHandlers:
         )
         return self._with_attributes(topic, parse_changes(request.attributes))
 
-    def update_list(self, _request: UpdateAndCreateTopicList, call: Call) -> Later | None:
+    def update_list(self, _request: UpdateAndCreateTopicList, call: Call) -> Answer | Later:
         """Make or change several topics."""
         try:
             given = fastjson.decode(call.body, CreateTopicListBody).topic_config_list
@@ -146,18 +148,19 @@ class TopicHandlers:
         known = self._topics.get(topic.topic_name or "")
         return replace(topic, attributes=altered(known.attributes if known else None, changes))
 
-    def _put(self, topics: list[TopicConfig], call: Call) -> Later | None:
+    def _put(self, topics: list[TopicConfig], call: Call) -> Answer | Later:
         changed = [topic for topic in topics if self._topics.get(topic.topic_name or "") != topic]
         if not changed:
-            return None
+            return MADE
         log.info("topics change", extra={"topics": [t.topic_name for t in changed], "by": str(call.peer.address)})
         saved = _Saved()
         self._topics.put(changed, saved.tell)
         return self._errands.do(call, self._made(saved))
 
-    async def _made(self, saved: "_Saved") -> None:
+    async def _made(self, saved: "_Saved") -> Answer:
         await saved.wait()
         await self._announced()
+        return MADE
 
     # ---- deleting
 

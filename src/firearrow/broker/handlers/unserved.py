@@ -5,18 +5,28 @@ Whatever stands neither here nor in another module of this package is refused as
 
 from typing import NoReturn
 
+import msgspec
+
 from firearrow.protocol.codes import ResponseCode
+from firearrow.protocol.conversation import Fields
 from firearrow.protocol.refusal import Refused
 from firearrow.protocol.requests.pop import PopMessage
 from firearrow.protocol.requests.send import RecallMessage
 from firearrow.remoting.handlers import Answer, Call, Handlers
 
 
+class _Region(Fields, frozen=True, kw_only=True, gc=False):
+    """What every answer to a recall carries."""
+
+    msg_region: str = msgspec.field(name="MSG_REGION")
+
+
 class UnservedHandlers:
     """Refusals."""
 
-    def __init__(self, broker_ip: str) -> None:
+    def __init__(self, broker_ip: str, region: str) -> None:
         self._broker_ip = broker_ip
+        self._region = region
 
     def add_to(self, handlers: Handlers) -> None:
         """Register every answer given here."""
@@ -25,7 +35,8 @@ class UnservedHandlers:
 
     def recall(self, _request: RecallMessage, _call: Call) -> Answer:
         """As without ``recallMessageEnable``."""
-        return Answer(code=int(ResponseCode.NO_PERMISSION), remark="recall failed, operation is forbidden")
+        fields = _Region(msg_region=self._region)
+        return Answer(fields, code=int(ResponseCode.NO_PERMISSION), remark="recall failed, operation is forbidden")
 
     def pop(self, _request: PopMessage, _call: Call) -> NoReturn:
         """As without ``timerWheelEnable``."""

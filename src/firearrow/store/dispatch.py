@@ -23,6 +23,7 @@ Row: TypeAlias = tuple[ConsumeQueue, int, int, int, int, int, bytes]
 View: TypeAlias = Callable[[list[Placed]], None]
 
 TAGS_REMEMBERED: Final = 8192
+LONGEST_DELAY_MS: Final = 366 * 86_400_000
 _RELIEVED_AT_LEAST: Final = 16
 
 
@@ -120,3 +121,15 @@ def code_of(topic: str, properties: bytes, store_ms: int, delays: tuple[int, ...
     tag = field(properties, TAGS_MARK)
     code = tag_code(tag.decode("utf-8", "replace")) if tag else 0
     return (topic == SCHEDULE_TOPIC and delivery_ms(properties, store_ms, delays)) or code
+
+
+def may_have_code(code: int, topic: str, properties: bytes, store_ms: int, delays: tuple[int, ...]) -> bool:
+    """Whether a queue entry with this tag code can be that of a record.
+
+    Parked messages may have got their time from another table of delays. Every delay is a number of whole seconds, and
+    no flipped bit turns one such number into another.
+    """
+    if code == code_of(topic, properties, store_ms, delays):
+        return True
+    waits_ms = code - store_ms
+    return topic == SCHEDULE_TOPIC and 0 <= waits_ms <= LONGEST_DELAY_MS and waits_ms % 1000 == 0

@@ -17,7 +17,7 @@ from firearrow.record.decode import size_and_magic
 from firearrow.record.layout import SMALLEST_RECORD, Buffer
 from firearrow.store.commitlog import CommitLog
 from firearrow.store.consumequeue import ENTRY, FILLER_SIZE, ConsumeQueue, is_filler, matches
-from firearrow.store.dispatch import code_of
+from firearrow.store.dispatch import may_have_code
 from firearrow.store.opening import OpenedLog
 from firearrow.store.queues import Queues
 from firearrow.store.repair import Repair
@@ -251,8 +251,10 @@ class QueueReader:
                 return offset
             if (head.size, head.queue_id, head.queue_offset) != (size, queue.queue_id, offset):
                 return offset
-            expected = code_of(head.topic, head.properties(data), head.store_timestamp, self._delays)
-            if head.topic != queue.topic or code != expected:
+            properties = head.properties(data)
+            if head.topic != queue.topic:
+                return offset
+            if not may_have_code(code, head.topic, properties, head.store_timestamp, self._delays):
                 return offset
         return None
 

@@ -3,7 +3,7 @@
 import pytest
 
 from firearrow.store.consumequeue import ENTRY, FILLER, ConsumeQueue, is_filler, is_storable, matches, queue_path
-from firearrow.store.dispatch import code_of, delivery_ms
+from firearrow.store.dispatch import code_of, delivery_ms, may_have_code
 
 LEVELS = (1_000, 5_000, 10_000)
 
@@ -55,3 +55,13 @@ def test_the_code_of_a_parked_message_is_when_it_is_due() -> None:
     assert code_of("SCHEDULE_TOPIC_XXXX", b"TAGS\x01TagA\x02", 1_000, LEVELS) == 2598919
     assert delivery_ms(b"DELAY\x0199\x02", 0, LEVELS) == 10_000, "a level above the last counts as the last"
     assert delivery_ms(b"DELAY\x01x\x02", 0, LEVELS) == 0
+
+
+def test_a_parked_entry_may_be_from_another_table_but_not_from_a_flipped_bit() -> None:
+    parked, stored_ms = b"DELAY\x012\x02", 1_700_000_000_123
+    assert may_have_code(stored_ms + 7_000, "SCHEDULE_TOPIC_XXXX", parked, stored_ms, LEVELS)
+    assert not may_have_code(stored_ms + 7_000, "T", parked, stored_ms, LEVELS)
+    for delay_ms in (5_000, 7_000):
+        for bit in range(63):
+            flipped = (stored_ms + delay_ms) ^ (1 << bit)
+            assert not may_have_code(flipped, "SCHEDULE_TOPIC_XXXX", parked, stored_ms, LEVELS)

@@ -1,1 +1,53 @@
-"""Stores that Apache's broker and ours read and write in turn; sizes come from the environment."""
+"""Stores that Apache's broker and ours read and write in turn, both versions of Apache's side by side."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+import pytest
+
+from firearrow.testing.apache import ApacheBroker, fresh
+from firearrow.testing.apache.artifacts import SERVER_VERSIONS
+from firearrow.testing.apache.shared import SharedServers
+from firearrow.testing.storecheck.ours import save_topics
+from firearrow.testing.storecheck.talk import SETTINGS
+
+BrokerOf = Callable[..., AbstractAsyncContextManager[ApacheBroker]]
+
+
+def for_each_version(work: Callable[[str], Awaitable[None]]) -> None:
+    """Do the same with both versions at once: most of the time is spent waiting for brokers to end."""
+
+    async def both() -> None:
+        async with asyncio.TaskGroup() as group:
+            for version in SERVER_VERSIONS:
+                group.create_task(_done(work, version))
+
+    asyncio.run(both())
+
+
+async def _done(work: Callable[[str], Awaitable[None]], version: str) -> None:
+    try:
+        await work(version)
+    except Exception as error:
+        error.add_note(f"with Apache {version}")
+        raise
+
+
+@pytest.fixture
+def broker_of(shared_servers: SharedServers) -> BrokerOf:
+    """Make a broker that is not started yet, with the topics of the plan in its store."""
+    names = {version: shared_servers.name_server(version).address for version in SERVER_VERSIONS}
+
+    @asynccontextmanager
+    async def make(version: str, **settings: str) -> AsyncIterator[ApacheBroker]:
+        name = fresh("store")
+        broker = ApacheBroker(version, name_servers=[names[version]], name=name, settings=SETTINGS | settings)
+        broker.store.mkdir(parents=True)
+        await save_topics(broker.store)
+        try:
+            yield broker
+        finally:
+            await asyncio.to_thread(broker.close)
+
+    return make

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from firearrow.errors import FireArrowError
-from firearrow.model import Message
+from firearrow.model import Message, keys
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.requests.offset import GetMaxOffset
 from firearrow.protocol.requests.pull import PullMessage
@@ -23,13 +23,14 @@ from firearrow.record.properties import format_properties
 from firearrow.remoting.caller import Caller
 from firearrow.runtime.network import Address, SystemNetwork
 from firearrow.testing.storecheck.places import Place
-from firearrow.testing.storecheck.plan import DELAY_LEVELS, Planned, Step, step
+from firearrow.testing.storecheck.plan import DELAY_LEVELS, QUEUES, Planned, Step, step, topic_names
 
 IN_FLIGHT: Final = 24
 BORN_MS: Final = 1_700_000_000_000
 GROUP: Final = "storecheck"
 TIMEOUT_MS: Final = 30_000
 PULLED_AT_ONCE: Final = 1000
+POLL_SECONDS: Final = 0.1
 _PULL_ENDS: Final = frozenset({0, int(ResponseCode.PULL_NOT_FOUND), int(ResponseCode.PULL_OFFSET_MOVED)})
 
 SETTINGS: Final = {
@@ -78,21 +79,8 @@ class Talk:
     async def _send_step(self, some: Step) -> Iterator[tuple[int, Place]]:
         first = some.messages[0]
         kind = SendBatchMessage if some.is_batch else SendMessageV2
-        request = kind(
-            producer_group=GROUP,
-            topic=first.topic,
-            default_topic="TBW102",
-            default_topic_queue_nums=4,
-            queue_id=first.queue_id,
-            sys_flag=first.sys_flag,
-            born_timestamp=BORN_MS + first.number,
-            flag=first.number % 7,
-            properties="" if some.is_batch else format_properties(first.properties),
-            reconsume_times=0,
-            unit_mode=False,
-            max_reconsume_times=0,
-            batch=some.is_batch,
-        )
+        properties = "" if some.is_batch else format_properties(first.properties)
+        request = _request(kind, first.topic, first.queue_id, properties, first.sys_flag, first.number)
         body = encode_batch(map(_message, some.messages)) if some.is_batch else first.body
         answer = (await self._caller.call(self._address, request, body, timeout_ms=TIMEOUT_MS)).answer
         ids = answer.msg_id.split(",")
@@ -100,6 +88,15 @@ class Talk:
             (message.number, Place(parse_offset_message_id(each)[1], answer.queue_offset + index))
             for index, (message, each) in enumerate(zip(some.messages, ids, strict=True))
         )
+
+    async def send_timed(self, topic: str, count: int) -> int:
+        """Send messages to queue 0 that are due in a second by the clock of 5.x, not by a level; how many."""
+        for number in range(count):
+            properties = {keys.UNIQ_KEY: f"timed-{number}", keys.TIMER_DELAY_SEC: "1"}
+            await self._caller.call(
+                self._address, _request(SendMessageV2, topic, 0, format_properties(properties), 0), b"timed"
+            )
+        return count
 
     # ---- getting out
 
@@ -128,10 +125,28 @@ class Talk:
                 records += [reply.body[head.start : head.end] for head in heads(reply.body)]
             offset = reply.answer.next_begin_offset
 
+    async def pull_plan(self) -> list[bytes]:
+        """The records of all queues of the plan."""
+        queues = [(topic, queue_id) for topic in topic_names() for queue_id in range(QUEUES)]
+        return [record for queue in queues for record in await self.pull_all(*queue)]
+
     async def max_offset(self, topic: str, queue_id: int) -> int:
         """Where a queue ends."""
         request = GetMaxOffset(topic=topic, queue_id=queue_id)
         return (await self._caller.call(self._address, request, timeout_ms=TIMEOUT_MS)).answer.offset
+
+    async def holds(self, count: int, timeout_seconds: float) -> None:
+        """Wait until the queues of the plan hold so many messages: what was delayed has come."""
+        queues = [(topic, queue_id) for topic in topic_names() for queue_id in range(QUEUES)]
+        found = 0
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                while found < count:
+                    await asyncio.sleep(POLL_SECONDS)
+                    found = sum(await asyncio.gather(*(self.max_offset(*queue) for queue in queues)))
+        except TimeoutError:
+            raise TimeoutError(f"{found} messages of {count} came within {timeout_seconds} s") from None
+        assert found == count, f"there are {found} messages instead of {count}"
 
     async def by_id(self, physical: int) -> bytes:
         """The record at a place."""
@@ -142,6 +157,31 @@ class Talk:
         request = QueryMessage(topic=topic, key=key, max_num=64, begin_timestamp=0, end_timestamp=1 << 62)
         body = (await self._caller.call(self._address, request, timeout_ms=TIMEOUT_MS)).body
         return [body[head.start : head.end] for head in heads(body)]
+
+
+def _request(
+    kind: type[SendBatchMessage | SendMessageV2],
+    topic: str,
+    queue_id: int,
+    properties: str,
+    sys_flag: int,
+    number: int = 0,
+) -> SendBatchMessage | SendMessageV2:
+    return kind(
+        producer_group=GROUP,
+        topic=topic,
+        default_topic="TBW102",
+        default_topic_queue_nums=4,
+        queue_id=queue_id,
+        sys_flag=sys_flag,
+        born_timestamp=BORN_MS + number,
+        flag=number % 7,
+        properties=properties,
+        reconsume_times=0,
+        unit_mode=False,
+        max_reconsume_times=0,
+        batch=kind is SendBatchMessage,
+    )
 
 
 def _message(planned: Planned) -> Message:

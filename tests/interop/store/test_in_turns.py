@@ -1,0 +1,187 @@
+"""A store of ours serves Apache's broker, comes back, and goes again; each of the two adds to it and dies in it once.
+
+ours writes and closes      Apache hands out all of it, delivers delays, takes retries, is stopped
+ours looks, writes, dies    Apache hands out all of it, dies
+ours looks, writes, closes  Apache hands out all of it, dies
+ours looks
+"""
+
+import asyncio
+import hashlib
+from collections import Counter
+
+import pytest
+
+from firearrow.model import PhysicalOffset
+from firearrow.model.flags import COMPRESSED
+from firearrow.record.compression import decompress
+from firearrow.record.hosts import HostBytes
+from firearrow.record.message_id import offset_message_id
+from firearrow.testing.apache import ApacheBroker, Judge, ReceiveReport, fresh
+from firearrow.testing.apache.artifacts import TOOLS_VERSION
+from firearrow.testing.apache.server import answers, wait_for
+from firearrow.testing.apache.shared import SharedServers
+from firearrow.testing.apache.wire import GET_ROUTE
+from firearrow.testing.storecheck.examine import fault_of
+from firearrow.testing.storecheck.places import Place
+from firearrow.testing.storecheck.plan import LARGE_BYTES, message, number_of, topic_name
+from firearrow.testing.storecheck.programs import examine_as_ours, inspect_store, write_as_ours
+from firearrow.testing.storecheck.rawlog import Row, row_of
+from firearrow.testing.storecheck.talk import Talk, talking_to
+from tests.interop.store.conftest import BrokerOf, for_each_version
+from tests.interop.store.sizes import EVERY, IN_TURNS, SECONDS
+
+pytestmark = [pytest.mark.apache, pytest.mark.timeout(SECONDS)]
+
+SAMPLE_EVERY = 97
+ADMIN_SAMPLES = 5
+CONSUMED, REFUSED = topic_name(7), topic_name(49)
+"""The topic that a stock client consumes, and the small one of which it refuses every message once."""
+
+
+def test_in_turns(broker_of: BrokerOf, shared_servers: SharedServers) -> None:
+    async def work(version: str) -> None:
+        async with broker_of(version) as broker:
+            await Turns(version, broker, shared_servers).play()
+
+    for_each_version(work)
+
+
+class Turns:
+    """One store and what is in it."""
+
+    def __init__(self, version: str, broker: ApacheBroker, servers: SharedServers) -> None:
+        self.version = version
+        self.broker = broker
+        self.servers = servers
+        self.root = broker.store
+        self.promised: dict[int, Place] = {}
+        self.retried = 0
+
+    async def play(self) -> None:
+        await self.write(0)
+        inspected = await asyncio.to_thread(inspect_store, self.root)
+        assert (inspected.status, inspected.records, inspected.whole) == (0, IN_TURNS, IN_TURNS), inspected
+        await self.visit_in_full()
+        # Nobody but Apache has touched it since: stamps that it copied are not taken for corruption.
+        inspected = await asyncio.to_thread(inspect_store, self.root)
+        assert inspected.status == 0, inspected
+        assert inspected.whole == IN_TURNS < inspected.records
+        await self.look()
+
+        await self.write(1, killed_after=IN_TURNS * 3 // 4)
+        await self.visit_and_die()
+        await self.look()
+
+        await self.write(2)
+        await self.visit_and_die()
+        await self.look()
+
+    # ---- ours
+
+    async def write(self, part: int, killed_after: int = 0) -> None:
+        """Ours takes the store as Apache left it and appends a part of the plan."""
+        first = part * IN_TURNS
+        self.promised |= await asyncio.to_thread(
+            write_as_ours, self.root, self.broker.port, first, IN_TURNS, killed_after=killed_after
+        )
+        assert len(self.promised) >= first + (killed_after or IN_TURNS)
+
+    async def look(self) -> None:
+        """Ours opens the store and finds everything that was ever promised, by either."""
+        findings = await asyncio.to_thread(examine_as_ours, self.root, self.promised, every=EVERY)
+        assert not findings.wrong, findings
+        assert findings.by_queue == findings.records
+        assert findings.retried == self.retried
+        assert findings.whole >= len(self.promised), "what ours wrote keeps its stamps"
+
+    # ---- Apache's
+
+    async def visit_in_full(self) -> None:
+        """Apache's broker serves the store to everyone who may ask, adds delays and retries, and ends in order."""
+        await asyncio.to_thread(self.broker.start)
+        async with talking_to(self.broker.address) as talk:
+            await talk.holds(sum(message(number).is_delivered for number in self.promised), SECONDS / 4)
+            rows = await self.pull_everything(talk)
+            await ask_for_samples(talk, rows)
+        await asyncio.to_thread(self.ask_by_mqadmin, rows)
+        await asyncio.to_thread(self.consume, rows)
+        await asyncio.to_thread(self.broker.stop)
+
+    async def visit_and_die(self) -> None:
+        """Apache's broker hands everything out and is killed, delivering delays as it may."""
+        await asyncio.to_thread(self.broker.start)
+        async with talking_to(self.broker.address) as talk:
+            await ask_for_samples(talk, await self.pull_everything(talk))
+        await asyncio.to_thread(self.broker.kill)
+
+    async def pull_everything(self, talk: Talk) -> list[Row]:
+        """All messages of the plan, each once, each as it was sent; what was promised is among them."""
+        rows = [row_of(record) for record in await talk.pull_plan()]
+        faults = [fault for row in rows if (fault := fault_of(row))]
+        assert not faults, faults[:5]
+        counts = Counter(number_of(row.properties) for row in rows)
+        assert not [number for number, times in counts.items() if times > 1]
+        at = {number_of(row.properties): Place(row.physical, row.queue_offset) for row in rows}
+        for number, place in self.promised.items():
+            if message(number).delay_level == 0:
+                assert at.get(number) == place, f"message {number} was promised at {place}, and is at {at.get(number)}"
+        return rows
+
+    def ask_by_mqadmin(self, rows: list[Row]) -> None:
+        """Apache's own tools find messages by key and by id."""
+        mqadmin, names = self.servers.mqadmin(self.version), self.broker.name_servers[0]
+        for row in rows[:: len(rows) // ADMIN_SAMPLES]:
+            message_id = offset_message_id(HostBytes(row.record[64:72]), PhysicalOffset(row.physical))
+            unique = row.properties["UNIQ_KEY"]
+            said = mqadmin.run(f"queryMsgById -n {names} -t {row.topic} -i {message_id}")
+            assert unique in said, said
+            said = mqadmin.run(f"queryMsgByKey -n {names} -t {row.topic} -k {unique}")
+            assert unique in said, said
+
+    def consume(self, rows: list[Row]) -> None:
+        """A stock client consumes one topic through a group, and another of which it refuses every message once."""
+        judge = self.servers.client(f"java-{TOOLS_VERSION[self.version]}").at(self.broker.name_servers[0])
+        expected = bodies(rows, CONSUMED)
+        assert digests(judge.receive(CONSUMED, expected.total())) == expected
+
+        expected = bodies(rows, REFUSED)
+        with judge.subscribe(REFUSED, group=known_group(judge), failures=1, retry_level=1) as running:
+            received = running.collect(expected.total())
+        assert digests(received) == expected
+        assert all(delivery.times == 1 for delivery in received.messages)
+        self.retried = expected.total()
+        judge.process.reset()
+
+
+async def ask_for_samples(talk: Talk, rows: list[Row]) -> None:
+    """The broker finds samples of what it handed out by id and by key, and they are the same bytes."""
+    assert rows
+    for row in rows[::SAMPLE_EVERY]:
+        assert await talk.by_id(row.physical) == row.record
+        assert row.record in await talk.by_key(row.topic, row.properties["UNIQ_KEY"])
+
+
+def bodies(rows: list[Row], topic: str) -> Counter[str]:
+    """Digests of the bodies of a topic as a consumer sees them."""
+    found: Counter[str] = Counter()
+    for row in rows:
+        if row.topic == topic:
+            plain = decompress(row.body, row.sys_flag, 2 * LARGE_BYTES) if row.sys_flag & COMPRESSED else row.body
+            found[hashlib.sha256(plain).hexdigest()] += 1
+    assert found
+    return found
+
+
+def digests(received: ReceiveReport) -> Counter[str]:
+    """Digests of what a consumer accepted."""
+    return Counter(delivery.digest for delivery in received.messages)
+
+
+def known_group(judge: Judge) -> str:
+    """A group that has had a consumer, so that its retry topic is there."""
+    group = fresh("group")
+    with judge.subscribe(REFUSED, group=group, expression="none"):
+        retry = {"topic": f"%RETRY%{group}"}
+        wait_for(lambda: answers(judge.name_server, GET_ROUTE, retry) is not None, f"a route of {retry['topic']}")
+    return group

@@ -1,0 +1,102 @@
+"""Apache's ``mqadmin`` of both versions against our broker."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from firearrow.testing.apache import FireArrowBroker, FireArrowNameServer, Mqadmin, fresh
+from firearrow.testing.apache.artifacts import SERVER_VERSIONS
+
+pytestmark = pytest.mark.apache
+
+Run = Callable[[str], str]
+
+
+@pytest.fixture(scope="module", params=SERVER_VERSIONS)
+def run(request: pytest.FixtureRequest, our_names: FireArrowNameServer, our_broker: FireArrowBroker) -> Iterator[Run]:
+    """Runs a command; ``$N`` is the name server, ``$B`` the broker."""
+    with Mqadmin(str(request.param)) as mqadmin:
+
+        def run(line: str) -> str:
+            return mqadmin.run(line.replace("$N", our_names.address).replace("$B", our_broker.address))
+
+        yield run
+
+
+@pytest.fixture
+def topic(run: Run) -> str:
+    """A topic with two messages, tags and keys."""
+    name = fresh("admin")
+    run(f"updateTopic -n $N -c DefaultCluster -t {name} -r 8 -w 8")
+    for number in range(2):
+        assert "SEND_OK" in run(
+            f"sendMessage -n $N -t {name} -p hello{number} -k k{number} -c tag{number} -b broker-a -i 0"
+        )
+    return name
+
+
+def test_topics(run: Run, topic: str) -> None:
+    assert topic in run("topicList -n $N")
+    assert '"writeQueueNums":8' in "".join(run(f"topicRoute -n $N -t {topic}").split())
+    assert "DefaultCluster" in run(f"topicClusterList -n $N -t {topic}")
+    status = [line.split() for line in run(f"topicStatus -n $N -t {topic}").splitlines() if "broker-a" in line]
+    assert {line[1]: line[2:4] for line in status}["0"] == ["0", "2"]
+    assert "success" in run(f"updateTopic -n $N -b $B -t {topic} -r 4 -w 2")
+    assert '"writeQueueNums":2' in "".join(run(f"topicRoute -n $N -t {topic}").split())
+    assert "from 6 to 4" in run(f"updateTopicPerm -n $N -b $B -t {topic} -p 4")
+    assert "success" in run(f"deleteTopic -n $N -c DefaultCluster -t {topic}")
+    assert topic not in run("topicList -n $N")
+
+
+def test_messages(run: Run, topic: str) -> None:
+    found = run(f"queryMsgByKey -n $N -t {topic} -k k1").splitlines()
+    unique = found[-1].split()[0]
+    assert "Queue ID:            0" in run(f"queryMsgByUniqueKey -n $N -t {topic} -i {unique}")
+    by_offset = run(f"queryMsgByOffset -n $N -t {topic} -b broker-a -i 0 -o 1")
+    assert "tag1" in by_offset
+    offset_id = next(line.split()[-1] for line in by_offset.splitlines() if "OffsetID" in line)
+    of_topic = "" if "-t" not in run("help queryMsgById") else f"-t {topic}"
+    assert "tag1" in run(f"queryMsgById -n $N {of_topic} -i {offset_id}")
+    assert "hello0" in run(f"printMsg -n $N -t {topic} -d true")
+    assert "hello" in run(f"consumeMessage -n $N -t {topic} -g {fresh('tool')} -b broker-a -i 0 -c 2")
+    assert "physicOffset=" in run(f"queryCq -n $N -t {topic} -q 0 -i 0 -c 2 -b $B")
+
+
+def test_groups(run: Run, topic: str) -> None:
+    group = fresh("G")
+    assert "success" in run(f"updateSubGroup -n $N -c DefaultCluster -g {group}")
+    run(f"updateTopic -n $N -c DefaultCluster -t %RETRY%{group} -r 1 -w 1")  # as the first consumer does
+    assert "broker-a" in run(f"resetOffsetByTime -n $N -g {group} -t {topic} -s 0")
+    progress = [line.split() for line in run(f"consumerProgress -n $N -g {group}").splitlines() if topic in line]
+    assert {line[2]: line[3:5] for line in progress}["0"] == ["2", "0"]
+    assert "broker-a" in run(f"skipAccumulatedMessage -n $N -g {group} -t {topic}")
+    assert group in run("consumerProgress -n $N")
+    copy = fresh("G")
+    run(f"updateSubGroup -n $N -b $B -g {copy}")
+    assert "success" in run(f"cloneGroupOffset -n $N -s {group} -d {copy} -t {topic}")
+    assert "success" in run(f"deleteSubGroup -n $N -c DefaultCluster -g {group}")
+
+
+def test_the_broker(run: Run, topic: str) -> None:
+    cluster = next(line.split() for line in run("clusterList -n $N").splitlines() if "broker-a" in line)
+    assert cluster[:3] == ["DefaultCluster", "broker-a", "0"]
+    assert "V5_5_0" in cluster
+    assert "broker-a" in run("clusterList -n $N -m")
+    status = run("brokerStatus -n $N -b $B")
+    assert "putTps" in status
+    assert "getTransferedTps" in status
+    assert "brokerClusterName" in run("getBrokerConfig -n $N -b $B")
+    assert "success" in run("updateBrokerConfig -n $N -b $B -k traceOn -v true")
+    assert topic in run("statsAll -n $N")
+    for command in ("cleanUnusedTopic", "cleanExpiredCQ"):
+        assert "success" in run(f"{command} -n $N -b $B")
+    assert "OK" in run("wipeWritePerm -n $N -b broker-a")
+    assert '"perm":4' in "".join(run(f"topicRoute -n $N -t {topic}").split())
+    assert "OK" in run("addWritePerm -n $N -b broker-a")
+    assert '"perm":6' in "".join(run(f"topicRoute -n $N -t {topic}").split())
+
+
+def test_order(run: Run, topic: str) -> None:
+    assert "success" in run(f"updateOrderConf -n $N -t {topic} -m put -v broker-a:8")
+    assert "broker-a:8" in run(f"updateOrderConf -n $N -t {topic} -m get")
+    assert "success" in run(f"updateOrderConf -n $N -t {topic} -m delete")

@@ -1,8 +1,21 @@
 """The client: producers and consumers, on asyncio. ``firearrow.blocking`` has the same without ``await``."""
 
+from firearrow.client.consumer.flow import Stall
+from firearrow.client.consumer.message import ReceivedMessage
+from firearrow.client.consumer.push import Consumer
 from firearrow.client.producer.producer import Producer
 from firearrow.client.producer.result import SendResult, SendStatus
 from firearrow.client.producer.selector import Selector
 from firearrow.model import Message, MessageQueue
 
-__all__ = ["Message", "MessageQueue", "Producer", "Selector", "SendResult", "SendStatus"]
+__all__ = [
+    "Consumer",
+    "Message",
+    "MessageQueue",
+    "Producer",
+    "ReceivedMessage",
+    "Selector",
+    "SendResult",
+    "SendStatus",
+    "Stall",
+]

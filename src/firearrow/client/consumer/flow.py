@@ -1,0 +1,140 @@
+"""One queue that a consumer owns: how far it is pulled, what waits, what is being handled. No I/O.
+
+Concurrent: everything pulled may be handled at once. Ordered: one message (or one batch) at a time, in order; one that
+fails stays first and the queue pauses. While an ordered queue's lock is not held nothing is handed out.
+
+Stall reasons are told from here: ``why_stuck`` is pure.
+"""
+
+import asyncio
+from collections import deque
+from typing import Any
+
+from msgspec import Struct
+
+from firearrow.client.consumer.message import ReceivedMessage
+from firearrow.client.consumer.window import Window
+from firearrow.client.routes import MASTER_ID
+from firearrow.model import MessageQueue, StoredMessage
+
+
+class Flow:
+    """The state of one queue."""
+
+    def __init__(self, queue: MessageQueue, *, ordered: bool) -> None:
+        self.queue = queue
+        self.ordered = ordered
+        self.window = Window(0)
+        self.task: asyncio.Task[Any] | None = None
+        self.broker_id = MASTER_ID
+        self.max_offset = 0
+        self.is_started = False
+        self.is_leaving = False
+        self.error = ""
+        """Why the last pull failed; empty when it did not."""
+        self.full = ""
+        """Why nothing is pulled now, if it is not."""
+        self.locked_until = 0.0
+        self.last_pull_at = 0.0
+        self.last_consume_at = 0.0
+        self.moved_at = 0.0
+        self._seen_committable = -1
+        self.waiting: deque[ReceivedMessage] = deque()
+        """Ordered: what was pulled and not handed out."""
+        self.handed: dict[int, ReceivedMessage] = {}
+        """What handlers have, by offset."""
+        self.room = asyncio.Event()
+        self.idle = asyncio.Event()
+        self.idle.set()
+
+    def restart(self, offset: int, now: float) -> None:
+        """Go on from ``offset``; what is held or being handled does not count any more."""
+        self.window.is_dropped = True
+        self.window = Window(offset)
+        self.waiting.clear()
+        self.handed.clear()
+        self.idle.set()
+        self.is_started = True
+        self.moved_at = now
+        self.room.set()
+
+    def drop(self) -> None:
+        """The queue belongs to somebody else."""
+        self.is_leaving = self.window.is_dropped = True
+        self.waiting.clear()
+
+    def hand(self, message: ReceivedMessage, holder: str, now: float) -> None:
+        """A handler has the message."""
+        message.handed_at, message.holder = now, holder
+        if not message.window.is_dropped:
+            self.handed[message.queue_offset] = message
+            self.idle.clear()
+
+    def take_back(self, message: ReceivedMessage) -> bool:
+        """A handler has it no more; return whether that matters still."""
+        if message.window is not self.window:
+            return False
+        self.handed.pop(message.queue_offset, None)
+        if not self.handed:
+            self.idle.set()
+        return not self.window.is_dropped
+
+    def finish(self, message: ReceivedMessage, now: float) -> bool:
+        """A message is done with; return whether that matters still."""
+        if not self.take_back(message):
+            return False
+        self.window.finish(message.queue_offset)
+        self.last_consume_at = now
+        self.room.set()
+        return True
+
+    def may_hand_out(self, now: float) -> bool:
+        """Ordered: whether the next message may be handed out."""
+        return bool(self.waiting) and not self.handed and not self.is_leaving and now < self.locked_until
+
+    def note_movement(self, now: float) -> None:
+        """Look whether the committable offset has moved since the last look."""
+        if self.window.committable != self._seen_committable or not self.is_behind:
+            self._seen_committable = self.window.committable
+            self.moved_at = now
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether there is anything that should move."""
+        return (
+            not self.is_started or len(self.window) > 0 or self.max_offset > self.window.next_offset or bool(self.error)
+        )
+
+    @property
+    def oldest(self) -> StoredMessage | None:
+        """The message that holds the offset back."""
+        return self.window.oldest
+
+
+class Stall(Struct, frozen=True):
+    """A queue that does not move, and why."""
+
+    queue: MessageQueue
+    offset: int
+    seconds: float
+    reason: str
+
+
+def why_stuck(flow: Flow, now: float, *, busy_workers: str) -> str:
+    """The reason why a queue does not move, for people to read."""
+    oldest = flow.oldest
+    if not flow.is_started:
+        return f"it has not started: {flow.error or 'its offset is not known yet'}"
+    if flow.ordered and now >= flow.locked_until:
+        return "its lock is held by another member of the group, or could not be had"
+    if oldest is not None:
+        held = flow.handed.get(oldest.queue_offset)
+        if held is not None and held.handed_at is not None:
+            return (
+                f"{held.holder or 'somebody'} has had the message at offset {oldest.queue_offset} "
+                f"({held.message_id}) for {now - held.handed_at:.0f} s and has not settled it"
+            )
+        return f"the message at offset {oldest.queue_offset} waits for a handler: {busy_workers}"
+    if flow.error:
+        return f"pulls fail: {flow.error}"
+    return f"offset {flow.window.next_offset} is not delivered although the queue reaches {flow.max_offset}"

@@ -1,0 +1,55 @@
+"""Calling handlers: coroutine functions on the loop, others in threads, one message or several at a time."""
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final, TypeVar, cast
+
+from firearrow.client.consumer.message import ReceivedMessage
+from firearrow.runtime.threads import Threads
+
+log: Final = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Handler = Callable[[T], Awaitable[object]] | Callable[[T], object]
+
+
+def as_coroutine(handler: Handler[T], threads: Callable[[], Threads]) -> Callable[[T], Awaitable[object]]:
+    """Return something to await; ``threads`` makes the pool when one is needed."""
+    if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(handler, "__call__", None)):  # noqa: B004
+        return cast("Callable[[T], Awaitable[object]]", handler)
+    pool = threads()
+
+    async def call(given: T) -> object:
+        return await pool.run(partial(handler, given))
+
+    return call
+
+
+def holder_of(handler: object) -> str:
+    """How a handler, or the task that iterates, is called in reports."""
+    if handler is None:
+        task = asyncio.current_task()
+        return f"task {task.get_name()}" if task is not None else ""
+    return f"handler {getattr(handler, '__qualname__', type(handler).__qualname__)}"
+
+
+async def handle_batch(
+    call: Callable[[list[ReceivedMessage]], Awaitable[object]], messages: list[ReceivedMessage]
+) -> None:
+    """Handle messages that succeed or fail together."""
+    try:
+        await call(messages)
+    except Exception:
+        log.exception("a batch was not handled, it comes again", extra={"messages": len(messages)})
+        for message in messages:
+            await message.retry()
+    except BaseException:
+        for message in messages:
+            message.release()
+        raise
+    else:
+        for message in messages:
+            await message.ack()

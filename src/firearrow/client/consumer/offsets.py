@@ -1,0 +1,155 @@
+"""How far a group is: remembered here, kept by brokers, or in a local file for broadcasting.
+
+``OffsetTable`` is pure. Offsets move forward only, unless somebody says that they were reset. ``BrokerOffsets`` keeps
+them at the brokers, ``LocalOffsets`` in the file that Java's clients read and write::
+
+    <client id>/<group>/offsets.json    {"offsetTable":{{"brokerName":"b","queueId":0,"topic":"T"}:5}}
+
+Java: ``RemoteBrokerOffsetStore``, ``LocalFileOffsetStore``.
+"""
+
+import asyncio
+import logging
+from typing import Final, Protocol
+
+from firearrow import fastjson
+from firearrow.client.consumer.pulling import Puller
+from firearrow.client.instance import Instance
+from firearrow.errors import BadBody, FileMissing, FireArrowError
+from firearrow.model import MessageQueue
+from firearrow.protocol.bodies.body import encode_body
+from firearrow.protocol.bodies.offset import ResetOffsetBody
+from firearrow.protocol.codes import ResponseCode
+from firearrow.protocol.requests.offset import QueryConsumerOffset, UpdateConsumerOffset
+from firearrow.runtime.disk import Disk
+
+log: Final = logging.getLogger(__name__)
+
+_FOUND_OR_NOT: Final = frozenset({int(ResponseCode.SUCCESS), int(ResponseCode.QUERY_NOT_FOUND)})
+
+
+class OffsetTable:
+    """The offsets of a consumer's queues, and which of them are not kept yet."""
+
+    def __init__(self) -> None:
+        self._offsets: dict[MessageQueue, int] = {}
+        self._kept: dict[MessageQueue, int] = {}
+
+    def get(self, queue: MessageQueue) -> int | None:
+        """How far the group is in a queue."""
+        return self._offsets.get(queue)
+
+    def note(self, queue: MessageQueue, offset: int, *, is_reset: bool = False) -> None:
+        """The group is this far; an offset behind the one that is known counts only when it was reset."""
+        if is_reset or offset > self._offsets.get(queue, -1):
+            self._offsets[queue] = offset
+
+    def unkept(self) -> dict[MessageQueue, int]:
+        """What changed since it was kept last."""
+        return {queue: offset for queue, offset in self._offsets.items() if self._kept.get(queue) != offset}
+
+    def kept(self, queue: MessageQueue, offset: int) -> None:
+        """This offset is kept outside now."""
+        self._kept[queue] = offset
+
+    def forget(self, queue: MessageQueue) -> None:
+        """The queue belongs to somebody else now."""
+        self._offsets.pop(queue, None)
+        self._kept.pop(queue, None)
+
+    def all(self) -> dict[MessageQueue, int]:
+        """Every offset."""
+        return dict(self._offsets)
+
+
+class Offsets(Protocol):
+    """Where offsets are kept."""
+
+    @property
+    def table(self) -> OffsetTable:
+        """What this consumer knows."""
+        ...
+
+    async def read(self, queue: MessageQueue) -> int | None:
+        """How far the group is in a queue, as kept outside; None when it has never been there."""
+        ...
+
+    async def persist(self) -> None:
+        """Keep what changed. What could not be kept is tried again the next time."""
+        ...
+
+
+class BrokerOffsets:
+    """Offsets of a clustering group."""
+
+    def __init__(self, instance: Instance, puller: Puller, group: str) -> None:
+        self.table: Final = OffsetTable()
+        self._instance = instance
+        self._puller = puller
+        self._group = group
+
+    async def read(self, queue: MessageQueue) -> int | None:
+        """Ask the broker."""
+        _, address = self._puller.where(queue.broker_name)
+        request = QueryConsumerOffset(consumer_group=self._group, topic=queue.topic, queue_id=queue.queue_id)
+        reply = await self._instance.caller.call(address, request, accept=_FOUND_OR_NOT)
+        return None if reply.code == ResponseCode.QUERY_NOT_FOUND else reply.answer.offset
+
+    async def persist(self) -> None:
+        """Tell the brokers, each queue by itself, all at once."""
+        await asyncio.gather(*(self._persist(queue, offset) for queue, offset in self.table.unkept().items()))
+
+    async def _persist(self, queue: MessageQueue, offset: int) -> None:
+        request = UpdateConsumerOffset(
+            consumer_group=self._group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
+        )
+        try:
+            _, address = self._puller.where(queue.broker_name)
+            await self._instance.caller.call(address, request)
+        except FireArrowError as error:
+            log.warning("an offset could not be committed", extra={"queue": str(queue), "reason": str(error)})
+        else:
+            self.table.kept(queue, offset)
+
+
+class LocalOffsets:
+    """Offsets of a broadcasting consumer, in one file."""
+
+    def __init__(self, disk: Disk, client_id: str, group: str) -> None:
+        self.table: Final = OffsetTable()
+        self._disk = disk
+        self._directory = f"{client_id}/{group}"
+        self._path = f"{self._directory}/offsets.json"
+        self._stored: dict[MessageQueue, int] | None = None
+
+    async def read(self, queue: MessageQueue) -> int | None:
+        """Look into the file, which is read once."""
+        if self._stored is None:
+            self._stored = await self._load()
+        return self._stored.get(queue)
+
+    async def _load(self) -> dict[MessageQueue, int]:
+        for path in (self._path, f"{self._path}.bak"):
+            try:
+                return fastjson.decode(await self._disk.read_whole(path), ResetOffsetBody).offset_table
+            except FileMissing:
+                continue
+            except BadBody as error:
+                log.warning("a file of offsets is broken", extra={"path": path, "reason": str(error)})
+        return {}
+
+    async def persist(self) -> None:
+        """Write the file anew, all at once."""
+        changed = self.table.unkept()
+        if not changed:
+            return
+        stored = self._stored if self._stored is not None else await self._load()
+        self._stored = {**stored, **self.table.all()}
+        self._disk.make_directory(self._directory)
+        try:
+            await self._disk.replace(self._path, encode_body(ResetOffsetBody(offset_table=self._stored)))
+        except FireArrowError as error:
+            log.warning("offsets could not be written", extra={"path": self._path, "reason": str(error)})
+            return
+        for queue, offset in changed.items():
+            self.table.kept(queue, offset)

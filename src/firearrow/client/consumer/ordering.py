@@ -1,0 +1,69 @@
+"""Locks of queues, for ordered consumption: at most one member of a group reads a queue.
+
+A broker gives a lock for 60 s from its last renewal; here it is renewed every 20 s and trusted for 30 s. Only masters
+give locks. Java: ``RebalanceImpl.lock``, ``lockAll``, ``unlock``.
+"""
+
+import logging
+from collections.abc import Iterable
+from typing import Final
+
+from firearrow import fastjson
+from firearrow.client.instance import Instance
+from firearrow.errors import FireArrowError
+from firearrow.model import MessageQueue
+from firearrow.protocol.bodies.body import encode_body
+from firearrow.protocol.bodies.lock import LockBatchBody, LockedQueues
+from firearrow.protocol.requests.lock import LockBatchMq, UnlockBatchMq
+
+log: Final = logging.getLogger(__name__)
+
+RENEW_S: Final = 20.0
+TRUST_S: Final = 30.0
+LOCK_TIMEOUT_MS: Final = 1000
+
+
+class QueueLocks:
+    """Locks and unlocks queues for one client."""
+
+    def __init__(self, instance: Instance, group: str) -> None:
+        self._instance = instance
+        self._group = group
+
+    async def lock(self, queues: Iterable[MessageQueue]) -> set[MessageQueue]:
+        """Lock or renew; return the queues that are ours now."""
+        ours: set[MessageQueue] = set()
+        for broker, some in _by_broker(queues).items():
+            address = self._instance.routes.master(broker)
+            if address is None:
+                continue
+            try:
+                reply = await self._instance.caller.call(
+                    address, LockBatchMq(), self._body(some), timeout_ms=LOCK_TIMEOUT_MS
+                )
+                ours.update(fastjson.decode(reply.body, LockedQueues).locked)
+            except FireArrowError as error:
+                log.warning("queues could not be locked", extra={"broker": broker, "reason": str(error)})
+        return ours
+
+    async def unlock(self, queues: Iterable[MessageQueue]) -> None:
+        """Let others have them."""
+        for broker, some in _by_broker(queues).items():
+            address = self._instance.routes.master(broker)
+            if address is None:
+                continue
+            try:
+                await self._instance.caller.call(address, UnlockBatchMq(), self._body(some), timeout_ms=LOCK_TIMEOUT_MS)
+            except FireArrowError as error:
+                log.warning("queues could not be unlocked", extra={"broker": broker, "reason": str(error)})
+
+    def _body(self, queues: list[MessageQueue]) -> bytes:
+        body = LockBatchBody(client_id=self._instance.id, consumer_group=self._group, mq_set=queues)
+        return encode_body(body)
+
+
+def _by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
+    brokers: dict[str, list[MessageQueue]] = {}
+    for queue in queues:
+        brokers.setdefault(queue.broker_name, []).append(queue)
+    return brokers

@@ -1,0 +1,138 @@
+"""Asking brokers for messages and for the bounds of queues: what push and pull consumers have in common.
+
+A pull goes to the broker id that the last answer suggested (a slave, when the master is busy with old messages), and to
+whichever member is left when the master is gone. Java: ``PullAPIWrapper``, ``MQClientAPIImpl``.
+"""
+
+from enum import IntEnum
+from typing import Final
+
+from msgspec import Struct
+
+from firearrow.client.consumer.subscription import Subscription
+from firearrow.client.instance import Instance
+from firearrow.client.routes import MASTER_ID
+from firearrow.errors import NoRoute
+from firearrow.model import MessageQueue, StoredMessage
+from firearrow.model.flags import is_wrapped_batch
+from firearrow.protocol.codes import ResponseCode
+from firearrow.protocol.requests.offset import GetMaxOffset, GetMinOffset, SearchOffsetByTimestamp
+from firearrow.protocol.requests.pull import PullMessage
+from firearrow.record.batch import unwrap
+from firearrow.record.decode import decode_all
+from firearrow.runtime.network import Address
+
+COMMITS: Final = 0x1
+SUSPENDS: Final = 0x2
+SUBSCRIBES: Final = 0x4
+
+
+class PullStatus(IntEnum):
+    """What a pull led to; the values are response codes."""
+
+    FOUND = ResponseCode.SUCCESS
+    NOTHING_NEW = ResponseCode.PULL_NOT_FOUND
+    NOTHING_MATCHED = ResponseCode.PULL_RETRY_IMMEDIATELY
+    OFFSET_MOVED = ResponseCode.PULL_OFFSET_MOVED
+
+
+_ANSWERS: Final = frozenset(int(status) for status in PullStatus)
+
+
+class PulledBytes(Struct, frozen=True):
+    """Records as they lie in the broker's log, end to end, and where to go on."""
+
+    status: PullStatus
+    body: bytes
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    suggested_broker_id: int = MASTER_ID
+
+    def messages(self) -> list[StoredMessage]:
+        """The records as messages; ``BadRecord`` if they are none."""
+        found = []
+        for message in decode_all(self.body):
+            found += unwrap(message) if is_wrapped_batch(message.sys_flag) else [message]
+        return found
+
+
+class PullOrder(Struct, frozen=True):
+    """One pull: from where, how much, and how long it may wait at the broker."""
+
+    queue: MessageQueue
+    offset: int
+    subscription: Subscription
+    max_messages: int = 32
+    max_bytes: int = 256 * 1024
+    suspend_ms: int = 15_000
+    timeout_ms: int = 30_000
+    commit_offset: int | None = None
+    broker_id: int = MASTER_ID
+
+
+class Puller:
+    """Asks brokers on behalf of one group."""
+
+    def __init__(self, instance: Instance, group: str) -> None:
+        self._instance = instance
+        self._group = group
+
+    def where(self, broker: str, preferred: int = MASTER_ID) -> tuple[int, Address]:
+        """The member of a broker name to read from; raise ``NoRoute`` when there is none."""
+        found = self._instance.routes.readable(broker, preferred)
+        if found is None:
+            self._instance.hurry()
+            raise NoRoute(f"no name server knows an address of broker {broker} now")
+        return found
+
+    async def pull(self, order: PullOrder) -> PulledBytes:
+        """Pull once. Without messages it returns when ``suspend_ms`` is over."""
+        number, address = self.where(order.queue.broker_name, order.broker_id)
+        flags = SUSPENDS if order.suspend_ms else 0
+        commits = order.commit_offset is not None and number == MASTER_ID
+        flags |= COMMITS if commits else 0
+        by_tag = order.subscription.is_by_tag
+        flags |= SUBSCRIBES if by_tag else 0
+        request = PullMessage(
+            consumer_group=self._group,
+            topic=order.queue.topic,
+            queue_id=order.queue.queue_id,
+            queue_offset=order.offset,
+            max_msg_nums=order.max_messages,
+            sys_flag=flags,
+            commit_offset=order.commit_offset if commits and order.commit_offset is not None else 0,
+            suspend_timeout_millis=order.suspend_ms,
+            subscription=order.subscription.expression if by_tag else None,
+            sub_version=order.subscription.version,
+            expression_type=order.subscription.kind,
+            max_msg_bytes=order.max_bytes,
+        )
+        reply = await self._instance.caller.call(address, request, timeout_ms=order.timeout_ms, accept=_ANSWERS)
+        answer = reply.answer
+        return PulledBytes(
+            PullStatus(reply.code),
+            reply.body,
+            answer.next_begin_offset,
+            answer.min_offset,
+            answer.max_offset,
+            answer.suggest_which_broker_id,
+        )
+
+    async def max_offset(self, queue: MessageQueue) -> int:
+        """One past the last message."""
+        _, address = self.where(queue.broker_name)
+        request = GetMaxOffset(topic=queue.topic, queue_id=queue.queue_id)
+        return (await self._instance.caller.call(address, request)).answer.offset
+
+    async def min_offset(self, queue: MessageQueue) -> int:
+        """The first message that is still there."""
+        _, address = self.where(queue.broker_name)
+        request = GetMinOffset(topic=queue.topic, queue_id=queue.queue_id)
+        return (await self._instance.caller.call(address, request)).answer.offset
+
+    async def offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
+        """The first message stored at that time or later."""
+        _, address = self.where(queue.broker_name)
+        request = SearchOffsetByTimestamp(topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp_ms)
+        return (await self._instance.caller.call(address, request)).answer.offset

@@ -1,0 +1,114 @@
+"""What brokers ask of a consumer, and how it answers. Java: ``ClientRemotingProcessor``.
+
+Members changed: divide the queues anew. Go on from other offsets. How far are you. Tell about yourself.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
+
+from firearrow.client.consumer.flow import Flow
+from firearrow.client.consumer.offsets import OffsetTable
+from firearrow.client.consumer.settings import ConsumerSettings
+from firearrow.client.consumer.subscription import Subscription
+from firearrow.client.consumer.window import MIB
+from firearrow.model import MessageQueue
+from firearrow.model.versions import CURRENT_VERSION, version_name
+from firearrow.protocol.bodies.body import encode_body
+from firearrow.protocol.bodies.heartbeat import ConsumeType
+from firearrow.protocol.bodies.offset import GetConsumerStatusBody, read_reset_offsets
+from firearrow.protocol.bodies.running_info import ConsumerRunningInfo, ProcessQueueInfo
+from firearrow.protocol.requests.heartbeat import NotifyConsumerIdsChanged
+from firearrow.protocol.requests.push import GetConsumerRunningInfo
+from firearrow.protocol.requests.reset import GetConsumerStatusFromClient, ResetConsumerClientOffset
+from firearrow.remoting.handlers import Answer, Call, Handlers
+
+
+class Receiving(Protocol):
+    """The queues of a consumer, as brokers may ask about them."""
+
+    @property
+    def flows(self) -> Mapping[MessageQueue, Flow]:
+        """Every queue."""
+        ...
+
+    def reset(self, queue: MessageQueue, offset: int) -> bool:
+        """Go on from another offset."""
+        ...
+
+
+class BrokerRequests:
+    """Answers brokers on behalf of one consumer."""
+
+    def __init__(
+        self,
+        settings: ConsumerSettings,
+        subscriptions: Mapping[str, Subscription],
+        rebalance: Callable[[], None],
+        wall_ms: Callable[[float], int],
+    ) -> None:
+        self.receiver: Receiving | None = None
+        self.offsets: OffsetTable | None = None
+        self._settings = settings
+        self._subscriptions = subscriptions
+        self._rebalance = rebalance
+        self._wall_ms = wall_ms
+        self._began_ms = wall_ms(0.0)
+        self.handlers: Final = Handlers()
+        self.handlers.on(NotifyConsumerIdsChanged, self.members_changed)
+        self.handlers.on(ResetConsumerClientOffset, self.reset)
+        self.handlers.on(GetConsumerStatusFromClient, self.status)
+        self.handlers.on(GetConsumerRunningInfo, self.running_info)
+
+    def members_changed(self, _request: NotifyConsumerIdsChanged, _call: Call) -> None:
+        """Divide the queues anew."""
+        self._rebalance()
+
+    def reset(self, request: ResetConsumerClientOffset, call: Call) -> None:
+        """Go on from the offsets in the body."""
+        if self.receiver is None or request.group != self._settings.group:
+            return
+        for queue, offset in read_reset_offsets(call.body).offset_table.items():
+            self.receiver.reset(queue, offset)
+
+    def status(self, request: GetConsumerStatusFromClient, _call: Call) -> Answer:
+        """How far every queue of a topic is."""
+        flows = self.receiver.flows if self.receiver is not None else {}
+        table = {queue: flow.window.committable for queue, flow in flows.items() if queue.topic == request.topic}
+        return Answer(body=encode_body(GetConsumerStatusBody(message_queue_table=table)))
+
+    def running_info(self, _request: GetConsumerRunningInfo, _call: Call) -> Answer:
+        """Everything that operators like to see."""
+        flows: Mapping[MessageQueue, Flow] = self.receiver.flows if self.receiver is not None else {}
+        info = ConsumerRunningInfo(
+            mq_table={queue: self._queue_info(flow) for queue, flow in flows.items()},
+            properties=self._properties(),
+            subscription_set=[subscription.data() for subscription in self._subscriptions.values()],
+        )
+        return Answer(body=encode_body(info))
+
+    def _properties(self) -> dict[str, str]:
+        settings = self._settings
+        return {
+            "PROP_CLIENT_VERSION": version_name(CURRENT_VERSION),
+            "PROP_CONSUME_TYPE": ConsumeType.CONSUME_PASSIVELY.value,
+            "PROP_CONSUMEORDERLY": str(settings.ordered).lower(),
+            "PROP_CONSUMER_START_TIMESTAMP": str(self._began_ms),
+            "PROP_THREADPOOL_CORE_SIZE": str(settings.workers),
+            "consumerGroup": settings.group,
+        }
+
+    def _queue_info(self, flow: Flow) -> ProcessQueueInfo:
+        window = flow.window
+        held: dict[str, Any] = {}
+        if len(window):
+            held = {"cached_msg_min_offset": window.committable, "cached_msg_max_offset": window.next_offset - 1}
+        return ProcessQueueInfo(
+            cached_msg_count=len(window),
+            cached_msg_size_in_mib=window.size_bytes // MIB,
+            commit_offset=window.committable,
+            droped=window.is_dropped,
+            last_consume_timestamp=self._wall_ms(flow.last_consume_at),
+            last_pull_timestamp=self._wall_ms(flow.last_pull_at),
+            locked=flow.ordered and flow.locked_until > 0,
+            **held,
+        )

@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
-from firearrow.broker.consuming import Consuming, ConsumingConfig, Permissions, Place
+from firearrow.broker.consuming import Consuming, Permissions, Place
+from firearrow.broker.consumingconfig import ConsumingConfig
 from firearrow.broker.pullconfig import PullConfig
 from firearrow.broker.topicbook import Topics
 from firearrow.errors import ConnectionLost
@@ -56,6 +57,7 @@ class SimBroker:
         self.levels = levels
         self.ready = asyncio.Event()
         self.makes_groups = True
+        self.boots = 0
         self.store: Store
         self.consuming: Consuming
         self.topics: Topics
@@ -79,7 +81,7 @@ class SimBroker:
 
     @asynccontextmanager
     async def serving(self, node: Node) -> AsyncIterator[None]:
-        store = self.store = await Store.open(node.disk, node.clock, self.config(), f"boot-{node.name}")
+        store = self.store = await Store.open(node.disk, node.clock, self.config(), f"boot-{self.boots}")
         topics = self.topics = Topics(node.disk, node.clock, [TopicConfig(topic_name="T")])
         consuming = self.consuming = Consuming(
             store,
@@ -119,6 +121,7 @@ class SimBroker:
     async def restart(self, *, power: bool = False) -> None:
         """Kill the process, or cut the power, and start again."""
         await (self.node.power_loss() if power else self.node.crash())
+        self.boots += power
         self.ready.clear()
         self.node.start(self.run)
         await self.ready.wait()

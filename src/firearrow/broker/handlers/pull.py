@@ -292,11 +292,12 @@ class PullHandlers:
             if self._timer.when() <= deadline_ms / 1000:
                 return
             self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_at(deadline_ms / 1000, self._expire)
+        self._timer = asyncio.get_running_loop().call_at(deadline_ms / 1000, self._expire, deadline_ms)
 
-    def _expire(self) -> None:
+    def _expire(self, deadline_ms: int) -> None:
         self._timer = None
-        for parked in self.parked.expired(_now_ms()):
+        # A timer may come a little before its time by the loop's own clock: what it was set for has come.
+        for parked in self.parked.expired(max(deadline_ms, _now_ms())):
             self._serve(parked.ticket)
         self._set_timer()
 

@@ -1,0 +1,112 @@
+"""What happened in a run, as its clients saw it: the evidence that ``invariants`` judges.
+
+Every message has a key, ``producer:number``, from which its body follows, so that a body proves its key. A send ends in
+one of three ways: acknowledged at a place, definitely refused, or unknown (a timeout, a lost connection). Times are the
+loop's.
+"""
+
+import zlib
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+
+class Outcome(Enum):
+    """How a send ended."""
+
+    OK = "ok"
+    FAIL = "fail"
+    INFO = "info"
+
+
+class Place(NamedTuple):
+    """One slot of one queue."""
+
+    broker: str
+    topic: str
+    queue_id: int
+    offset: int
+
+
+@dataclass(frozen=True)
+class Sent:
+    """One attempt to send."""
+
+    key: str
+    topic: str
+    broker: str
+    queue_id: int
+    outcome: Outcome
+    place: Place | None
+    began_s: float
+    ended_s: float
+    tag: str = ""
+    delay_level: int = 0
+    born_ms: int = 0
+
+
+@dataclass(frozen=True)
+class Read:
+    """One message that a consumer, or the final inspection, was handed."""
+
+    key: str
+    place: Place
+    physical: int
+    stored_ms: int
+    times: int
+    """Redeliveries so far, as the record says."""
+    origin: str
+    """The topic that it was sent to."""
+    at_s: float
+    keys: str = ""
+    tag: str = ""
+
+
+@dataclass
+class History:
+    """Everything that was seen."""
+
+    sends: list[Sent] = field(default_factory=list)
+    reads: dict[str, list[Read]] = field(default_factory=dict)
+    """By consumer group, in the order of reading."""
+    commits: dict[tuple[str, str, str, int], int] = field(default_factory=dict)
+    """The highest offset that a group tried to commit, by group, broker, topic and queue."""
+    final: list[Read] = field(default_factory=list)
+    power_losses: list[tuple[float, str]] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    """How often things happened: faults that fired, answers of each kind."""
+    broken: list[str] = field(default_factory=list)
+    """What clients found wrong while it happened."""
+
+    def read_by(self, group: str, read: Read) -> None:
+        """A consumer of a group was handed a message."""
+        self.reads.setdefault(group, []).append(read)
+
+    def commits_to(self, group: str, broker: str, topic: str, queue_id: int, offset: int) -> None:
+        """A consumer is about to commit."""
+        key = (group, broker, topic, queue_id)
+        self.commits[key] = max(offset, self.commits.get(key, 0))
+
+    def goes_on_at(self, group: str, broker: str, topic: str, queue_id: int, offset: int) -> None:
+        """A broker said where a group goes on: never beyond what anybody committed."""
+        highest = self.commits.get((group, broker, topic, queue_id), 0)
+        if offset > highest:
+            self.broken.append(
+                f"I9: {group} was sent to {offset} of {topic}/{queue_id} at {broker}, beyond its commits ({highest})"
+            )
+
+
+def body_of(key: str, size: int) -> bytes:
+    """The body of a message: its key, and as much behind it as makes ``size`` bytes, all following from the key."""
+    head = f"{key}|{size}|".encode()
+    filler = zlib.crc32(head).to_bytes(4, "big") * (size // 4 + 1)
+    return head + filler[: max(size - len(head), 0)]
+
+
+def key_of(body: bytes) -> str:
+    """The key that a body proves; raise ``ValueError`` when the body is none of ours."""
+    key, size, _ = body.split(b"|", 2)
+    if body != body_of(key.decode(), int(size)):
+        raise ValueError(f"the body of {key!r} is not what was sent")
+    return key.decode()

@@ -1,0 +1,52 @@
+"""Random clusters of name servers, brokers and clients under crashes, power loss, partitions and frozen processes.
+
+``FIREARROW_SEEDS=first:count`` runs other seeds than the 200 of every run. A batch in which too little happened is not
+a pass: its floors say how much is enough.
+"""
+
+import os
+from collections import Counter
+
+import pytest
+
+from firearrow.testing.sim.history import Outcome
+from tests.simulation.broker.chaos import is_valid, run_chaos
+
+FIRST, COUNT = map(int, os.environ.get("FIREARROW_SEEDS", "0:200").split(":"))
+BATCH = 20
+
+FLOORS = {
+    "acknowledged": 1_500,
+    "unknown": 5,
+    "read": 4_000,
+    "valid runs": 10,
+    "crash": 4,
+    "power loss": 1,
+    "restart": 8,
+    "cut": 2,
+    "name server crash": 2,
+    "sent back": 300,
+    "duplicates": 10,
+}
+"""What must have happened in a whole batch of 20 clusters."""
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("first", range(FIRST, FIRST + COUNT, BATCH))
+def test_clusters_keep_their_promises(first: int) -> None:
+    happened: Counter[str] = Counter()
+    seeds = range(first, min(first + BATCH, FIRST + COUNT))
+    for seed in seeds:
+        history = run_chaos(seed)
+        happened += history.counts
+        happened["acknowledged"] += sum(sent.outcome is Outcome.OK for sent in history.sends)
+        happened["unknown"] += sum(sent.outcome is Outcome.INFO for sent in history.sends)
+        happened["read"] += sum(map(len, history.reads.values()))
+        happened["valid runs"] += is_valid(history)
+    if len(seeds) == BATCH:
+        short = {what: happened[what] for what, floor in FLOORS.items() if happened[what] < floor}
+        assert not short, f"too little happened in seeds {seeds}: {short}, all in all {dict(happened)}"
+
+
+def test_a_seed_repeats_itself() -> None:
+    assert run_chaos(17) == run_chaos(17)

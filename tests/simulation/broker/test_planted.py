@@ -1,0 +1,96 @@
+"""The random clusters find what they are for: each planted bug is caught within a few seeds."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from firearrow.broker import retry
+from firearrow.broker.acknowledging import Acks
+from firearrow.broker.handlers import pull, sendback
+from firearrow.broker.offsets import OffsetTable
+from firearrow.broker.schedule import DelayedDelivery
+from firearrow.store.commitlog import CommitLog
+from firearrow.store.placement import WRITTEN
+from tests.simulation.broker.chaos import Options, run_chaos
+
+SEEDS = 25
+HARD = Options(
+    flush="SYNC_FLUSH",
+    name_servers=1,
+    brokers=1,
+    producers=2,
+    consumers=1,
+    queues=2,
+    power=True,
+    faultless=False,
+    steps=8,
+    step_s=1.0,
+    latency_s=0.0005,
+    sync_s=0.1,
+)
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def answers_before_the_sync(patch: pytest.MonkeyPatch) -> None:
+    made = Acks.__init__
+
+    def init(self: Acks, log: Any, _level: Any, *rest: Any) -> None:
+        made(self, log, WRITTEN, *rest)
+
+    patch.setattr(Acks, "__init__", init)
+
+
+def shows_messages_before_the_sync(patch: pytest.MonkeyPatch) -> None:
+    made = CommitLog.__init__
+
+    def init(self: CommitLog, *arguments: Any, **named: Any) -> None:
+        made(self, *arguments, **named)
+        self._dispatches_at = WRITTEN
+
+    patch.setattr(CommitLog, "__init__", init)
+
+
+def commits_one_too_many(patch: pytest.MonkeyPatch) -> None:
+    commit = OffsetTable.commit
+    patch.setattr(OffsetTable, "commit", lambda self, g, t, q, offset: commit(self, g, t, q, offset + 1))
+
+
+def tries_once_too_often(patch: pytest.MonkeyPatch) -> None:
+    most = retry.most_attempts
+    patch.setattr(sendback, "most_attempts", lambda *arguments: most(*arguments) + 1)
+
+
+def delivers_early(patch: pytest.MonkeyPatch) -> None:
+    async def at_once(_self: DelayedDelivery, _due_ms: int, _level: int) -> None:
+        return
+
+    patch.setattr(DelayedDelivery, "_until", at_once)
+
+
+def filters_nothing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(pull, "wanted_codes", lambda _subscription: None)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("plant", "rule"),
+    [
+        (answers_before_the_sync, "I1"),
+        (shows_messages_before_the_sync, "I4"),
+        (commits_one_too_many, "I"),
+        (tries_once_too_often, "I12"),
+        (delivers_early, "I11"),
+        (filters_nothing, "I2"),
+    ],
+)
+def test_a_planted_bug_is_caught(plant: Plant, rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    with pytest.raises(AssertionError, match=rule):
+        run_some()
+
+
+def run_some() -> None:
+    for seed in range(SEEDS):
+        run_chaos(seed, HARD)

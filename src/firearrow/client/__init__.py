@@ -2,6 +2,8 @@
 
 from firearrow.client.consumer.flow import Stall
 from firearrow.client.consumer.message import ReceivedMessage
+from firearrow.client.consumer.pull import Bounds, PullConsumer
+from firearrow.client.consumer.pulling import PulledBytes, PullStatus
 from firearrow.client.consumer.push import Consumer
 from firearrow.client.producer.producer import Producer
 from firearrow.client.producer.result import SendResult, SendStatus
@@ -9,10 +11,14 @@ from firearrow.client.producer.selector import Selector
 from firearrow.model import Message, MessageQueue
 
 __all__ = [
+    "Bounds",
     "Consumer",
     "Message",
     "MessageQueue",
     "Producer",
+    "PullConsumer",
+    "PullStatus",
+    "PulledBytes",
     "ReceivedMessage",
     "Selector",
     "SendResult",

@@ -91,11 +91,15 @@ class Receiver:
             if queue not in self.flows:
                 flow = self.flows[queue] = Flow(queue, ordered=self._settings.ordered)
                 flow.moved_at = self._now()
-                flow.task = self._instance.tasks.spawn(
-                    self._run(flow), f"{queue.topic} {queue.broker_name}:{queue.queue_id}"
-                )
+                flow.locked_until = 0.0 if self.needs_locks else float("inf")
+                self._start(flow)
                 changed = True
         return changed
+
+    def _start(self, flow: Flow) -> None:
+        queue = flow.queue
+        name = f"{queue.topic} {queue.broker_name}:{queue.queue_id}"
+        flow.task = self._instance.tasks.spawn(self._run(flow), name)
 
     def _revoke(self, queue: MessageQueue) -> None:
         flow = self.flows.pop(queue)
@@ -116,9 +120,11 @@ class Receiver:
             with suppress(TimeoutError):
                 async with asyncio.timeout(LEAVING_S):
                     await flow.idle.wait()
-        self._note(flow)
+        if self._settings.auto_commit:
+            self._note(flow)
         flow.drop()
-        await self.offsets.persist()
+        if self._settings.auto_commit:
+            await self.offsets.persist()
         self.offsets.table.forget(flow.queue)
         if self.needs_locks and flow.is_started:
             await self.locks.unlock([flow.queue])
@@ -133,7 +139,8 @@ class Receiver:
                 flow.task.cancel()
         if self._leaving:
             await asyncio.wait(list(self._leaving.values()), timeout=LEAVING_S)
-        await self.persist()
+        if self._settings.auto_commit:
+            await self.persist()
         for flow in flows:
             flow.drop()
         if self.needs_locks:
@@ -156,9 +163,15 @@ class Receiver:
         flow = self.flows.get(queue)
         if flow is None:
             return False
-        flow.restart(offset, self._now())
-        self.offsets.table.note(queue, offset, is_reset=True)
+        self._move(flow, offset)
+        if flow.task is not None:
+            flow.task.cancel()  # it may wait at the broker for what comes after the old offset
+        self._start(flow)
         return True
+
+    def _move(self, flow: Flow, offset: int) -> None:
+        flow.restart(offset, self._now())
+        self.offsets.table.note(flow.queue, offset, is_reset=True)
 
     # -- pulling
 
@@ -204,8 +217,6 @@ class Receiver:
             else:
                 flow.error = ""
                 flow.restart(offset, self._now())
-                if not self.needs_locks:
-                    flow.locked_until = float("inf")
 
     async def _locked(self, flow: Flow) -> bool:
         asked_at = self._now()
@@ -267,7 +278,7 @@ class Receiver:
             settings.pull_batch_bytes,
             settings.suspend_pull_ms,
             settings.pull_timeout_ms,
-            None if settings.broadcasting else flow.window.committable,
+            flow.window.committable if settings.auto_commit and not settings.broadcasting else None,
             flow.broker_id,
         )
 
@@ -289,7 +300,7 @@ class Receiver:
                 "a queue goes on elsewhere",
                 extra={"queue": str(flow.queue), "was": flow.window.next_offset, "now": pulled.next_offset},
             )
-            self.reset(flow.queue, pulled.next_offset)
+            self._move(flow, pulled.next_offset)
             return
         subscription = self._subscriptions.get(flow.queue.topic)
         if subscription is not None and subscription.tags:

@@ -47,6 +47,7 @@ class ConsumerSettings(Struct, frozen=True, forbid_unknown_fields=True):
     consume_timeout_ms: Annotated[int, Meta(ge=1, description="A handler that takes longer loses its message.")] = (
         900_000
     )
+    auto_commit: Annotated[bool, Meta(description="Commit offsets regularly; otherwise only when told to.")] = True
     persist_ms: Annotated[int, Meta(ge=10, description="How often offsets are committed.")] = 5000
     rebalance_ms: Annotated[int, Meta(ge=10, description="How often queues are divided anew.")] = 20_000
     poll_name_server_ms: Annotated[int, Meta(ge=10, description="How often routes are asked for.")] = 30_000
@@ -84,6 +85,7 @@ class ConsumerOptions(TypedDict, total=False):
     max_reconsume_times: int
     suspend_ms: int
     consume_timeout_ms: int
+    auto_commit: bool
     persist_ms: int
     rebalance_ms: int
     poll_name_server_ms: int

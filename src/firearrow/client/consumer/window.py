@@ -66,6 +66,10 @@ class Window:
         self.size_bytes -= message.store_size
         return True
 
+    def offsets(self) -> list[int]:
+        """The unfinished offsets, in order."""
+        return list(self._unfinished)
+
     @property
     def committable(self) -> int:
         """Where another consumer would have to start to miss nothing."""

@@ -1,0 +1,250 @@
+"""The pull consumer: reads queues of its own choice, from where it likes, at its own pace.
+
+    async with PullConsumer("127.0.0.1:9876", group="report") as consumer:
+        await consumer.assign(await consumer.queues("orders"))
+        await consumer.seek_to_time(yesterday_ms)
+        async for message in consumer:
+            ...
+
+Queues come by ``assign``, or by ``topics`` and ``subscribe``, which share them with the other members of the group.
+Reading goes on in the background up to the usual limits; ``poll`` and iteration hand out what has come. What was handed
+out counts as consumed when the next is asked for, so a crash in between repeats it. With ``auto_commit=False`` offsets
+are committed by ``commit`` alone.
+
+Below that, for tools and pipelines: ``pull_bytes`` is one request for records as they lie in the log, ``bounds`` the
+first and last offsets of all queues of a topic with one request a broker, ``offsets_at`` their places at a time.
+
+Java: ``DefaultLitePullConsumerImpl``, ``DefaultMQPullConsumerImpl``.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Final, NamedTuple, Self, Unpack
+
+from firearrow import fastjson
+from firearrow.client.consumer.assignment import Strategy
+from firearrow.client.consumer.handling import holder_of
+from firearrow.client.consumer.member import Member, Topics
+from firearrow.client.consumer.message import ReceivedMessage
+from firearrow.client.consumer.pulling import PulledBytes, PullOrder
+from firearrow.client.consumer.receiving import Filter
+from firearrow.client.consumer.settings import ConsumerOptions, ConsumerSettings, consumer_settings
+from firearrow.client.consumer.subscription import EVERYTHING, TAG, subscription
+from firearrow.client.doors import Doors
+from firearrow.client.nameservers import parse_name_servers
+from firearrow.errors import SettingsError
+from firearrow.model import MessageQueue
+from firearrow.protocol.bodies.heartbeat import ConsumeType
+from firearrow.protocol.bodies.topic import TopicStatsTable
+from firearrow.protocol.requests.topic import GetTopicStatsInfo
+
+POLL_MS: Final = 5000
+BOUNDS_TIMEOUT_MS: Final = 10_000
+
+
+class Bounds(NamedTuple):
+    """Where a queue begins and ends: ``first`` is its first message, ``end`` one past its last."""
+
+    first: int
+    end: int
+
+
+class PullConsumer:
+    """Reads queues. Use it in an ``async with`` block."""
+
+    def __init__(
+        self,
+        name_servers: str | Sequence[str],
+        *,
+        group: str,
+        topics: Topics = (),
+        strategy: Strategy | str = "AVG",
+        wanted: Filter | None = None,
+        doors: Doors | None = None,
+        **options: Unpack[ConsumerOptions],
+    ) -> None:
+        self.settings: Final[ConsumerSettings] = consumer_settings(group, options)
+        if self.settings.ordered:
+            raise SettingsError("a pull consumer reads every queue in order already; leave ordered out")
+        self._member = Member(
+            parse_name_servers(name_servers),
+            self.settings,
+            topics=topics,
+            strategy=strategy,
+            consume_type=ConsumeType.CONSUME_ACTIVELY,
+            wanted=wanted,
+            doors=doors,
+        )
+        self._handed: list[ReceivedMessage] = []
+
+    async def __aenter__(self) -> Self:
+        """Open it."""
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it. What was handed out last counts as consumed, unless an error ends the block."""
+        if kind is None and self.settings.auto_commit:
+            await self._consumed()
+        await self.close()
+
+    async def open(self) -> None:
+        """Begin."""
+        await self._member.open()
+
+    async def close(self) -> None:
+        """End every connection."""
+        await self._member.close()
+
+    @property
+    def client_id(self) -> str:
+        """How brokers know this consumer."""
+        return self._member.instance.id
+
+    # -- which queues
+
+    async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """All queues of a topic that can be read now."""
+        return (await self._member.instance.route(topic)).read_queues
+
+    async def assign(self, queues: Iterable[MessageQueue]) -> None:
+        """Read exactly these queues, whoever else reads them."""
+        await self._member.assign(queues)
+
+    async def subscribe(self, topic: str, expression: str = EVERYTHING, *, kind: str = TAG) -> None:
+        """Share the queues of a topic with the other members of the group."""
+        await self._member.subscribe(topic, expression, kind=kind)
+
+    async def unsubscribe(self, topic: str) -> None:
+        """Want nothing more of a topic."""
+        await self._member.unsubscribe(topic)
+
+    @property
+    def assignment(self) -> list[MessageQueue]:
+        """The queues that are read now."""
+        return sorted(self._member.receiver.flows)
+
+    # -- from where
+
+    async def seek(self, queue: MessageQueue, offset: int) -> None:
+        """Go on from ``offset``; what was read ahead is forgotten."""
+        receiver = self._member.receiver
+        if not receiver.reset(queue, offset):
+            raise SettingsError(f"{queue} is not assigned to this consumer; assign it first")
+        self._handed = [message for message in self._handed if message.queue != queue]
+
+    async def seek_to_begin(self, *queues: MessageQueue) -> None:
+        """Go on from the first message of these queues, or of all that are assigned."""
+        for queue in queues or self.assignment:
+            await self.seek(queue, await self._member.receiver.puller.min_offset(queue))
+
+    async def seek_to_end(self, *queues: MessageQueue) -> None:
+        """Go on after the last message of these queues, or of all that are assigned."""
+        for queue in queues or self.assignment:
+            await self.seek(queue, await self._member.receiver.puller.max_offset(queue))
+
+    async def seek_to_time(self, timestamp_ms: int, *queues: MessageQueue) -> None:
+        """Go on from the first message stored at that time or later."""
+        for queue, offset in (await self.offsets_at(queues or self.assignment, timestamp_ms)).items():
+            await self.seek(queue, offset)
+
+    def position(self, queue: MessageQueue) -> int | None:
+        """The offset that is handed out next; None while it is not known, or the queue is not assigned."""
+        flow = self._member.receiver.flows.get(queue)
+        if flow is None or not flow.is_started:
+            return None
+        waiting = (offset for offset in flow.window.offsets() if offset not in flow.handed)
+        return min(waiting, default=flow.window.next_offset)
+
+    # -- messages
+
+    async def poll(self, max_messages: int = 32, *, timeout_ms: float = POLL_MS) -> list[ReceivedMessage]:
+        """Some messages of one queue, as soon as there are any; none when the time is over."""
+        await self._consumed()
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                taken = await self._member.receiver.take(holder_of(None), max_messages)
+        except TimeoutError:
+            return []
+        self._handed = taken
+        return taken
+
+    def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
+        """Message by message."""
+        return self
+
+    async def __anext__(self) -> ReceivedMessage:
+        """The next message; the one before counts as consumed."""
+        await self._consumed()
+        taken = await self._member.receiver.take(holder_of(None))
+        if not taken:
+            raise StopAsyncIteration
+        self._handed = taken
+        return taken[0]
+
+    async def _consumed(self) -> None:
+        handed, self._handed = self._handed, []
+        for message in handed:
+            await message.ack()
+
+    async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
+        """Commit everything handed out so far, or these offsets."""
+        receiver = self._member.receiver
+        if offsets is None:
+            await self._consumed()
+            await receiver.persist()
+            return
+        for queue, offset in offsets.items():
+            receiver.offsets.table.note(queue, offset, is_reset=True)
+        await receiver.offsets.persist()
+
+    async def committed(self, queue: MessageQueue) -> int | None:
+        """How far the group is in a queue, as its broker knows; None when it was never there."""
+        await self._member.instance.route(queue.topic)
+        return await self._member.receiver.offsets.read(queue)
+
+    # -- single requests
+
+    async def pull_bytes(
+        self,
+        queue: MessageQueue,
+        offset: int,
+        *,
+        expression: str = EVERYTHING,
+        max_messages: int = 32,
+        max_bytes: int = 256 * 1024,
+        wait_ms: int = 0,
+        timeout_ms: int = 30_000,
+    ) -> PulledBytes:
+        """Ask a broker once for records from ``offset`` on, without decoding them. Any number may be under way.
+
+        ``wait_ms`` lets the broker hold the request that long while there is nothing.
+        """
+        await self._member.instance.route(queue.topic)
+        wanted = subscription(queue.topic, expression, version=0)
+        order = PullOrder(queue, offset, wanted, max_messages, max_bytes, wait_ms, timeout_ms)
+        return await self._member.receiver.puller.pull(order)
+
+    async def bounds(self, topic: str) -> dict[MessageQueue, Bounds]:
+        """The bounds of all queues of a topic, with one request a broker."""
+        instance = self._member.instance
+        route = await instance.route(topic)
+        puller, request = self._member.receiver.puller, GetTopicStatsInfo(topic=topic)
+        found: dict[MessageQueue, Bounds] = {}
+        for broker in dict.fromkeys(queue.broker_name for queue in route.read_queues):
+            _, address = puller.where(broker)
+            reply = await instance.caller.call(address, request, timeout_ms=BOUNDS_TIMEOUT_MS)
+            table = fastjson.decode(reply.body, TopicStatsTable).offset_table
+            found.update({queue: Bounds(each.min_offset, each.max_offset) for queue, each in sorted(table.items())})
+        return found
+
+    async def offsets_at(self, queues: Iterable[MessageQueue], timestamp_ms: int) -> dict[MessageQueue, int]:
+        """Where each queue is at a time, asked all at once."""
+        puller, listed = self._member.receiver.puller, list(queues)
+        for topic in dict.fromkeys(queue.topic for queue in listed):
+            await self._member.instance.route(topic)
+        offsets = await asyncio.gather(*(puller.offset_at(queue, timestamp_ms) for queue in listed))
+        return dict(zip(listed, offsets, strict=True))

@@ -1,0 +1,116 @@
+"""Our pull consumer at Apache's brokers."""
+
+import asyncio
+import hashlib
+
+import pytest
+
+from firearrow.client import Bounds, MessageQueue, Producer, PullConsumer, PullStatus, ReceivedMessage
+from firearrow.testing.apache import ApacheBroker, Payload, fresh
+from tests.interop.client.ours import bodies, send
+
+pytestmark = pytest.mark.apache
+
+COUNT = 60
+
+
+def at(broker: ApacheBroker) -> str:
+    return broker.name_servers[0]
+
+
+def digests(payload: Payload, count: int = COUNT) -> set[str]:
+    return {payload.digest(index) for index in range(count)}
+
+
+def test_queues_are_read_from_wherever_one_likes(apache_broker: ApacheBroker) -> None:
+    topic, payload = apache_broker.create_topic(fresh("pulled")), Payload(fresh("ours"))
+
+    async def read() -> None:
+        await send(at(apache_broker), bodies(payload, COUNT, topic))
+        async with PullConsumer(at(apache_broker), group=fresh("G"), start="first") as consumer:
+            queues = await consumer.queues(topic)
+            await consumer.assign(queues)
+            seen = []
+            async for message in consumer:
+                seen.append(message)
+                if len(seen) == COUNT:
+                    break
+            assert {hashlib.sha256(message.body).hexdigest() for message in seen} == digests(payload)
+            assert await consumer.poll(timeout_ms=100) == []
+
+            first = queues[0]
+            mine = [message.queue_offset for message in seen if message.queue == first]
+            await consumer.seek(first, mine[3])
+            again = await consumer.poll()
+            assert [message.queue_offset for message in again] == mine[3:]
+            await consumer.seek_to_begin(first)
+            assert (await consumer.poll())[0].queue_offset == mine[0]
+            await consumer.seek_to_end(first)
+            assert await consumer.poll(timeout_ms=100) == []
+            stamp = next(message.store_timestamp for message in seen if message.queue == first)
+            await consumer.seek_to_time(stamp, first)
+            assert (await consumer.poll())[0].queue_offset == mine[0]
+
+    asyncio.run(read())
+
+
+def test_offsets_are_committed_when_told_and_found_by_the_next(apache_broker: ApacheBroker) -> None:
+    topic, payload, group = apache_broker.create_topic(fresh("commit"), 1), Payload(fresh("ours")), fresh("G")
+    queue = MessageQueue(topic, apache_broker.name, 0)
+
+    async def read() -> None:
+        await send(at(apache_broker), bodies(payload, 10, topic))
+        async with PullConsumer(at(apache_broker), group=group, start="first", auto_commit=False) as consumer:
+            await consumer.assign([queue])
+            assert [message.queue_offset for message in await consumer.poll(4)] == [0, 1, 2, 3]
+            await consumer.commit()
+            assert await consumer.committed(queue) == 4
+            assert [message.queue_offset for message in await consumer.poll(4)] == [4, 5, 6, 7]
+        async with PullConsumer(at(apache_broker), group=group, start="first") as consumer:
+            await consumer.assign([queue])
+            assert (await consumer.poll(1))[0].queue_offset == 4
+            assert consumer.position(queue) == 5
+            await consumer.commit({queue: 9})
+            assert await consumer.committed(queue) == 9
+
+    asyncio.run(read())
+
+
+def test_members_that_subscribe_share_the_queues(apache_broker: ApacheBroker) -> None:
+    topic, payload, group = apache_broker.create_topic(fresh("lite")), Payload(fresh("ours")), fresh("G")
+
+    async def read() -> None:
+        await send(at(apache_broker), bodies(payload, COUNT, topic, ["A", "B"]))
+        async with PullConsumer(at(apache_broker), group=group, topics={topic: "A"}, start="first") as consumer:
+            seen: list[ReceivedMessage] = []
+            while len(seen) < COUNT // 2:
+                seen += await consumer.poll()
+            wanted = {payload.digest(index) for index in range(0, COUNT, 2)}
+            assert {hashlib.sha256(message.body).hexdigest() for message in seen} == wanted
+
+    asyncio.run(read())
+
+
+def test_single_requests_for_tools(apache_broker: ApacheBroker) -> None:
+    topic, payload = apache_broker.create_topic(fresh("bytes"), 2), Payload(fresh("ours"))
+    queue = MessageQueue(topic, apache_broker.name, 1)
+
+    async def read() -> None:
+        async with (
+            Producer(at(apache_broker), group=fresh("P")) as producer,
+            PullConsumer(at(apache_broker), group=fresh("G")) as consumer,
+        ):
+            for message in bodies(payload, 5, topic):
+                await producer.send(message, queue=queue)
+            assert await consumer.bounds(topic) == {
+                MessageQueue(topic, apache_broker.name, 0): Bounds(0, 0),
+                queue: Bounds(0, 5),
+            }
+            pulls = await asyncio.gather(*(consumer.pull_bytes(queue, offset) for offset in range(5)))
+            assert [len(pulled.messages()) for pulled in pulls] == [5, 4, 3, 2, 1]
+            assert pulls[0].body.endswith(pulls[4].body)
+            assert (pulls[0].next_offset, pulls[0].max_offset) == (5, 5)
+            assert (await consumer.pull_bytes(queue, 5)).status is PullStatus.NOTHING_NEW
+            assert (await consumer.pull_bytes(queue, 99)).status is PullStatus.OFFSET_MOVED
+
+    asyncio.run(read())

@@ -49,7 +49,7 @@ interop: judges ## Apache's servers and stock clients against ours
 fuzz: venv ## the fuzz campaign: every target for FUZZ_SECONDS in all, executions printed
 	$(BIN)/python -m fuzz --seconds $(FUZZ_SECONDS)
 
-bench: bench-codec bench-remoting bench-nameserver ## every benchmark
+bench: bench-codec bench-remoting bench-nameserver bench-store ## every benchmark
 
 bench-codec: venv ## microseconds a message of the hot codecs beside bare loops
 	$(BIN)/python -m benchmarks.codec

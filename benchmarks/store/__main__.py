@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from benchmarks.store import appends, busydisk, commits, costs, manyqueues, reads, recovery
+from benchmarks.store import appends, backlog, busydisk, commits, costs, manyqueues, reads, recovery
 from benchmarks.store.bench import Bench
 from benchmarks.store.machine import machine_line
 from benchmarks.store.report import Report
@@ -24,6 +24,7 @@ ROWS: dict[str, Callable[[Bench], Report]] = {
     "costs": costs.measure,
     "queues": manyqueues.measure,
     "busydisk": busydisk.measure,
+    "backlog": backlog.measure,
 }
 
 

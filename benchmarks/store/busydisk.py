@@ -32,9 +32,8 @@ def measure(bench: Bench) -> Report:
     """Alone first, then beside the other process."""
     report = Report(f"milliseconds that one append held the loop, {A_TURN} KiB every {EVERY * 1e3:.0f} ms")
     seconds = QUICK_SECONDS if bench.quick else SECONDS
-    report.say(
-        f"{'':28} {'p50':>8} {'p99':>8} {'p99.9':>8} {'maximum':>8} {'by the clock, p99':>18} {'maximum':>8} {'due to written, p99':>20} {'maximum':>8}"
-    )
+    titles = ("p50", "p99", "p99.9", "maximum", "clock p99", "maximum", "due to written p99", "maximum")
+    report.say(f"{'':28} " + " ".join(f"{title:>9}" for title in titles))
     p99 = 0.0
     for name in ("alone", "beside a busy writer"):
         with bench.place() as root:
@@ -47,8 +46,8 @@ def measure(bench: Bench) -> Report:
         held, clock, due = latencies.held, latencies.clock, latencies.written
         p99 = percentile(held, 0.99)
         report.say(
-            f"{name:28} {percentile(held, 0.5):8.3f} {p99:8.3f} {percentile(held, 0.999):8.3f} {max(held):8.2f} "
-            f"{percentile(clock, 0.99):18.3f} {max(clock):8.2f} {percentile(due, 0.99):20.2f} {max(due):8.2f}"
+            f"{name:28} {percentile(held, 0.5):9.3f} {p99:9.3f} {percentile(held, 0.999):9.3f} {max(held):9.2f} "
+            f"{percentile(clock, 0.99):9.3f} {max(clock):9.2f} {percentile(due, 0.99):18.2f} {max(due):9.2f}"
         )
         report.figures[name] = {
             "p50_ms": round(percentile(held, 0.5), 4),

@@ -6,7 +6,7 @@ FUZZ_SECONDS ?= 600
 SEEDS ?= 2000
 
 .PHONY: help venv check format test test-all-pythons sim integration interop fuzz bench bench-codec bench-remoting \
-        bench-nameserver pages docs dist judges clean
+        bench-nameserver bench-store pages docs dist judges clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,6 +59,9 @@ bench-remoting: venv ## requests a second through the remoting server
 
 bench-nameserver: judges ## our name server beside Apache's in one run
 	$(BIN)/python -m benchmarks.nameserver
+
+bench-store: venv ## the store beside the least that could do the same
+	$(BIN)/python -m benchmarks.store
 
 pages: venv ## write the reference pages that are made from the code
 	for page in docs/generate/*.py; do $(BIN)/python $$page; done

@@ -91,11 +91,18 @@ class Consuming:
         self.offsets = OffsetTable()
         self.locks = QueueLocks()
         self.delays = DelayedDelivery(store, disk, clock, levels)
-        interval_ms = (config or ConsumingConfig()).flush_consumer_offset_interval
+        config = config or ConsumingConfig()
+        interval_ms = config.flush_consumer_offset_interval
         self.offset_file = StateFile(
             disk, PATH, self._encode_offsets, interval_ms=interval_ms, settled=self._offsets_durable
         )
-        self.heartbeats = HeartbeatHandlers(self.clients, self.groups, topics, _elapsed_ms)
+        self.heartbeats = HeartbeatHandlers(
+            self.clients,
+            self.groups,
+            topics,
+            _elapsed_ms,
+            refuses_disagreement=config.refuse_inconsistent_subscription,
+        )
         self.pulls = PullHandlers(
             store,
             topics,
@@ -150,6 +157,7 @@ class Consuming:
                 elapsed_ms=_elapsed_ms,
                 broker_name=place.broker_name,
                 broker_address=place.address,
+                disagreements=self.heartbeats.disagreements,
             ),
             ProgressHandlers(
                 store,

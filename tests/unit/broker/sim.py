@@ -50,10 +50,19 @@ HOST = host_bytes(ModelAddress("10.0.0.9", PORT))
 class SimBroker:
     """One process of the consuming side; made anew at every start of its node."""
 
-    def __init__(self, node: Node, *, sync: bool, pulls: PullConfig | None, levels: tuple[int, ...]) -> None:
+    def __init__(
+        self,
+        node: Node,
+        *,
+        sync: bool,
+        pulls: PullConfig | None,
+        levels: tuple[int, ...],
+        consuming: ConsumingConfig | None = None,
+    ) -> None:
         self.node = node
         self.sync = sync
         self.pulls = pulls
+        self.consuming_config = consuming
         self.levels = levels
         self.ready = asyncio.Event()
         self.makes_groups = True
@@ -92,7 +101,7 @@ class SimBroker:
             Place(broker_name="b", address=f"{node.host}:{PORT}", ip=node.host, store_host=HOST),
             levels=self.levels,
             memory_bytes=8 << 30,
-            config=ConsumingConfig(),
+            config=self.consuming_config,
             pulls=self.pulls,
             permissions=Permissions(makes_groups=lambda: self.makes_groups),
         )
@@ -203,13 +212,14 @@ def simulate(
     sync: bool = False,
     pulls: PullConfig | None = None,
     levels: tuple[int, ...] = LEVELS,
+    consuming: ConsumingConfig | None = None,
 ) -> T:
     """Run a scenario with one broker and one client, and end the broker in order."""
     world = World(seed)
 
     async def run(world: World) -> T:
         node = world.node("broker")
-        broker = SimBroker(node, sync=sync, pulls=pulls, levels=levels)
+        broker = SimBroker(node, sync=sync, pulls=pulls, levels=levels, consuming=consuming)
         node.start(broker.run)
         await broker.ready.wait()
         client = SimClient(world.node("client"), Address(node.host, PORT))

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from firearrow import fastjson
+from firearrow.broker.consumingconfig import ConsumingConfig
 from firearrow.errors import RequestRefused
 from firearrow.model import PhysicalOffset
 from firearrow.model.message import MessageQueue
@@ -155,6 +156,33 @@ def test_connections_are_shown() -> None:
         assert await refused(client.ask(GetProducerConnectionList(producer_group="x"))) == ResponseCode.SYSTEM_ERROR
 
     simulate(scenario)
+
+
+def test_members_that_do_not_agree_are_shown() -> None:
+    async def scenario(world: World, broker: SimBroker, asker: SimClient) -> None:
+        one, two = Listening(world, broker, "one"), Listening(world, broker, "two")
+        shown = []
+        for _ in range(4):
+            await one.client.heartbeat(tags="A")
+            await two.client.heartbeat(tags="B")
+            reply = await asker.ask(GetConsumerConnectionList(consumer_group="g"))
+            shown.append(fastjson.decode(reply.body, ConsumerConnection).subscription_disagreement)
+            await asyncio.sleep(30)
+        assert shown[:2] == [None, None]
+        assert shown[-1] is not None
+        assert "expression of T" in shown[-1]
+
+    simulate(scenario)
+
+
+def test_a_member_that_does_not_agree_may_be_refused() -> None:
+    async def scenario(world: World, broker: SimBroker, _asker: SimClient) -> None:
+        one, two = Listening(world, broker, "one"), Listening(world, broker, "two")
+        await one.client.heartbeat(tags="A")
+        assert await refused(two.client.heartbeat(tags="B")) == ResponseCode.INVALID_PARAMETER
+        await two.client.heartbeat(tags="A")
+
+    simulate(scenario, consuming=ConsumingConfig(refuse_inconsistent_subscription=True))
 
 
 def test_questions_are_passed_on_to_consumers() -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from firearrow.broker.clients import Client, ClientTable, Notice
+from firearrow.broker.disagreement import LASTING_MS, Disagreements, between
 from firearrow.broker.groups import SubscriptionGroups, decode_groups
 from firearrow.broker.locks import QueueLocks
 from firearrow.broker.longpoll import SLOT_MS, ParkedPulls
@@ -95,6 +96,38 @@ class TestClients:
         assert expired.notices == (Notice("g", ("b",)),)
         assert table.groups_of_topic("T") == ["g"]
         assert table.expire(20) == ((), ())
+
+
+class TestDisagreement:
+    def test_what_members_say_differently_is_told_once_it_has_lasted(self) -> None:
+        table, watch = ClientTable(), Disagreements()
+        table.consume(client("a"), wants("g", "T"))
+        table.consume(client("b"), wants("g", "T", "U"))
+        table.consume(client("c"), wants("h", "T"))
+        assert watch.look(table, 0) == []
+        (told,) = watch.look(table, LASTING_MS)
+        assert (told.group, told.field) == ("g", "topics")
+        assert "id-a says T" in str(told)
+        assert watch.look(table, LASTING_MS + 1) == []
+        assert list(watch.lasting) == ["g"]
+        table.consume(client("a"), wants("g", "T", "U"))
+        assert watch.look(table, LASTING_MS + 2) == []
+        assert watch.lasting == {}
+
+    @pytest.mark.parametrize(
+        ("other", "field"),
+        [
+            (SubscriptionData(topic="T", sub_string="A"), "expression of T"),
+            (SubscriptionData(topic="T", sub_string="*", expression_type="SQL92"), "expressionType of T"),
+            (SubscriptionData(topic="T", sub_string=None), None),
+        ],
+    )
+    def test_expressions_and_their_types_count(self, other: SubscriptionData, field: str | None) -> None:
+        one, two = client("a"), client("b")
+        one.subscriptions = {"T": SubscriptionData(topic="T", sub_string="*", sub_version=9)}
+        two.subscriptions = {"T": other}
+        found = between("g", one, two)
+        assert (None if found is None else found.field) == field
 
 
 class TestGroups:

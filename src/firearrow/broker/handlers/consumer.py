@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from firearrow import fastjson
 from firearrow.broker.clients import Client, ClientTable, ConsumerGroup
+from firearrow.broker.disagreement import Disagreements
 from firearrow.broker.errands import Errands
 from firearrow.broker.grouping import Groups
 from firearrow.broker.handlers.pull import KnownTopics
@@ -75,6 +76,7 @@ class ConsumerHandlers:
         elapsed_ms: Callable[[], int],
         broker_name: str,
         broker_address: str,
+        disagreements: Disagreements,
     ) -> None:
         self._store = store
         self._topics = topics
@@ -86,6 +88,7 @@ class ConsumerHandlers:
         self._elapsed_ms = elapsed_ms
         self._broker_name = broker_name
         self._broker_address = broker_address
+        self._disagreements = disagreements
 
     def add_to(self, handlers: Handlers) -> None:
         """Register every answer given here."""
@@ -107,11 +110,13 @@ class ConsumerHandlers:
         if group is None:
             remark = f"the consumer group[{request.consumer_group}] not online"
             raise Refused(ResponseCode.CONSUMER_NOT_ONLINE, remark)
+        differs = self._disagreements.lasting.get(group.name)
         body = ConsumerConnection(
             connection_set=[_connection(client) for client in group.members.values()],
             consume_from_where=group.consume_from_where,
             consume_type=group.consume_type,
             message_model=group.message_model,
+            subscription_disagreement=None if differs is None else str(differs),
             subscription_table=group.subscriptions,
         )
         return Answer(body=encode_body(body))

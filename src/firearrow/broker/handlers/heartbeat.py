@@ -13,6 +13,7 @@ from typing import Final, Protocol, cast
 
 from firearrow import fastjson
 from firearrow.broker.clients import Client, ClientTable, Notice
+from firearrow.broker.disagreement import Disagreements, between
 from firearrow.broker.grouping import Groups
 from firearrow.errors import BadBody, FireArrowError
 from firearrow.protocol.bodies.body import encode_body
@@ -47,13 +48,21 @@ class HeartbeatHandlers:
     """Signs of life, and who else is there."""
 
     def __init__(
-        self, clients: ClientTable, groups: Groups, topics: RetryTopics, elapsed_ms: Callable[[], int]
+        self,
+        clients: ClientTable,
+        groups: Groups,
+        topics: RetryTopics,
+        elapsed_ms: Callable[[], int],
+        *,
+        refuses_disagreement: bool = False,
     ) -> None:
         self._clients = clients
         self._groups = groups
         self._topics = topics
         self._elapsed_ms = elapsed_ms
+        self._refuses_disagreement = refuses_disagreement
         self._fingerprints: dict[str, int] = {}
+        self.disagreements: Final = Disagreements()
 
     def add_to(self, handlers: Handlers) -> None:
         """Register every answer given here."""
@@ -65,6 +74,8 @@ class HeartbeatHandlers:
     def heartbeat(self, _request: HeartBeat, call: Call) -> Answer:
         """A client is alive, with these groups."""
         data = _decoded(call.body)
+        if self._refuses_disagreement and not data.without_sub:
+            self._check_agreement(data, call)
         notices = [self._consumer(data, one, call) for one in data.consumer_data_set if one.group_name]
         for producer in data.producer_data_set:
             if producer.group_name:
@@ -81,6 +92,17 @@ class HeartbeatHandlers:
             log.info("retry topic made", extra={"group": name})
         notice = self._clients.consume(self._client(data, call), consumer, without_sub=data.without_sub)
         return notice if group.notify_consumer_ids_changed_enable else None
+
+    def _check_agreement(self, data: HeartbeatData, call: Call) -> None:
+        """Refuse a client that wants something else than the other members of its group."""
+        for consumer in data.consumer_data_set:
+            group = self._clients.group(consumer.group_name or "")
+            me = self._client(data, call)
+            me.subscriptions = {one.topic: one for one in consumer.subscription_data_set if one.topic}
+            for member in [] if group is None else group.members.values():
+                differs = between(consumer.group_name or "", member, me) if member.client_id != me.client_id else None
+                if differs is not None:
+                    raise Refused(ResponseCode.INVALID_PARAMETER, str(differs))
 
     def _client(self, data: HeartbeatData, call: Call) -> Client:
         return Client(call.peer, data.client_id or "", call.language, call.version, self._elapsed_ms())
@@ -133,6 +155,8 @@ class HeartbeatHandlers:
         while True:
             await asyncio.sleep(SCAN_INTERVAL_MS / 1000)
             self.expire()
+            for found in self.disagreements.look(self._clients, self._elapsed_ms()):
+                log.error("subscriptions disagree", extra={"group": found.group, "reason": str(found)})
 
     def expire(self) -> None:
         """Drop whoever was silent for too long."""

@@ -116,12 +116,16 @@ class Connection(Body, frozen=True, kw_only=True, gc=False):
 
 
 class ConsumerConnection(Body, frozen=True, kw_only=True):
-    """The connections and subscriptions of a consumer group."""
+    """The connections and subscriptions of a consumer group.
+
+    ``subscription_disagreement`` is ours: what members say differently, where they do. Java ignores it.
+    """
 
     connection_set: list[Connection] = empty_list()
     consume_from_where: str | None = None
     consume_type: str | None = None
     message_model: str | None = None
+    subscription_disagreement: str | None = None
     subscription_table: dict[str, SubscriptionData] = empty_map()
 
 

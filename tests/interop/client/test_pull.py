@@ -1,4 +1,4 @@
-"""Our pull consumer at Apache's brokers."""
+"""Our pull consumer at Apache's brokers and ours."""
 
 import asyncio
 import hashlib
@@ -22,12 +22,12 @@ def digests(payload: Payload, count: int = COUNT) -> set[str]:
     return {payload.digest(index) for index in range(count)}
 
 
-def test_queues_are_read_from_wherever_one_likes(apache_broker: ApacheBroker) -> None:
-    topic, payload = apache_broker.create_topic(fresh("pulled")), Payload(fresh("ours"))
+def test_queues_are_read_from_wherever_one_likes(broker: ApacheBroker) -> None:
+    topic, payload = broker.create_topic(fresh("pulled")), Payload(fresh("ours"))
 
     async def read() -> None:
-        await send(at(apache_broker), bodies(payload, COUNT, topic))
-        async with PullConsumer(at(apache_broker), group=fresh("G"), start="first") as consumer:
+        await send(at(broker), bodies(payload, COUNT, topic))
+        async with PullConsumer(at(broker), group=fresh("G"), start="first") as consumer:
             queues = await consumer.queues(topic)
             await consumer.assign(queues)
             seen = []
@@ -54,19 +54,19 @@ def test_queues_are_read_from_wherever_one_likes(apache_broker: ApacheBroker) ->
     asyncio.run(read())
 
 
-def test_offsets_are_committed_when_told_and_found_by_the_next(apache_broker: ApacheBroker) -> None:
-    topic, payload, group = apache_broker.create_topic(fresh("commit"), 1), Payload(fresh("ours")), fresh("G")
-    queue = MessageQueue(topic, apache_broker.name, 0)
+def test_offsets_are_committed_when_told_and_found_by_the_next(broker: ApacheBroker) -> None:
+    topic, payload, group = broker.create_topic(fresh("commit"), 1), Payload(fresh("ours")), fresh("G")
+    queue = MessageQueue(topic, broker.name, 0)
 
     async def read() -> None:
-        await send(at(apache_broker), bodies(payload, 10, topic))
-        async with PullConsumer(at(apache_broker), group=group, start="first", auto_commit=False) as consumer:
+        await send(at(broker), bodies(payload, 10, topic))
+        async with PullConsumer(at(broker), group=group, start="first", auto_commit=False) as consumer:
             await consumer.assign([queue])
             assert [message.queue_offset for message in await consumer.poll(4)] == [0, 1, 2, 3]
             await consumer.commit()
             assert await consumer.committed(queue) == 4
             assert [message.queue_offset for message in await consumer.poll(4)] == [4, 5, 6, 7]
-        async with PullConsumer(at(apache_broker), group=group, start="first") as consumer:
+        async with PullConsumer(at(broker), group=group, start="first") as consumer:
             await consumer.assign([queue])
             assert (await consumer.poll(1))[0].queue_offset == 4
             assert consumer.position(queue) == 5
@@ -76,12 +76,12 @@ def test_offsets_are_committed_when_told_and_found_by_the_next(apache_broker: Ap
     asyncio.run(read())
 
 
-def test_members_that_subscribe_share_the_queues(apache_broker: ApacheBroker) -> None:
-    topic, payload, group = apache_broker.create_topic(fresh("lite")), Payload(fresh("ours")), fresh("G")
+def test_members_that_subscribe_share_the_queues(broker: ApacheBroker) -> None:
+    topic, payload, group = broker.create_topic(fresh("lite")), Payload(fresh("ours")), fresh("G")
 
     async def read() -> None:
-        await send(at(apache_broker), bodies(payload, COUNT, topic, ["A", "B"]))
-        async with PullConsumer(at(apache_broker), group=group, topics={topic: "A"}, start="first") as consumer:
+        await send(at(broker), bodies(payload, COUNT, topic, ["A", "B"]))
+        async with PullConsumer(at(broker), group=group, topics={topic: "A"}, start="first") as consumer:
             seen: list[ReceivedMessage] = []
             while len(seen) < COUNT // 2:
                 seen += await consumer.poll()
@@ -91,19 +91,19 @@ def test_members_that_subscribe_share_the_queues(apache_broker: ApacheBroker) ->
     asyncio.run(read())
 
 
-def test_single_requests_for_tools(apache_broker: ApacheBroker) -> None:
-    topic, payload = apache_broker.create_topic(fresh("bytes"), 2), Payload(fresh("ours"))
-    queue = MessageQueue(topic, apache_broker.name, 1)
+def test_single_requests_for_tools(broker: ApacheBroker) -> None:
+    topic, payload = broker.create_topic(fresh("bytes"), 2), Payload(fresh("ours"))
+    queue = MessageQueue(topic, broker.name, 1)
 
     async def read() -> None:
         async with (
-            Producer(at(apache_broker), group=fresh("P")) as producer,
-            PullConsumer(at(apache_broker), group=fresh("G")) as consumer,
+            Producer(at(broker), group=fresh("P")) as producer,
+            PullConsumer(at(broker), group=fresh("G")) as consumer,
         ):
             for message in bodies(payload, 5, topic):
                 await producer.send(message, queue=queue)
             assert await consumer.bounds(topic) == {
-                MessageQueue(topic, apache_broker.name, 0): Bounds(0, 0),
+                MessageQueue(topic, broker.name, 0): Bounds(0, 0),
                 queue: Bounds(0, 5),
             }
             pulls = await asyncio.gather(*(consumer.pull_bytes(queue, offset) for offset in range(5)))

@@ -278,9 +278,15 @@ class Receiver:
             settings.pull_batch_bytes,
             settings.suspend_pull_ms,
             settings.pull_timeout_ms,
-            flow.window.committable if settings.auto_commit and not settings.broadcasting else None,
+            self._to_commit(flow),
             flow.broker_id,
         )
+
+    def _to_commit(self, flow: Flow) -> int | None:
+        if not self._settings.auto_commit or self._settings.broadcasting:
+            return None
+        self._note(flow)
+        return self.offsets.table.get(flow.queue)
 
     async def _pause_after(self, flow: Flow, error: FireArrowError, count: int) -> float:
         log.info("a pull failed", extra={"queue": str(flow.queue), "reason": str(error)})

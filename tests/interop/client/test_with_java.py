@@ -1,4 +1,4 @@
-"""Our producer and consumer at Apache's brokers, with Apache's client at the other end."""
+"""Our producer and consumer at Apache's brokers and ours, with Apache's client at the other end."""
 
 import asyncio
 
@@ -6,7 +6,6 @@ import pytest
 
 from firearrow.client import Consumer, Message, Producer, SendStatus
 from firearrow.testing.apache import ApacheBroker, Judge, Payload, fresh
-from firearrow.testing.apache.shared import SharedServers
 from tests.interop.client.ours import Collector, bodies, receive, report, send, until
 
 pytestmark = pytest.mark.apache
@@ -14,18 +13,13 @@ pytestmark = pytest.mark.apache
 COUNT = 200
 
 
-@pytest.fixture
-def java(shared_servers: SharedServers, apache_broker: ApacheBroker) -> Judge:
-    return shared_servers.client("java-5.5.0").at(apache_broker.name_servers[0])
-
-
 def at(broker: ApacheBroker) -> str:
     return broker.name_servers[0]
 
 
-def test_what_we_send_java_receives(apache_broker: ApacheBroker, java: Judge) -> None:
-    topic, payload = apache_broker.create_topic(fresh("sent")), Payload(fresh("ours"))
-    asyncio.run(send(at(apache_broker), bodies(payload, COUNT, topic, ["A", "B"])))
+def test_what_we_send_java_receives(broker: ApacheBroker, java: Judge) -> None:
+    topic, payload = broker.create_topic(fresh("sent")), Payload(fresh("ours"))
+    asyncio.run(send(at(broker), bodies(payload, COUNT, topic, ["A", "B"])))
     sent = report(payload, COUNT, ["A", "B"])
     received = java.receive(topic, COUNT)
     received.assert_exactly(sent)
@@ -33,17 +27,17 @@ def test_what_we_send_java_receives(apache_broker: ApacheBroker, java: Judge) ->
     java.receive(topic, COUNT // 2, expression="A").assert_exactly(sent.where(lambda i: i % 2 == 0))
 
 
-def test_large_bodies_arrive_whole(apache_broker: ApacheBroker, java: Judge) -> None:
-    topic, payload = apache_broker.create_topic(fresh("large")), Payload(fresh("ours"), 50_000)
-    asyncio.run(send(at(apache_broker), bodies(payload, 10, topic)))
+def test_large_bodies_arrive_whole(broker: ApacheBroker, java: Judge) -> None:
+    topic, payload = broker.create_topic(fresh("large")), Payload(fresh("ours"), 50_000)
+    asyncio.run(send(at(broker), bodies(payload, 10, topic)))
     java.receive(topic, 10).assert_exactly(report(payload, 10))
 
 
-def test_batches_arrive_whole_and_know_their_places(apache_broker: ApacheBroker, java: Judge) -> None:
-    topic, payload = apache_broker.create_topic(fresh("batch")), Payload(fresh("ours"), 3000)
+def test_batches_arrive_whole_and_know_their_places(broker: ApacheBroker, java: Judge) -> None:
+    topic, payload = broker.create_topic(fresh("batch")), Payload(fresh("ours"), 3000)
 
     async def send_batches() -> None:
-        async with Producer(at(apache_broker), group=fresh("P"), max_message_bytes=100_000) as producer:
+        async with Producer(at(broker), group=fresh("P"), max_message_bytes=100_000) as producer:
             results = await producer.send_batch(bodies(payload, COUNT, topic))
             assert len({(result.queue, result.queue_offset) for result in results}) == COUNT
             assert len({result.message_id for result in results}) == COUNT
@@ -53,11 +47,11 @@ def test_batches_arrive_whole_and_know_their_places(apache_broker: ApacheBroker,
     java.receive(topic, COUNT).assert_exactly(report(payload, COUNT))
 
 
-def test_one_way_messages_arrive_too(apache_broker: ApacheBroker, java: Judge) -> None:
-    topic, payload = apache_broker.create_topic(fresh("oneway")), Payload(fresh("ours"))
+def test_one_way_messages_arrive_too(broker: ApacheBroker, java: Judge) -> None:
+    topic, payload = broker.create_topic(fresh("oneway")), Payload(fresh("ours"))
 
     async def send_all() -> None:
-        async with Producer(at(apache_broker), group=fresh("P")) as producer:
+        async with Producer(at(broker), group=fresh("P")) as producer:
             for message in bodies(payload, 50, topic):
                 await producer.send_oneway(message)
 
@@ -65,11 +59,11 @@ def test_one_way_messages_arrive_too(apache_broker: ApacheBroker, java: Judge) -
     java.receive(topic, 50).assert_exactly(report(payload, 50))
 
 
-def test_equal_sharding_keys_stay_in_order(apache_broker: ApacheBroker, java: Judge) -> None:
-    topic, payload = apache_broker.create_topic(fresh("order")), Payload(fresh("ours"))
+def test_equal_sharding_keys_stay_in_order(broker: ApacheBroker, java: Judge) -> None:
+    topic, payload = broker.create_topic(fresh("order")), Payload(fresh("ours"))
 
     async def send_all() -> None:
-        async with Producer(at(apache_broker), group=fresh("P")) as producer:
+        async with Producer(at(broker), group=fresh("P")) as producer:
             for i in range(60):
                 await producer.send(Message.of(topic, payload.body(i), sharding_key=f"key-{i % 5}"))
 
@@ -79,64 +73,62 @@ def test_equal_sharding_keys_stay_in_order(apache_broker: ApacheBroker, java: Ju
     received.assert_ordered(report(payload, 60), 5)
 
 
-def test_a_delayed_message_comes_later(apache_broker: ApacheBroker) -> None:
-    topic, payload = apache_broker.create_topic(fresh("delay")), Payload(fresh("ours"))
-    asyncio.run(send(at(apache_broker), bodies(payload, 3, topic, delay_level=2)))
-    received = asyncio.run(receive(at(apache_broker), topic, 3))
+def test_a_delayed_message_comes_later(broker: ApacheBroker) -> None:
+    topic, payload = broker.create_topic(fresh("delay")), Payload(fresh("ours"))
+    asyncio.run(send(at(broker), bodies(payload, 3, topic, delay_level=2)))
+    received = asyncio.run(receive(at(broker), topic, 3))
     received.assert_exactly(report(payload, 3))
     assert all(message.lag_ms >= 1900 for message in received.messages)
 
 
-def test_a_topic_is_made_by_its_first_message(apache_broker: ApacheBroker) -> None:
+def test_a_topic_is_made_by_its_first_message(broker: ApacheBroker) -> None:
     topic, payload = fresh("made"), Payload(fresh("ours"))
 
     async def send_one() -> None:
-        async with Producer(at(apache_broker), group=fresh("P")) as producer:
+        async with Producer(at(broker), group=fresh("P")) as producer:
             result = await producer.send(bodies(payload, 1, topic)[0])
             assert result.status is SendStatus.OK
 
     asyncio.run(send_one())
-    asyncio.run(receive(at(apache_broker), topic, 1)).assert_exactly(report(payload, 1))
+    asyncio.run(receive(at(broker), topic, 1)).assert_exactly(report(payload, 1))
 
 
-def test_what_java_sends_we_receive(apache_broker: ApacheBroker, java: Judge) -> None:
-    topic = apache_broker.create_topic(fresh("received"))
+def test_what_java_sends_we_receive(broker: ApacheBroker, java: Judge) -> None:
+    topic = broker.create_topic(fresh("received"))
     sent = java.send(topic, COUNT, tags=["A", "B"], keys=True)
     sent.assert_all_sent()
-    received = asyncio.run(receive(at(apache_broker), topic, COUNT))
+    received = asyncio.run(receive(at(broker), topic, COUNT))
     received.assert_exactly(sent)
     received.assert_tags_and_keys(sent)
-    only_b = asyncio.run(receive(at(apache_broker), topic, COUNT // 2, expression="B"))
+    only_b = asyncio.run(receive(at(broker), topic, COUNT // 2, expression="B"))
     only_b.assert_exactly(sent.where(lambda i: i % 2 == 1))
 
 
-def test_what_java_sends_in_order_we_receive_in_order(apache_broker: ApacheBroker, java: Judge) -> None:
-    topic = apache_broker.create_topic(fresh("ordered"))
+def test_what_java_sends_in_order_we_receive_in_order(broker: ApacheBroker, java: Judge) -> None:
+    topic = broker.create_topic(fresh("ordered"))
     sent = java.send(topic, 100, mode="ordered", shards=7)
-    received = asyncio.run(receive(at(apache_broker), topic, 100, ordered=True))
+    received = asyncio.run(receive(at(broker), topic, 100, ordered=True))
     received.assert_exactly(sent)
     received.assert_ordered(sent, 7)
 
 
 def test_a_refused_message_comes_again_and_in_the_end_goes_to_the_dead_letters(
-    apache_broker: ApacheBroker,
+    broker: ApacheBroker,
 ) -> None:
-    topic, payload, group = apache_broker.create_topic(fresh("again")), Payload(fresh("ours")), fresh("G")
-    asyncio.run(send(at(apache_broker), bodies(payload, 5, topic)))
-    received = asyncio.run(receive(at(apache_broker), topic, 5, failures=2, group=group))
+    topic, payload, group = broker.create_topic(fresh("again")), Payload(fresh("ours")), fresh("G")
+    asyncio.run(send(at(broker), bodies(payload, 5, topic)))
+    received = asyncio.run(receive(at(broker), topic, 5, failures=2, group=group))
     received.assert_exactly(report(payload, 5))
     assert [message.times for message in received.messages] == [2] * 5
     assert len(received.deliveries) == 15
 
     async def never(letters: Collector) -> None:
         refusing = Collector(failures=1000)
-        async with Consumer(
-            at(apache_broker), group=group, topics=topic, start="first", max_reconsume_times=1
-        ) as consumer:
+        async with Consumer(at(broker), group=group, topics=topic, start="first", max_reconsume_times=1) as consumer:
             running = asyncio.create_task(consumer.run(refusing))
-            await send(at(apache_broker), bodies(payload, 1, topic))
+            await send(at(broker), bodies(payload, 1, topic))
             await until(lambda: len(refusing.deliveries) >= 2, "the second delivery")
-            async with Consumer(at(apache_broker), group=fresh("G"), topics=f"%DLQ%{group}", start="first") as dead:
+            async with Consumer(at(broker), group=fresh("G"), topics=f"%DLQ%{group}", start="first") as dead:
                 reading = asyncio.create_task(dead.run(letters))
                 await until(lambda: letters.accepted >= 1, "the dead letter")
                 dead.stop()
@@ -149,15 +141,15 @@ def test_a_refused_message_comes_again_and_in_the_end_goes_to_the_dead_letters(
     letters.report().assert_exactly(report(payload, 1))
 
 
-def test_ours_and_javas_members_share_a_group(apache_broker: ApacheBroker, java: Judge) -> None:
-    topic, group, payload = apache_broker.create_topic(fresh("shared"), 8), fresh("G"), Payload(fresh("ours"))
+def test_ours_and_javas_members_share_a_group(broker: ApacheBroker, java: Judge) -> None:
+    topic, group, payload = broker.create_topic(fresh("shared"), 8), fresh("G"), Payload(fresh("ours"))
 
     async def together() -> None:
         mine, other = Collector(), Collector()
         with java.subscribe(topic, group=group, start="first") as theirs:
             async with (
-                Consumer(at(apache_broker), group=group, topics=topic, start="first") as one,
-                Consumer(at(apache_broker), group=group, topics=topic, start="first") as two,
+                Consumer(at(broker), group=group, topics=topic, start="first") as one,
+                Consumer(at(broker), group=group, topics=topic, start="first") as two,
             ):
                 work = [asyncio.create_task(one.run(mine)), asyncio.create_task(two.run(other))]
 
@@ -165,7 +157,7 @@ def test_ours_and_javas_members_share_a_group(apache_broker: ApacheBroker, java:
                     return [sum(queue.topic == topic for queue in each.assignment) for each in (one, two)]
 
                 await until(lambda: sum(queues()) in (5, 6) and min(queues()) >= 2, "a fair division")
-                await send(at(apache_broker), bodies(payload, COUNT, topic))
+                await send(at(broker), bodies(payload, COUNT, topic))
                 java_got = await asyncio.to_thread(theirs.collect, COUNT // 8, timeout_seconds=30)
                 await until(
                     lambda: mine.accepted + other.accepted + len(theirs.so_far().messages) >= COUNT, "all messages"

@@ -1,0 +1,43 @@
+"""The client without ``await``: the same names, for programs without a loop.
+
+    with Producer("127.0.0.1:9876", group="shop") as producer:
+        producer.send(Message.of("orders", b"one espresso"))
+
+    with Consumer("127.0.0.1:9876", group="shop", topics="orders") as consumer:
+        for message in consumer:
+            with message.process():
+                ...
+
+Each producer or consumer has a loop in a thread of its own. Calls may come from any number of threads. Open it in the
+process that uses it: after a fork it refuses to work.
+"""
+
+from firearrow.blocking.consumer import Consumer, PullConsumer, ReceivedMessage
+from firearrow.blocking.producer import Producer
+from firearrow.client import (
+    Bounds,
+    Message,
+    MessageQueue,
+    PulledBytes,
+    PullStatus,
+    Selector,
+    SendResult,
+    SendStatus,
+    Stall,
+)
+
+__all__ = [
+    "Bounds",
+    "Consumer",
+    "Message",
+    "MessageQueue",
+    "Producer",
+    "PullConsumer",
+    "PullStatus",
+    "PulledBytes",
+    "ReceivedMessage",
+    "Selector",
+    "SendResult",
+    "SendStatus",
+    "Stall",
+]

@@ -1,0 +1,54 @@
+"""The way into the loop of one blocking client, which exists while the client is open."""
+
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from firearrow.errors import ClientClosed
+from firearrow.runtime.portal import Portal
+
+T = TypeVar("T")
+
+
+class Door:
+    """A portal that is opened and closed with its client."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._portal: Portal | None = None
+
+    def open(self, begin: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Start the thread, and the client in it."""
+        if self._portal is not None:
+            raise ClientClosed(f"the {self._name} is open already")
+        portal = Portal(self._name)
+        try:
+            portal.call(begin())
+        except BaseException:
+            portal.close()
+            raise
+        self._portal = portal
+
+    def close(self, end: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """End the client, and the thread."""
+        portal, self._portal = self._portal, None
+        if portal is None:
+            return
+        try:
+            portal.call(end())
+        finally:
+            portal.close()
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine of the client and wait for its result."""
+        if self._portal is None:
+            work.close()
+            raise ClientClosed(f"the {self._name} is not open; use it inside a with block")
+        return self._portal.call(work)
+
+    def run(self, function: Callable[[], T]) -> T:
+        """Run a plain function of the client on its loop, where nothing else changes meanwhile."""
+
+        async def work() -> T:
+            return function()
+
+        return self.call(work())

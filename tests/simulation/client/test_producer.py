@@ -1,0 +1,143 @@
+"""The producer when brokers and name servers fail."""
+
+import asyncio
+
+import pytest
+
+from firearrow.client import Message, Producer
+from firearrow.errors import ClientClosed, NoRoute, RequestTimedOut, SendFailed
+from firearrow.testing.sim.world import World
+from tests.simulation.broker.cluster import SimCluster
+from tests.simulation.client.chaos import doors_of
+from tests.simulation.client.kit import ask, until
+
+
+def test_messages_go_round_all_queues_of_all_brokers() -> None:
+    async def scenario(world: World, _cluster: SimCluster, names: str) -> None:
+        async with Producer(names, group="P", doors=doors_of(world.node("p"))) as producer:
+            results = [await producer.send(Message.of("T", b"x")) for _ in range(8)]
+        assert len({result.queue for result in results}) == 4
+
+    ask(scenario)
+
+
+def test_when_a_broker_is_dead_the_other_takes_the_message() -> None:
+    async def scenario(world: World, cluster: SimCluster, names: str) -> None:
+        async with Producer(names, group="P", doors=doors_of(world.node("p"))) as producer:
+            await producer.send(Message.of("T", b"x"))
+            await cluster.brokers[0].crash(power=False)
+            results = [await producer.send(Message.of("T", b"x")) for _ in range(8)]
+            assert {result.queue.broker_name for result in results} == {"broker1"}
+
+    ask(scenario)
+
+
+def test_when_no_broker_is_left_the_error_says_that_a_retry_is_worth_it_and_nothing_happened() -> None:
+    async def scenario(world: World, cluster: SimCluster, names: str) -> None:
+        async with Producer(names, group="P", doors=doors_of(world.node("p"))) as producer:
+            await producer.send(Message.of("T", b"x"))
+            for broker in cluster.brokers:
+                await broker.crash(power=False)
+            await asyncio.sleep(0.5)
+            with pytest.raises(SendFailed) as caught:
+                await producer.send(Message.of("T", b"x"))
+            assert caught.value.retryable
+            assert not caught.value.may_have_happened
+            for broker in cluster.brokers:
+                await broker.start()
+            loop = asyncio.get_running_loop()
+            begun = loop.time()
+            while True:
+                try:
+                    await producer.send(Message.of("T", b"x"))
+                    break
+                except SendFailed:
+                    await asyncio.sleep(0.1)
+            assert loop.time() - begun < 2.0
+
+    ask(scenario)
+
+
+def test_when_the_answer_does_not_come_the_message_may_be_stored() -> None:
+    async def scenario(world: World, _cluster: SimCluster, names: str) -> None:
+        async with Producer(names, group="P", doors=doors_of(world.node("p")), retries=0) as producer:
+            await producer.send(Message.of("T", b"x"))
+            world.network.partition(["p"], ["broker0"])
+            begun = asyncio.get_running_loop().time()
+            with pytest.raises(SendFailed) as caught:
+                await producer.send(Message.of("T", b"x"), timeout_ms=500)
+            assert asyncio.get_running_loop().time() - begun < 0.7
+            assert caught.value.may_have_happened
+            assert isinstance(caught.value.__cause__, RequestTimedOut)
+            world.network.heal()
+
+    ask(scenario, brokers=1)
+
+
+def test_an_ordered_message_fails_rather_than_moves() -> None:
+    async def scenario(world: World, cluster: SimCluster, names: str) -> None:
+        async with Producer(names, group="P", doors=doors_of(world.node("p"))) as producer:
+            queue = next(q for q in await producer.queues("T") if q.broker_name == "broker0")
+            assert (await producer.send(Message.of("T", b"x"), queue=queue)).queue == queue
+            await cluster.brokers[0].crash(power=False)
+            with pytest.raises(SendFailed):
+                await producer.send(Message.of("T", b"x"), queue=queue)
+
+    ask(scenario)
+
+
+def test_one_name_server_is_enough_and_none_is_needed_for_what_is_known() -> None:
+    async def scenario(world: World, cluster: SimCluster, names: str) -> None:
+        await cluster.names[0].crash()
+        async with Producer(names, group="P", doors=doors_of(world.node("p"))) as producer:
+            await producer.send(Message.of("T", b"x"))
+            await cluster.names[1].crash()
+            for _ in range(5):
+                await producer.send(Message.of("T", b"x"))
+                await asyncio.sleep(30)
+
+    ask(scenario)
+
+
+def test_a_topic_that_nobody_has_is_told_at_once() -> None:
+    async def scenario(world: World, _cluster: SimCluster, names: str) -> None:
+        async with Producer(names, group="P", doors=doors_of(world.node("p"))) as producer:
+            with pytest.raises(SendFailed) as caught:
+                await producer.send(Message.of("Unknown", b"x"))
+            assert isinstance(caught.value.__cause__, NoRoute)
+        with pytest.raises(ClientClosed):
+            await producer.send(Message.of("T", b"x"))
+
+    ask(scenario, seeds=1)
+
+
+def test_a_new_broker_is_found_by_the_next_poll() -> None:
+    async def scenario(world: World, cluster: SimCluster, names: str) -> None:
+        async with Producer(names, group="P", doors=doors_of(world.node("p"))) as producer:
+            await producer.send(Message.of("T", b"x"))
+            await cluster.add_broker("broker9")
+            await asyncio.sleep(31)
+            assert {queue.broker_name for queue in await producer.queues("T")} == {"broker0", "broker9"}
+
+    ask(scenario, brokers=1)
+
+
+def test_a_thousand_tasks_may_send_at_once() -> None:
+    async def scenario(world: World, _cluster: SimCluster, names: str) -> None:
+        async with Producer(names, group="P", doors=doors_of(world.node("p"))) as producer:
+            results = await asyncio.gather(*(producer.send(Message.of("T", b"x")) for _ in range(1000)))
+        assert len({(result.queue, result.queue_offset) for result in results}) == 1000
+        assert len({result.message_id for result in results}) == 1000
+
+    ask(scenario, seeds=1)
+
+
+def test_nothing_is_left_behind_after_closing() -> None:
+    async def scenario(world: World, _cluster: SimCluster, names: str) -> None:
+        before = len(asyncio.all_tasks())
+        for _ in range(3):
+            async with Producer(names, group="P", doors=doors_of(world.nodes.get("p") or world.node("p"))) as producer:
+                await producer.send(Message.of("T", b"x"))
+        await until(lambda: len(asyncio.all_tasks()) <= before, 5)
+
+    ask(scenario, seeds=1)

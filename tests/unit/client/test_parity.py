@@ -1,0 +1,56 @@
+"""The blocking client is the asynchronous one, name by name."""
+
+import inspect
+
+import pytest
+
+from firearrow import blocking, client
+
+CLASSES = ("Producer", "Consumer", "PullConsumer", "ReceivedMessage")
+RENAMED = {
+    "__aenter__": "__enter__",
+    "__aexit__": "__exit__",
+    "__aiter__": "__iter__",
+    "__anext__": "__next__",
+}
+INSIDE_ONLY = {"attempts", "handed_at", "holder", "window"}
+"""What a message remembers for its consumer."""
+
+
+def surface(kind: type) -> set[str]:
+    names = set(vars(kind)) | set(getattr(kind, "__slots__", ()))
+    public = {name for name in names if not name.startswith("_") or name in RENAMED or name in RENAMED.values()}
+    return {RENAMED.get(name, name) for name in public} - INSIDE_ONLY
+
+
+def test_the_packages_offer_the_same_names() -> None:
+    assert set(blocking.__all__) == set(client.__all__)
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_every_method_has_a_twin(name: str) -> None:
+    asynchronous, twin = surface(getattr(client, name)), surface(getattr(blocking, name))
+    if name != "ReceivedMessage":
+        asynchronous |= {"settings"}
+    assert asynchronous == twin
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_twins_take_the_same_arguments(name: str) -> None:
+    original, copy = getattr(client, name), getattr(blocking, name)
+    for method, function in vars(copy).items():
+        if (method.startswith("_") and method != "__init__") or not inspect.isfunction(function):
+            continue
+        if name == "ReceivedMessage" and method == "__init__":
+            continue
+        mine = inspect.signature(function).parameters
+        theirs = inspect.signature(getattr(original, method)).parameters
+        assert [(p.name, p.kind, p.default) for p in mine.values()] == [
+            (p.name, p.kind, p.default) for p in theirs.values()
+        ], method
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_nothing_in_the_twin_has_to_be_awaited(name: str) -> None:
+    for method, function in vars(getattr(blocking, name)).items():
+        assert not inspect.iscoroutinefunction(function), method

@@ -104,6 +104,11 @@ class File(Protocol):
         """
         ...
 
+    @property
+    def late(self) -> bool:
+        """Whether `written` would wait, or fail; False says that every earlier write is with the operating system."""
+        ...
+
     async def written(self) -> None:
         """Return once every earlier write would survive the end of this process."""
         ...

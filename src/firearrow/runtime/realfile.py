@@ -50,6 +50,8 @@ class Keeper(Protocol):
 class RealFile:
     """A file of the operating system."""
 
+    late = False
+
     def __init__(self, disk: Keeper, handle: Handle, path: str) -> None:
         self._disk = disk
         self._handle: Handle | None = handle
@@ -152,7 +154,7 @@ class RealFile:
     def write_at(self, position: int, buffers: Sequence[Bytes]) -> None:
         """Write all the buffers one after the other."""
         handle = self._held()
-        total = sum(map(len, buffers))
+        total = len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers))
         try:
             descriptor = self._disk.cache.descriptor(handle)
             if len(buffers) > _BUFFERS_PER_CALL or os.pwritev(descriptor, buffers, position) != total:

@@ -13,7 +13,7 @@ goes to the next one. Bytes above the tail are zero. Java: ``CommitLog``, ``Defa
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from typing import cast
 
 from firearrow.errors import (
@@ -136,7 +136,9 @@ class CommitLog(Progress):
         return AppendedBatch(places, first, physical, store_ms)
 
     def _begin_turn(self) -> None:
-        self._store_ms = max(self._clock.now_ms(), self._store_ms)
+        now_ms = self._clock.now_ms()
+        if now_ms > self._store_ms:
+            self._store_ms = now_ms
         if not self._turn_scheduled:
             self._turn_scheduled = True
             asyncio.get_running_loop().call_soon(self._end_turn)
@@ -166,7 +168,9 @@ class CommitLog(Progress):
         self._limit = self._room
 
     def _limit_pending(self) -> None:
-        self._limit = min(self._room, self.handed + self._max_pending)
+        self._limit = self.handed + self._max_pending
+        if self._limit > self._room:
+            self._limit = self._room
 
     def _fill_up(self, active: Segment) -> None:
         self._pending.append(blank(active.end - self.tail))
@@ -209,14 +213,10 @@ class CommitLog(Progress):
         self._handed_to = segment
         self._limit_pending()
         self._rows.append((self.tail, rows))
-        try:
-            at_once = _done_at_once(segment.file.written())
-        except DiskError as error:
-            return self.fence(error)
-        if at_once:
-            self.note_written(self.tail)
-        else:
+        if segment.file.late:
             self.on_late()
+        else:
+            self.note_written(self.tail)
         return None
 
     def _undo(self, error: DiskError, rows: list[Placed], segment: Segment) -> DiskError:
@@ -382,13 +382,3 @@ class CommitLog(Progress):
 def _encode_unstamped(draft: Draft, queue_offset: int, physical: int, store_ms: int) -> bytes:
     """What is no record with a stamp may be one without: the stamp is no reason to refuse a message."""
     return encode(draft, QueueOffset(queue_offset), PhysicalOffset(physical), EpochMs(store_ms), stamped=False)
-
-
-def _done_at_once(waiting: Coroutine[object, object, None]) -> bool:
-    """Whether a coroutine comes to its end without waiting. One that does not is abandoned."""
-    try:
-        waiting.send(None)
-    except StopIteration:
-        return True
-    waiting.close()
-    return False

@@ -84,7 +84,7 @@ class Progress:
         else:
             self.flushed = offset
         self._waiters[level].reached(offset)
-        if level is WRITTEN:
+        if level is WRITTEN and self._growth:
             self._wake_growth()
         if level is self._dispatches_at:
             self._dispatch(offset)

@@ -175,6 +175,8 @@ class InstantFile:
         self._disk.step("write", self.path)
         self._node.write(position, b"".join(buffers))
 
+    late = False
+
     async def written(self) -> None:
         """At once."""
 

@@ -29,6 +29,7 @@ async def writes_are_read_back(disk: Disk) -> None:
     file.write_at(7, [b"there"])
     assert file.read_at(0, 100) == b"hello, there"
     await file.written()
+    assert not file.late
 
 
 async def reads_end_with_the_file(disk: Disk) -> None:

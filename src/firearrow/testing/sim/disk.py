@@ -202,6 +202,11 @@ class SimFile:
                 state.store(position, data[: state.disk.image.rng.randrange(len(data) + 1)])
             raise refusal(error, f"write {self._path}") from error
 
+    @property
+    def late(self) -> bool:
+        """Whether some writes have not reached the operating system."""
+        return bool(self._state.held) or self._state.late_error is not None
+
     async def written(self) -> None:
         """Return once every earlier write would survive the end of this process."""
         self._check()

@@ -10,7 +10,7 @@ from firearrow.record.decode import RecordHead
 from firearrow.store.damage import Damage
 from firearrow.store.opening import OpenedLog
 from firearrow.store.placement import Placed
-from firearrow.store.scan import Scanner, Stop, TailOf
+from firearrow.store.scan import PIECE_BYTES, Scanner, Stop, TailOf
 
 
 async def rows_again(opened: OpenedLog, start: int, end: int, tail_of: TailOf) -> AsyncIterator[list[Placed]]:
@@ -31,13 +31,13 @@ async def rows_again(opened: OpenedLog, start: int, end: int, tail_of: TailOf) -
 
 
 async def pieces_again(
-    scanner: Scanner, damage: Damage, start: int, end: int
+    scanner: Scanner, damage: Damage, start: int, end: int, piece_bytes: int = PIECE_BYTES
 ) -> AsyncIterator[tuple[bytes, list[RecordHead]]]:
     """The good records between two places, with the bytes they lie in. ``start`` must be the start of a record."""
     at = start
     while at < end:
         at = damage.next_good(at)
-        walked = await scanner.walk(at, end)
+        walked = await scanner.walk(at, end, piece_bytes)
         if walked.heads:
             yield walked.piece, walked.heads
         at = walked.end

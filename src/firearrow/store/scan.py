@@ -55,13 +55,13 @@ class Scanner:
         self._segments = segments
         self._ranges = ranges
 
-    async def walk(self, start: int, end: int | None = None) -> Walked:
+    async def walk(self, start: int, end: int | None = None, piece_bytes: int = PIECE_BYTES) -> Walked:
         """The good records from ``start`` on: at least one unless what is there is bad, at most a piece of them."""
         segment = self._segments.at(start)
         if segment is None:
             return Walked(b"", start, [], start, Stop.BAD, "the file is missing")
         limit = segment.end if end is None else min(end, segment.end)
-        piece = await segment.file.read(start - segment.start, min(PIECE_BYTES, limit - start))
+        piece = await segment.file.read(start - segment.start, min(piece_bytes, limit - start))
         walked = self._walk_piece(piece, start, segment)
         if walked.heads or walked.stop is not Stop.MORE:
             return walked

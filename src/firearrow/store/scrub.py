@@ -6,13 +6,16 @@ damage, kept in quarantine, passed over.
 """
 
 import asyncio
-from typing import Annotated
+from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
 from firearrow.store.commitlog import CommitLog
 from firearrow.store.opening import OpenedLog
 from firearrow.store.rescan import pieces_again
+
+CHECKED_AT_ONCE: Final = 128 << 10
+"""Bytes checked before others get their turn on the loop: some milliseconds of small messages."""
 
 
 class ScrubConfig(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -44,7 +47,7 @@ class Scrub:
         """Check a piece after the other at the given rate, until cancelled."""
         while self._rate:
             done = await self.step()
-            await asyncio.sleep(max(done / self._rate, 0.05) if done else 1.0)
+            await asyncio.sleep(max(done / self._rate, 0.01) if done else 1.0)
 
     async def step(self) -> int:
         """Check about a piece; return how many bytes. At the end, go back to the start."""
@@ -54,7 +57,7 @@ class Scrub:
             self.passes += 1
             self.position = self._log.min_offset
             return 0
-        async for _, heads in pieces_again(opened.scanner, opened.damage, start, end):
+        async for _, heads in pieces_again(opened.scanner, opened.damage, start, end, CHECKED_AT_ONCE):
             last = heads[-1]
             self.position = last.physical_offset + last.size
             break

@@ -31,7 +31,7 @@ from firearrow.store.indexfile import (
     decode_entry,
     name_after,
 )
-from firearrow.store.indexsums import SUMS, PageSums, drop_sums
+from firearrow.store.indexsums import SUMS, PageSums, drop_sums, sum_of_edges
 from firearrow.store.keyhash import AT_ONCE, LANE_BYTES, MASK, POWERS, hash_lanes, key_hash, prefix_hash
 from firearrow.store.paths import INDEX
 from firearrow.store.placement import Placed
@@ -77,6 +77,8 @@ class IndexState(NamedTuple):
 
     name: str
     header: Header
+    edges: int = 0
+    """Checksum of the entries on its first and last page, which no page sum protects after a crash; 0 is none."""
 
 
 class Lost(NamedTuple):
@@ -195,8 +197,17 @@ class Index:
                     await _write_durably(self.active, self.sums)
                     await self.disk.sync_directory(INDEX)
                     await self.disk.sync_directory()
+                await self._sum_edges()
             finally:
                 self._held_back = False
+
+    async def _sum_edges(self) -> None:
+        state = self._state
+        if state is not None:
+            files = {one.name: one.file for one in self.old} | {one.name: one.file for one in self._in_memory()}
+            if state.name in files:
+                edges = await sum_of_edges(files[state.name], self.shape, state.header.next_number)
+                self._state = state._replace(edges=edges)
 
     async def _finish(self, full: ActiveIndex, sums: PageSums) -> None:
         await _write_durably(full, sums)

@@ -15,7 +15,7 @@ from firearrow.runtime.disk import Disk, File
 from firearrow.store.activeindex import PAGE_BYTES, ActiveIndex, empty_slots, from_big_endian, link
 from firearrow.store.index import Index, IndexState, OldIndex
 from firearrow.store.indexfile import ENTRY, ENTRY_BYTES, FIRST_ENTRY, HEADER_BYTES, SLOT_BYTES, Header, decode_header
-from firearrow.store.indexsums import PageSums, drop_sums
+from firearrow.store.indexsums import PageSums, drop_sums, sum_of_edges
 from firearrow.store.pacing import Pace
 from firearrow.store.paths import INDEX
 
@@ -101,7 +101,10 @@ async def _activate(index: Index, state: IndexState, *, in_order: bool) -> None:
             index.active = ActiveIndex(state.name, index.shape, file, Header(*state.header), slots)
             index.sums = sums
             return
-    if sums is not None and not await _entries_hold(index, state, file, sums, whole=not in_order):
+    held = sums is None or await _entries_hold(index, state, file, sums, whole=not in_order)
+    if held and not in_order and state.edges:
+        held = state.edges == await sum_of_edges(file, index.shape, state.header[5])
+    if not held:
         logger.error("an index file is made again from the log", extra={"file": state.name})
         file.close()
         await _delete(index, state.name)
@@ -129,7 +132,7 @@ async def _slots(index: Index, file: File, sums: PageSums) -> "array[int] | None
 async def _entries_hold(index: Index, state: IndexState, file: File, sums: PageSums, *, whole: bool) -> bool:
     """Whether every page with entries is what was written; with ``whole`` only those that hold nothing else.
 
-    After a crash the pages at either end may be newer than their checksums.
+    After a crash the pages at either end may be newer than their checksums; `sum_of_edges` covers their entries.
     """
     start, end = index.shape.entry_position(FIRST_ENTRY), index.shape.entry_position(state.header[5])
     first = -(-start // PAGE_BYTES) if whole else start // PAGE_BYTES

@@ -2,7 +2,9 @@
 
 An index entry has nothing that shows that it rotted, and a slot that rots to zero hides a whole chain. So for every
 4 KiB of an index file that we wrote there is a CRC-32 in ``firearrow/index/<name>.sums``, four bytes each, big-endian.
-They are right after a flush and wrong in between, and nobody believes them after a crash. Files of Apache's have none.
+They are right after a flush and wrong in between. After a crash only pages full of entries are held to them, because
+those do not change any more; for the entries on the first and the last page, which share it with slots or with entries
+to come, the snapshot has a checksum of their own (`sum_of_edges`). Files of Apache's have none.
 """
 
 from array import array
@@ -13,6 +15,7 @@ from zlib import crc32
 from firearrow.errors import FileMissing
 from firearrow.runtime.disk import Disk, File
 from firearrow.store.activeindex import PAGE_BYTES, big_endian, from_big_endian
+from firearrow.store.indexfile import FIRST_ENTRY, Shape
 from firearrow.store.pacing import Pace
 from firearrow.store.paths import OURS
 
@@ -82,6 +85,15 @@ class PageSums:
         if new:
             await self._disk.sync_directory(SUMS)
             await self._disk.sync_directory(OURS)
+
+
+async def sum_of_edges(file: File, shape: Shape, next_number: int) -> int:
+    """A checksum of the entries before ``next_number`` on pages that are not theirs alone; never 0."""
+    start, end = shape.entry_position(FIRST_ENTRY), shape.entry_position(next_number)
+    after_first = min(-(-start // PAGE_BYTES) * PAGE_BYTES, end)
+    last = max(end // PAGE_BYTES * PAGE_BYTES, after_first)
+    head = await file.read(start, after_first - start)
+    return crc32(await file.read(last, end - last), crc32(head)) or 1
 
 
 async def drop_sums(disk: Disk, name: str) -> None:

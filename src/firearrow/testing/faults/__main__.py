@@ -15,6 +15,7 @@ from firearrow.testing.faults.killing import SCENARIOS, Killing
 from firearrow.testing.faults.ledger import DEFAULT_PATH, Figures, Ledger
 from firearrow.testing.faults.powerloss import PowerLoss
 from firearrow.testing.faults.refusing import REFUSALS, Refusing
+from firearrow.testing.faults.rotting import Rotting
 from firearrow.testing.faults.smalldisk import FullDisk, LyingDisk
 
 Piece = tuple[dict[str, Any], Callable[[], tuple[Figures, list[str]]]]
@@ -72,11 +73,21 @@ def full(given: argparse.Namespace) -> Iterator[Piece]:
     yield {"case": "lying disk", "seed": given.seed}, lambda: (lying.run(), lying.broken)
 
 
+def rot(given: argparse.Namespace) -> Iterator[Piece]:
+    """Every byte of a small store turned over in turn."""
+    part, parts = map(int, given.part.split("/"))
+    for closed in (True, False):
+        rotting = Rotting(given.seed, closed=closed)
+        name = {"store": "closed" if closed else "killed", "part": given.part, "seed": given.seed}
+        yield name, lambda rotting=rotting: (rotting.run(part, parts), rotting.broken)  # type: ignore[misc]
+
+
 CAMPAIGNS: dict[str, Callable[[argparse.Namespace], Iterator[Piece]]] = {
     "kill": kill,
     "refuse": refuse,
     "power": power,
     "full": full,
+    "rot": rot,
 }
 BOTH = ["SYNC_FLUSH", "ASYNC_FLUSH"]
 
@@ -90,8 +101,8 @@ def main() -> None:
         command.add_argument("--seed", type=int, default=1)
         command.add_argument("--ledger", default=None, nargs="?", const=DEFAULT_PATH, help="append the figures here")
         command.add_argument("--flush", choices=BOTH, nargs="+", default=BOTH)
-        if name in ("kill", "refuse"):
-            command.add_argument("--part", default="0/1", help="K/N: every N-th point from the K-th on")
+        if name in ("kill", "refuse", "rot"):
+            command.add_argument("--part", default="0/1", help="K/N: every N-th point, or byte, from the K-th on")
         if name == "power":
             command.add_argument("--cycles", type=int, default=1000, help="of each file system and flush mode")
             command.add_argument("--filesystem", choices=("ext4", "xfs"), nargs="+", default=["ext4", "xfs"])

@@ -41,6 +41,8 @@ class Options(Struct, frozen=True, kw_only=True):
     queue_file_bytes: int = 200
     index_slots: int = 16
     index_entries: int = 40
+    verify_window: int = 64 << 20
+    """How much of the log a start checks again."""
     boot_id: str = "boot-0"
     route: RouteName = "inline"
     mutant: Mutant = ""
@@ -58,6 +60,7 @@ class Options(Struct, frozen=True, kw_only=True):
             zero_fill_ahead=self.zero_fill,
             flush_interval_commit_log=self.interval_ms,
             flush_commit_log_thorough_interval=self.thorough_ms,
+            verify_window_bytes=self.verify_window,
         )
         queues = QueueConfig(
             mapped_file_size_consume_queue=self.queue_file_bytes, dispatch_flush_interval=self.dispatch_ms

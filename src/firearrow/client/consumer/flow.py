@@ -56,6 +56,7 @@ class Flow:
         self.idle.set()
         self.is_started = True
         self.moved_at = now
+        self._seen_committable = offset
         self.room.set()
 
     def drop(self) -> None:

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from firearrow import fastjson
 from firearrow.client.consumer.pulling import Puller
 from firearrow.client.instance import Instance
-from firearrow.errors import BadBody, FileMissing, FireArrowError
+from firearrow.errors import BadBody, FileMissing, FireArrowError, RequestRefused
 from firearrow.model import MessageQueue
 from firearrow.protocol.bodies.body import encode_body
 from firearrow.protocol.bodies.offset import ResetOffsetBody
@@ -24,8 +24,6 @@ from firearrow.protocol.requests.offset import QueryConsumerOffset, UpdateConsum
 from firearrow.runtime.disk import Disk
 
 log: Final = logging.getLogger(__name__)
-
-_FOUND_OR_NOT: Final = frozenset({int(ResponseCode.SUCCESS), int(ResponseCode.QUERY_NOT_FOUND)})
 
 
 class OffsetTable:
@@ -92,8 +90,12 @@ class BrokerOffsets:
         """Ask the broker."""
         _, address = self._puller.where(queue.broker_name)
         request = QueryConsumerOffset(consumer_group=self._group, topic=queue.topic, queue_id=queue.queue_id)
-        reply = await self._instance.caller.call(address, request, accept=_FOUND_OR_NOT)
-        return None if reply.code == ResponseCode.QUERY_NOT_FOUND else reply.answer.offset
+        try:
+            return (await self._instance.caller.call(address, request)).answer.offset
+        except RequestRefused as refusal:
+            if refusal.code != ResponseCode.QUERY_NOT_FOUND:
+                raise
+            return None
 
     async def persist(self) -> None:
         """Tell the brokers, each queue by itself, all at once."""

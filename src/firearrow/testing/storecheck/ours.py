@@ -28,6 +28,7 @@ from firearrow.store.configfiles import TOPICS, ConfigFiles
 from firearrow.store.consumequeue import SCHEDULE_TOPIC
 from firearrow.store.index import IndexConfig
 from firearrow.store.placement import FLUSHED, WRITTEN
+from firearrow.store.queues import QueueConfig
 from firearrow.store.store import Store, StoreConfig
 from firearrow.store.views import ViewsConfig
 from firearrow.testing.storecheck.places import Place, lines_of
@@ -44,7 +45,10 @@ def store_config(flush: FlushMode = "ASYNC_FLUSH") -> StoreConfig:
     """The settings of ours that match those of the brokers."""
     log = LogConfig(mapped_file_size_commit_log=int(SETTINGS["mappedFileSizeCommitLog"]), flush_disk_type=flush)
     index = IndexConfig(max_hash_slot_num=_SLOTS, max_index_num=int(SETTINGS["maxIndexNum"]))
-    return StoreConfig(log=log, views=ViewsConfig(index=index, delays_ms=parse_delay_levels(DELAY_LEVELS)))
+    # Often, so that a writer that is killed leaves queues, index and checkpoint behind as well as the log.
+    queues = QueueConfig(dispatch_flush_interval=100)
+    views = ViewsConfig(queues=queues, index=index, delays_ms=parse_delay_levels(DELAY_LEVELS))
+    return StoreConfig(log=log, views=views)
 
 
 @asynccontextmanager

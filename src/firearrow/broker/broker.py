@@ -45,6 +45,7 @@ from firearrow.runtime.machine import Machine
 from firearrow.runtime.network import Address, Network
 from firearrow.runtime.service import Lifetime
 from firearrow.runtime.tlssettings import server_context
+from firearrow.store.placement import FLUSHED, WRITTEN
 from firearrow.store.store import Store, StoreConfig
 from firearrow.store.views import ViewsConfig
 
@@ -171,6 +172,7 @@ class Broker:
             Place(broker_name=identity.name, address=identity.address, ip=identity.ip, store_host=identity.store_host),
             levels=live.broker.delays_ms,
             memory_bytes=self._machine.memory_bytes,
+            kept_at=FLUSHED if live.value.log.syncs_first else WRITTEN,
             config=live.value.consuming,
             pulls=live.value.pull,
             permissions=Permissions(

@@ -33,7 +33,7 @@ from firearrow.record.hosts import HostBytes
 from firearrow.remoting.handlers import Handlers, Peer
 from firearrow.runtime.clock import Clock
 from firearrow.runtime.disk import Disk
-from firearrow.store.placement import FLUSHED
+from firearrow.store.placement import FLUSHED, Level
 from firearrow.store.store import Store
 
 
@@ -76,14 +76,14 @@ class Consuming:
         *,
         levels: tuple[int, ...],
         memory_bytes: int,
+        kept_at: Level,
         config: ConsumingConfig | None = None,
         pulls: PullConfig | None = None,
         permissions: Permissions | None = None,
         counts: ConsumeCounts | None = None,
         rate: Rate = lambda _group, _topic: 0.0,
     ) -> None:
-        permissions = permissions or Permissions()
-        counts = counts or Uncounted()
+        permissions, counts, config = permissions or Permissions(), counts or Uncounted(), config or ConsumingConfig()
         self.store = store
         self.clients = ClientTable()
         self.errands = Errands()
@@ -91,10 +91,12 @@ class Consuming:
         self.offsets = OffsetTable()
         self.locks = QueueLocks()
         self.delays = DelayedDelivery(store, disk, clock, levels)
-        config = config or ConsumingConfig()
-        interval_ms = config.flush_consumer_offset_interval
         self.offset_file = StateFile(
-            disk, PATH, self._encode_offsets, interval_ms=interval_ms, settled=self._offsets_durable
+            disk,
+            PATH,
+            self._encode_offsets,
+            interval_ms=config.flush_consumer_offset_interval,
+            settled=self._offsets_durable,
         )
         self.heartbeats = HeartbeatHandlers(
             self.clients,
@@ -120,39 +122,59 @@ class Consuming:
         self._handlers: list[Registers] = [
             self.heartbeats,
             self.pulls,
+            self._back(topics, rng, place, len(levels), permissions.is_writable, counts, kept_at),
             OffsetHandlers(store, topics, self.groups, self.offsets, self.errands, self.offset_file.changed),
-            GroupHandlers(self.groups, self.offsets, self.offset_file),
             LockHandlers(self.locks, _elapsed_ms),
-            SendBackHandlers(
-                store,
-                topics,
-                self.groups,
-                self.errands,
-                rng,
-                store_host=place.store_host,
-                levels=len(levels),
-                is_writable=permissions.is_writable,
-                broker_ip=place.ip,
-                counts=counts,
-            ),
+            *self._for_operators(topics, clock, place, rate),
+        ]
+        store.views.dispatch.views += [self.pulls.arrived, self.delays.arrived]
+
+    def _back(
+        self,
+        topics: MadeTopics,
+        rng: random.Random,
+        place: Place,
+        levels: int,
+        is_writable: Callable[[], bool],
+        counts: ConsumeCounts,
+        kept_at: Level,
+    ) -> SendBackHandlers:
+        return SendBackHandlers(
+            self.store,
+            topics,
+            self.groups,
+            self.errands,
+            rng,
+            store_host=place.store_host,
+            levels=levels,
+            is_writable=is_writable,
+            broker_ip=place.ip,
+            counts=counts,
+            kept_at=kept_at,
+        )
+
+    def _for_operators(self, topics: MadeTopics, clock: Clock, place: Place, rate: Rate) -> list[Registers]:
+        store, groups, clients, offsets, errands = self.store, self.groups, self.clients, self.offsets, self.errands
+        return [
+            GroupHandlers(groups, offsets, self.offset_file),
             ResetHandlers(
                 store,
                 topics,
-                self.groups,
-                self.clients,
-                self.offsets,
+                groups,
+                clients,
+                offsets,
                 self.offset_file,
-                self.errands,
+                errands,
                 broker_name=place.broker_name,
                 recall=self.pulls.recall,
             ),
             ConsumerHandlers(
                 store,
                 topics,
-                self.groups,
-                self.clients,
-                self.offsets,
-                self.errands,
+                groups,
+                clients,
+                offsets,
+                errands,
                 clock,
                 elapsed_ms=_elapsed_ms,
                 broker_name=place.broker_name,
@@ -162,17 +184,16 @@ class Consuming:
             ProgressHandlers(
                 store,
                 topics,
-                self.groups,
-                self.clients,
-                self.offsets,
-                self.errands,
+                groups,
+                clients,
+                offsets,
+                errands,
                 clock,
                 broker_name=place.broker_name,
                 broker_address=place.address,
                 rate=rate,
             ),
         ]
-        store.views.dispatch.views += [self.pulls.arrived, self.delays.arrived]
 
     async def load(self) -> None:
         """Take over what the files hold."""

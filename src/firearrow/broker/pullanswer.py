@@ -69,7 +69,7 @@ def moved(offset: int, least: int, end: int, topic_sys_flag: int, group_sys_flag
     return Answer(fields, b"", ResponseCode.PULL_OFFSET_MOVED, OFFSET_RESET)
 
 
-def _body(buffers: Sequence[memoryview]) -> Buffer:
+def _body(buffers: Sequence[Buffer]) -> Buffer:
     if not buffers:
         return b""
     return buffers[0] if len(buffers) == 1 else b"".join(buffers)

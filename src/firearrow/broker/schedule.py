@@ -24,6 +24,7 @@ from firearrow.model.delays import delay_of_level
 from firearrow.model.names import SCHEDULE_TOPIC
 from firearrow.record.decode import RecordHead, heads
 from firearrow.record.encode import Draft
+from firearrow.record.layout import Buffer
 from firearrow.record.properties import StoredProperties, decode_properties, without_stamps
 from firearrow.runtime.clock import Clock
 from firearrow.runtime.disk import Disk
@@ -179,7 +180,7 @@ def _delayed(pulled: Pulled, levels: tuple[int, ...]) -> Iterator[Due]:
             yield Due(head.queue_offset, head.store_timestamp + wait_ms, draft)
 
 
-def delivery(head: RecordHead, record: memoryview, properties: dict[str, str]) -> Draft | None:
+def delivery(head: RecordHead, record: Buffer, properties: dict[str, str]) -> Draft | None:
     """What is delivered of a delayed record: the same contents in the real topic; None when it does not name one."""
     topic, queue_id = properties.get(keys.REAL_TOPIC), properties.get(keys.REAL_QID, "")
     if not topic or not queue_id.isdigit():

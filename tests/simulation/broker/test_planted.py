@@ -69,6 +69,15 @@ def delivers_early(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(DelayedDelivery, "_until", at_once)
 
 
+def answers_a_send_back_before_the_sync(patch: pytest.MonkeyPatch) -> None:
+    made = sendback.SendBackHandlers.__init__
+
+    def init(self: sendback.SendBackHandlers, *arguments: Any, **named: Any) -> None:
+        made(self, *arguments, **{**named, "kept_at": WRITTEN})
+
+    patch.setattr(sendback.SendBackHandlers, "__init__", init)
+
+
 def filters_nothing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(pull, "wanted_codes", lambda _subscription: None)
 
@@ -83,6 +92,7 @@ def filters_nothing(patch: pytest.MonkeyPatch) -> None:
         (tries_once_too_often, "I12"),
         (delivers_early, "I11"),
         (filters_nothing, "I2"),
+        (answers_a_send_back_before_the_sync, "I12"),
     ],
 )
 def test_a_planted_bug_is_caught(plant: Plant, rule: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,7 @@ from firearrow.remoting.server import Server
 from firearrow.runtime.network import Address
 from firearrow.store.config import LogConfig
 from firearrow.store.index import IndexConfig
-from firearrow.store.placement import Appended
+from firearrow.store.placement import FLUSHED, WRITTEN, Appended
 from firearrow.store.queues import QueueConfig
 from firearrow.store.store import Store, StoreConfig
 from firearrow.store.views import ViewsConfig
@@ -101,6 +101,7 @@ class SimBroker:
             Place(broker_name="b", address=f"{node.host}:{PORT}", ip=node.host, store_host=HOST),
             levels=self.levels,
             memory_bytes=8 << 30,
+            kept_at=FLUSHED if self.sync else WRITTEN,
             config=self.consuming_config,
             pulls=self.pulls,
             permissions=Permissions(makes_groups=lambda: self.makes_groups),

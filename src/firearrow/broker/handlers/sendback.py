@@ -1,7 +1,7 @@
 """A consumer could not handle a message. Java: ``AbstractSendMessageProcessor.consumerSendMsgBack``.
 
-The consumer goes on behind the message once it is answered, so the answer leaves when the retry is written; the offset
-that the consumer then commits becomes durable only after everything in the log before it.
+The consumer goes on behind the message once it is answered and never comes back to it, also when the broker restarts
+meanwhile. So the answer waits as that of a send does: for the sync where the broker syncs. Apache's leaves before it.
 """
 
 import random
@@ -23,7 +23,7 @@ from firearrow.protocol.requests.send import ConsumerSendMsgBack
 from firearrow.record.decode import peek
 from firearrow.record.hosts import HostBytes
 from firearrow.remoting.handlers import Call, Handlers, Later
-from firearrow.store.placement import WRITTEN
+from firearrow.store.placement import Level
 from firearrow.store.store import Store
 
 DLQ_QUEUES: Final = 1
@@ -61,6 +61,7 @@ class SendBackHandlers:
         is_writable: Callable[[], bool],
         broker_ip: str,
         counts: ConsumeCounts,
+        kept_at: Level,
     ) -> None:
         self._store = store
         self._topics = topics
@@ -72,6 +73,7 @@ class SendBackHandlers:
         self._is_writable = is_writable
         self._broker_ip = broker_ip
         self._counts = counts
+        self._kept_at = kept_at
 
     def add_to(self, handlers: Handlers) -> None:
         """Register every answer given here."""
@@ -116,7 +118,7 @@ class SendBackHandlers:
         if retry.is_dead:
             self._check_topic(dlq_topic(request.group), DLQ_QUEUES)
         try:
-            await self._store.reached(self._store.append(retry.draft).end, WRITTEN)
+            await self._store.reached(self._store.append(retry.draft).end, self._kept_at)
         except (DiskError, IllegalMessage) as error:
             raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
         self._counts.sent_back(request.group, retry.came_from)

@@ -1,0 +1,1 @@
+"""How the bytes of the log get to a consumer."""

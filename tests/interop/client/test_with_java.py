@@ -1,6 +1,7 @@
 """Our producer and consumer at Apache's brokers and ours, with Apache's client at the other end."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
@@ -139,6 +140,38 @@ def test_a_refused_message_comes_again_and_in_the_end_goes_to_the_dead_letters(
     letters = Collector()
     asyncio.run(never(letters))
     letters.report().assert_exactly(report(payload, 1))
+
+
+def test_a_new_group_starts_at_the_end_of_an_empty_topic(broker: ApacheBroker) -> None:
+    topic, payload = broker.create_topic(fresh("empty")), Payload(fresh("ours"))
+
+    async def both() -> None:
+        collector = Collector()
+        async with Consumer(at(broker), group=fresh("G"), topics=topic) as consumer:
+            running = asyncio.create_task(consumer.run(collector))
+            await until(lambda: len(consumer.assignment) == 5, "four queues and the one for retries")
+            await until(lambda: not consumer.stalls(), "queues that move")
+            await send(at(broker), bodies(payload, 20, topic))
+            await until(lambda: collector.accepted >= 20, "all messages")
+            consumer.stop()
+            await running
+        collector.report().assert_exactly(report(payload, 20))
+
+    asyncio.run(both())
+
+
+def test_every_member_of_a_broadcast_gets_everything(
+    broker: ApacheBroker, java: Judge, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    topic, payload, group = broker.create_topic(fresh("broadcast")), Payload(fresh("ours")), fresh("G")
+    asyncio.run(send(at(broker), bodies(payload, 20, topic)))
+    theirs = java.receive(topic, 20, group=group, broadcast=True)
+    mine = asyncio.run(receive(at(broker), topic, 20, group=group, broadcasting=True, instance_name="DEFAULT"))
+    theirs.assert_exactly(report(payload, 20))
+    mine.assert_exactly(report(payload, 20))
+    (file,) = tmp_path.glob(f".rocketmq_offsets/*@DEFAULT/{group}/offsets.json")
+    assert f'"topic":"{topic}"}}:' in file.read_text()
 
 
 def test_ours_and_javas_members_share_a_group(broker: ApacheBroker, java: Judge) -> None:

@@ -141,3 +141,36 @@ def test_nothing_is_left_behind_after_closing() -> None:
         await until(lambda: len(asyncio.all_tasks()) <= before, 5)
 
     ask(scenario, seeds=1)
+
+
+def test_sends_that_linger_travel_together_and_each_knows_its_own_place() -> None:
+    async def scenario(world: World, cluster: SimCluster, names: str) -> None:
+        async with Producer(names, group="P", doors=doors_of(world.node("p")), linger_ms=5) as producer:
+            results = await asyncio.gather(*(producer.send(Message.of("T", b"%d" % n)) for n in range(50)))
+            assert len({result.queue for result in results}) == 1
+            assert [result.queue_offset for result in results] == list(range(50))
+            assert len({result.message_id for result in results}) == 50
+            keyed = await asyncio.gather(
+                *(producer.send(Message.of("T", b"x", sharding_key=f"k{n % 3}")) for n in range(30))
+            )
+            assert len({result.message_id for result in keyed}) == 30
+            await producer.send(Message.of("T", b"later", delay_level=1))
+            for broker in cluster.brokers:
+                await broker.crash(power=False)
+            outcomes = await asyncio.gather(
+                *(producer.send(Message.of("T", b"x")) for _ in range(5)), return_exceptions=True
+            )
+            assert all(isinstance(outcome, SendFailed) for outcome in outcomes)
+
+    ask(scenario, seeds=2)
+
+
+def test_closing_sends_what_lingers() -> None:
+    async def scenario(world: World, _cluster: SimCluster, names: str) -> None:
+        async with Producer(names, group="P", doors=doors_of(world.node("p")), linger_ms=60_000) as producer:
+            sending = [asyncio.get_running_loop().create_task(producer.send(Message.of("T", b"x"))) for _ in range(5)]
+            await asyncio.sleep(0.1)
+            assert not any(task.done() for task in sending)
+        assert [task.result().is_ok for task in sending] == [True] * 5
+
+    ask(scenario, seeds=1)

@@ -104,12 +104,12 @@ def portions(messages: Sequence[Message], settings: ProducerSettings) -> Iterato
     together: list[Message] = []
     size = 0
     for message in messages:
-        weight = _weight(message)
-        if together and (not _may_join(together[0], message) or size + weight > settings.max_message_bytes):
+        more = weight(message)
+        if together and (not _may_join(together[0], message) or size + more > settings.max_message_bytes):
             yield Portion(tuple(together))
             together, size = [], 0
         together.append(message)
-        size += weight
+        size += more
     if together:
         yield Portion(tuple(together))
 
@@ -122,7 +122,8 @@ def _may_join(first: Message, message: Message) -> bool:
     return same_topic and same_key and same_wait and not alone
 
 
-def _weight(message: Message) -> int:
+def weight(message: Message) -> int:
+    """Bytes that a message takes in a batch, at most."""
     # Characters may take three bytes each; the unique key and separators are counted generously.
     text = sum(len(name) + len(value) for name, value in message.properties.items())
     return _BATCH_ENTRY_BYTES + len(message.body) + 3 * text + 2 * len(message.properties) + 64

@@ -18,11 +18,13 @@ from typing import Final, Self, Unpack
 from firearrow.client.doors import Doors, system_doors
 from firearrow.client.instance import Instance, Rhythm, client_id
 from firearrow.client.nameservers import UNANSWERED, parse_name_servers
+from firearrow.client.producer.linger import Linger, may_wait
 from firearrow.client.producer.outgoing import (
     Outgoing,
     OutgoingBatch,
     Portion,
     batch_request_for,
+    check,
     portions,
     prepare,
     prepare_batch,
@@ -80,6 +82,7 @@ class Producer:
         self._unique_keys: UniqueKeys | None = None
         self._rounds: dict[str, RoundRobin] = {}
         self._faults = Faults()
+        self._linger: Linger | None = None
 
     async def __aenter__(self) -> Self:
         """Open it."""
@@ -106,10 +109,15 @@ class Producer:
             rhythm=Rhythm(settings.poll_name_server_ms, settings.heartbeat_ms),
             tls=client_context(settings.tls) if settings.tls.enabled else None,
         )
+        if settings.linger_ms:
+            self._linger = Linger(self._instance.tasks, settings.linger_ms, settings.max_message_bytes)
         self._instance.open()
 
     async def close(self) -> None:
-        """Say goodbye and end every connection; sends that still wait get ``ConnectionLost``."""
+        """Send what lingers, say goodbye and end every connection; other sends that wait get ``ConnectionLost``."""
+        linger, self._linger = self._linger, None
+        if linger is not None:
+            await linger.close()
         instance, self._instance = self._instance, None
         if instance is not None:
             await instance.close(producer_group=self.settings.group)
@@ -143,10 +151,21 @@ class Producer:
         It goes to ``queue`` if that is given, else to the one that ``selector`` chooses, else to the one of its
         sharding key if it has one, else to the next one.
         """
-        outgoing = self._prepared(message)
         choose = _fixed_choice(message, queue, selector)
+        if self._linger is not None and timeout_ms is None and may_wait(message):
+            return await self._send_together(self._linger, message, choose)
+        outgoing = self._prepared(message)
         code, answer, sent_to = await self._attempts(outgoing, choose, timeout_ms)
         return read_result(code, answer, sent_to, outgoing.unique_key)
+
+    async def _send_together(self, linger: Linger, message: Message, choose: "_Choice | None") -> SendResult:
+        check(message, self.settings)
+        fixed = choose((await self._route(message.topic)).write_queues) if choose else None
+        order = message.properties.get(keys.SHARDING_KEY), message.properties.get(keys.WAIT)
+        again = None if fixed is None else (lambda _queues: fixed)
+        return await linger.send(
+            message, (message.topic, fixed, *order), lambda portion: self._send_portion(portion, again, None)
+        )
 
     async def send_batch(
         self,

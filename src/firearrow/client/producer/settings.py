@@ -31,6 +31,7 @@ class ProducerSettings(Struct, frozen=True, forbid_unknown_fields=True):
     max_message_bytes: Annotated[int, Meta(ge=1, description="Largest body, of a message or a batch.")] = (
         4 * 1024 * 1024
     )
+    linger_ms: Annotated[float, Meta(ge=0, description="How long a send waits for others to travel with; 0: not.")] = 0
     default_topic: Annotated[
         str, Meta(description="Whose brokers get the first message of a topic that does not exist.")
     ] = AUTO_CREATE_TOPIC
@@ -52,6 +53,7 @@ class ProducerOptions(TypedDict, total=False):
     compress_level: int
     compress_codec: Codec
     max_message_bytes: int
+    linger_ms: float
     default_topic: str
     default_topic_queues: int
     latency_fault_tolerance: bool

@@ -1,0 +1,105 @@
+"""Messages that wait a moment for company, so that many sends become one request.
+
+Each waits in a *pocket* with others that may travel with it: one topic, one queue if it is fixed, one sharding key. A
+pocket leaves when its oldest message has waited for ``linger_ms``, or when it is full. A send ends when the broker has
+acknowledged its batch, with the offset and the id of its own message, or with the batch's error: nothing is reported as
+sent that is only in memory here.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Final
+
+from firearrow.client.producer.outgoing import SENT_ALONE, Portion, weight
+from firearrow.client.producer.result import SendResult
+from firearrow.client.tasks import Tasks
+from firearrow.errors import ClientClosed, FireArrowError
+from firearrow.model import Message
+from firearrow.model.names import is_retry_topic
+
+MAX_TOGETHER: Final = 1000
+
+SendPortion = Callable[[Portion], Awaitable[list[SendResult]]]
+
+
+class _Pocket:
+    """Messages that leave together."""
+
+    def __init__(self, send: SendPortion) -> None:
+        self.send = send
+        self.messages: list[Message] = []
+        self.futures: list[asyncio.Future[SendResult]] = []
+        self.size = 0
+        self.timer: asyncio.TimerHandle | None = None
+
+
+def may_wait(message: Message) -> bool:
+    """Whether a message may travel with others at all."""
+    return not is_retry_topic(message.topic) and not any(name in message.properties for name in SENT_ALONE)
+
+
+class Linger:
+    """The pockets of one producer."""
+
+    def __init__(self, tasks: Tasks, linger_ms: float, max_bytes: int) -> None:
+        self._tasks = tasks
+        self._linger_s = linger_ms / 1000
+        self._max_bytes = max_bytes
+        self._pockets: dict[Hashable, _Pocket] = {}
+        self._leaving: dict[asyncio.Future[SendResult], None] = {}
+
+    async def send(self, message: Message, companions: Hashable, send: SendPortion) -> SendResult:
+        """Send a message together with others of equal ``companions``; return its own result."""
+        size = weight(message)
+        pocket = self._pockets.get(companions)
+        if pocket is not None and pocket.size + size > self._max_bytes:
+            self._leave(companions)
+            pocket = None
+        if pocket is None:
+            pocket = self._pockets[companions] = _Pocket(send)
+            pocket.timer = asyncio.get_running_loop().call_later(self._linger_s, self._leave, companions)
+        future: asyncio.Future[SendResult] = asyncio.get_running_loop().create_future()
+        pocket.messages.append(message)
+        pocket.futures.append(future)
+        pocket.size += size
+        self._leaving[future] = None
+        future.add_done_callback(self._left)
+        if len(pocket.messages) >= MAX_TOGETHER:
+            self._leave(companions)
+        return await future
+
+    def _left(self, future: "asyncio.Future[SendResult]") -> None:
+        self._leaving.pop(future, None)
+
+    def _leave(self, companions: Hashable) -> None:
+        pocket = self._pockets.pop(companions, None)
+        if pocket is None:
+            return
+        if pocket.timer is not None:
+            pocket.timer.cancel()
+        self._tasks.spawn(_send(pocket), "batch")
+
+    async def close(self) -> None:
+        """Send what waits, and return when all of it has an outcome."""
+        for companions in list(self._pockets):
+            self._leave(companions)
+        if self._leaving:
+            await asyncio.wait(list(self._leaving))
+
+
+async def _send(pocket: _Pocket) -> None:
+    try:
+        results = await pocket.send(Portion(tuple(pocket.messages)))
+    except FireArrowError as error:
+        for future in pocket.futures:
+            if not future.done():
+                future.set_exception(error)
+    except asyncio.CancelledError:
+        for future in pocket.futures:
+            if not future.done():
+                future.set_exception(ClientClosed("the producer was closed before the message left"))
+        raise
+    else:
+        for future, result in zip(pocket.futures, results, strict=True):
+            if not future.done():
+                future.set_result(result)

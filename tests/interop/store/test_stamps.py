@@ -20,7 +20,7 @@ STRICT = {"enabledAppendPropCRC": "true", "forceVerifyPropCRC": "true"}
 
 
 def test_apache_checks_our_stamps(broker_of: BrokerOf) -> None:
-    """Ours dies, so that Apache reads the log again from its start; it stamps what it delivers, and ours checks that."""
+    """Ours dies, so that Apache reads the log again; it stamps what it delivers, and ours checks those stamps."""
 
     async def work() -> None:
         async with broker_of("5.5.0", **STRICT) as broker:

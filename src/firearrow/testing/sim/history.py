@@ -72,6 +72,8 @@ class History:
     """By consumer group, in the order of reading."""
     commits: dict[tuple[str, str, str, int], int] = field(default_factory=dict)
     """The highest offset that a group tried to commit, by group, broker, topic and queue."""
+    returned: list[tuple[str, str, int]] = field(default_factory=list)
+    """Messages that were sent back and whose sending back was answered: group, key, redeliveries so far."""
     final: list[Read] = field(default_factory=list)
     power_losses: list[tuple[float, str]] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)

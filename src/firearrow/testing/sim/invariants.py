@@ -181,6 +181,7 @@ def _retries(history: History, promise: Promise) -> Iterator[str]:
                 yield f"I12: {read.key} came to {group} for the {read.times}th time again"
     if not promise.retrying:
         return
+    yield from _come_again(history, promise)
     dead = Counter(read.key for read in history.final if is_dlq_topic(read.place.topic))
     for read in history.final:
         if is_dlq_topic(read.place.topic) and (read.keys != read.key or read.key not in promise.poison):
@@ -190,6 +191,17 @@ def _retries(history: History, promise: Promise) -> Iterator[str]:
             continue  # within the window a retry may be lost like any other message
         if dead[sent.key] == 0 or (promise.faultless and dead[sent.key] > 1):
             yield f"I12: {sent.key}, which nobody can handle, is {dead[sent.key]} times among the dead letters"
+
+
+def _come_again(history: History, promise: Promise) -> Iterator[str]:
+    """A message that was taken back comes again, or lies among the dead."""
+    if promise.window_s:
+        return
+    again = {(group, read.key, read.times) for group, reads in history.reads.items() for read in reads}
+    dead = {read.key for read in history.final if is_dlq_topic(read.place.topic)}
+    for group, key, times in history.returned:
+        if (group, key, times + 1) not in again and key not in dead:
+            yield f"I12: {key}, sent back by {group} after {times} redeliveries, never came again"
 
 
 def _no_duplicates(history: History, promise: Promise) -> Iterator[str]:

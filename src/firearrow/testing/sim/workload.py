@@ -373,6 +373,7 @@ class _Membership:
                 break
             await asyncio.sleep(TRY_AGAIN_S)
         self.me.history.counts["sent back"] += 1
+        self.me.history.returned.append((self.me.group, key_of(message.body), message.reconsume_times))
 
     async def commit(self, queue: MessageQueue, offset: int) -> None:
         history, group = self.me.history, self.me.group

@@ -47,6 +47,9 @@ def measure(bench: Bench) -> Report:
         for what in ("held the loop", "held, by the clock", "due to written"):
             figures = used[name][what]
             report.say(f"{name + ', ' + what:30} " + " ".join(f"{value:8.3f}" for value in figures))
+        times, *figures = used[name]["held by anything >= 1 ms"]
+        values = " ".join(f"{value:8.3f}" for value in figures)
+        report.say(f"{name + ', turns >= 1 ms':30} {values} in {times} turns")
     many, one = used["all queues"], used["one queue"]
     report.goals += [
         Goal("open descriptors", used["descriptors"], 2000, at_least=False),
@@ -120,6 +123,8 @@ async def use(root: str, topics: int, slices: int) -> dict[str, Any]:
                 figures[name] = {
                     "due to written": _summary(latencies.written),
                     "held the loop": _summary(latencies.held),
+                    "held, by the clock": _summary(latencies.clock),
+                    "held by anything >= 1 ms": [len(latencies.turns), *_summary(latencies.turns or [0.0])],
                 }
     return figures
 
@@ -129,6 +134,7 @@ async def _slice(store: Store, drafts: list[Draft], latencies: Latencies) -> Non
     some = await paced(store, lambda number: [drafts[(done + number) % len(drafts)]], EVERY, SLICE_SECONDS)
     latencies.held += some.held
     latencies.clock += some.clock
+    latencies.turns += some.turns
     latencies.written += some.written
 
 

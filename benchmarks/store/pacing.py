@@ -23,6 +23,9 @@ class Latencies:
     time in which the loop could have run and the machine had no CPU for it."""
     clock: list[float] = field(default_factory=list)
     """The same with it."""
+    turns: list[float] = field(default_factory=list)
+    """Every time the loop was held for a millisecond or more by anything, a flush or the scrub for instance, without
+    the time in which there was no CPU."""
 
 
 class CpuWait:
@@ -73,13 +76,18 @@ async def paced(store: Store, draft_of: Callable[[int], list[Draft]], every: flo
         else:
             wait(following)
 
+    last = (began, cpu_wait())
+
     def wait(until: float) -> None:
-        left = until - time.perf_counter()
-        # Timers of the loop count whole milliseconds; closer than that the loop is asked again and again.
+        nonlocal last
+        before, last = last, (time.perf_counter(), cpu_wait())
+        turn = (last[0] - before[0] - (last[1] - before[1])) * 1e3
+        if turn >= 1.0:
+            latencies.turns.append(turn)
+        left = until - last[0]
+        # Timers of the loop count whole milliseconds; and a loop that never sleeps shows what holds it.
         if left <= 0:
             loop.call_soon(arrive)
-        elif left > 0.002:
-            loop.call_later(left - 0.001, wait, until)
         else:
             loop.call_soon(wait, until)
 

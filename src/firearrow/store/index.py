@@ -9,6 +9,7 @@ Java: ``IndexService``.
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from sys import maxsize
 from typing import Annotated, Final, NamedTuple, cast
 
 from msgspec import Meta, Struct
@@ -41,6 +42,8 @@ ROWS_AT_ONCE: Final = 256
 """Rows whose keys wait to be hashed together."""
 ROWS_HELD_BACK: Final = 65_536
 """Rows that wait at most while a flush writes the file."""
+ROWS_TAKEN: Final = 1024
+"""Rows that leave at once after such a wait: all of them would hold the loop for a tenth of a second."""
 LONGEST_CHAIN: Final = 100_000
 _NO_KEY: Final = bytes(LANE_BYTES)
 
@@ -129,11 +132,11 @@ class Index:
         """Take the keys of some rows, in the order of the log."""
         self._rows += cast("list[Row]", rows)
         if len(self._rows) >= (ROWS_HELD_BACK if self._held_back else ROWS_AT_ONCE):
-            self.absorb()
+            self.absorb(max(2 * len(rows), ROWS_TAKEN))
 
-    def absorb(self) -> None:
-        """Hash the keys that wait, and enter them. On a full disk without a file for them they go on waiting."""
-        rows, self._rows = self._rows, []
+    def absorb(self, most: int = maxsize) -> None:
+        """Hash keys that wait, and enter them. On a full disk without a file for them they go on waiting."""
+        rows, self._rows = self._rows[:most], self._rows[most:]
         if rows and rows[0][1] < self.indexed_to:
             rows = [row for row in rows if row[1] >= self.indexed_to]
         if rows:

@@ -7,7 +7,7 @@ closed, because the offsets that are written last wait for the log.
 import asyncio
 import random
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from msgspec import Struct
 
@@ -35,6 +35,10 @@ from firearrow.runtime.clock import Clock
 from firearrow.runtime.disk import Disk
 from firearrow.store.placement import FLUSHED, Level
 from firearrow.store.store import Store
+
+QUESTIONS_AT_ONCE: Final = 8
+"""Questions passed on to consumers at a time. They have workers of their own: one that hangs for ten seconds must
+not keep reads waiting."""
 
 
 class Place(Struct, frozen=True, kw_only=True):
@@ -87,6 +91,7 @@ class Consuming:
         self.store = store
         self.clients = ClientTable()
         self.errands = Errands()
+        self.questions = Errands(QUESTIONS_AT_ONCE)
         self.groups = Groups(disk, clock, permissions.makes_groups)
         self.offsets = OffsetTable()
         self.locks = QueueLocks()
@@ -174,7 +179,7 @@ class Consuming:
                 groups,
                 clients,
                 offsets,
-                errands,
+                self.questions,
                 clock,
                 elapsed_ms=_elapsed_ms,
                 broker_name=place.broker_name,
@@ -219,6 +224,7 @@ class Consuming:
         async with asyncio.TaskGroup() as group:
             for work in (
                 self.errands.run(),
+                self.questions.run(),
                 self.groups.file.run(),
                 self.offset_file.run(),
                 self.heartbeats.run(),

@@ -17,7 +17,8 @@ def machine_line(directory: str) -> str:
     load = " ".join(f"{value:.1f}" for value in os.getloadavg())
     return (
         f"{_cpu()}, {os.cpu_count()} CPUs, Linux {platform.release()}, Python {platform.python_version()}, "
-        f"uvloop {_version('uvloop')}, msgspec {_version('msgspec')}, load average {load}, {_file_system(directory)}, "
+        f"uvloop {_version('uvloop')}, msgspec {_version('msgspec')}, load average {load}, "
+        f"nice {os.getpriority(os.PRIO_PROCESS, 0)}, {_file_system(directory)}, "
         f"fdatasync p50 {p50:,.0f} us p99 {p99:,.0f} us"
     )
 

@@ -8,7 +8,7 @@ Java: ``IndexService``.
 
 import asyncio
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from sys import maxsize
 from typing import Annotated, Final, NamedTuple, cast
 
@@ -106,7 +106,7 @@ class DamagedIndex(Exception):
 class Index:
     """All index files of a store."""
 
-    def __init__(self, disk: Disk, clock: Clock, shape: Shape) -> None:
+    def __init__(self, disk: Disk, clock: Clock, shape: Shape, zone: tzinfo = UTC) -> None:
         self.disk = disk
         self.shape = shape
         self.old: list[OldIndex] = []
@@ -116,6 +116,7 @@ class Index:
         self.indexed_to = 0
         """Keys of records below are entered; rows that bring them again are passed over."""
         self._clock = clock
+        self._zone = zone
         self.stalled: DiskFull | None = None
         """Why keys wait that should be in a file; the next flush that succeeds ends it."""
         self._rows: list[Row] = []
@@ -164,7 +165,7 @@ class Index:
             header = Header(end_ms, end_ms, end_physical, end_physical)
         elif self.old:
             last = self.old[-1].name
-        name = name_after(max(last, self._last_name), time_name(self._clock.now_ms()))
+        name = name_after(max(last, self._last_name), time_name(self._clock.now_ms(), self._zone))
         self.disk.make_directory(INDEX)
         file = self.disk.open(f"{INDEX}/{name}", create=True)
         file.truncate(self.shape.file_bytes)
@@ -390,9 +391,9 @@ async def _write_durably(active: ActiveIndex, sums: PageSums) -> None:
     await sums.renew(active.file, changed)
 
 
-def time_name(now_ms: int) -> str:
-    """The name of an index file made now: year to millisecond, 17 digits."""
-    return datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y%m%d%H%M%S") + f"{now_ms % 1000:03d}"
+def time_name(now_ms: int, zone: tzinfo = UTC) -> str:
+    """The name of an index file made now: year to millisecond, 17 digits, in local time as Apache's are."""
+    return datetime.fromtimestamp(now_ms / 1000, zone).strftime("%Y%m%d%H%M%S") + f"{now_ms % 1000:03d}"
 
 
 def hashed_keys(rows: list[Row]) -> list[KeyPlace]:

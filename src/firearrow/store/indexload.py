@@ -14,7 +14,16 @@ from firearrow.errors import FileMissing
 from firearrow.runtime.disk import Disk, File
 from firearrow.store.activeindex import PAGE_BYTES, ActiveIndex, empty_slots, from_big_endian, link
 from firearrow.store.index import Index, IndexState, OldIndex
-from firearrow.store.indexfile import ENTRY, ENTRY_BYTES, FIRST_ENTRY, HEADER_BYTES, SLOT_BYTES, Header, decode_header
+from firearrow.store.indexfile import (
+    ENTRY,
+    ENTRY_BYTES,
+    FIRST_ENTRY,
+    HEADER_BYTES,
+    SLOT_BYTES,
+    Header,
+    decode_header,
+    name_after,
+)
 from firearrow.store.indexsums import PageSums, drop_sums, sum_of_edges
 from firearrow.store.pacing import Pace
 from firearrow.store.paths import INDEX
@@ -53,6 +62,7 @@ async def load_found(index: Index, believed: int | None, log_end: int) -> int:
             await _open_old(index, name)
     if not index.old:
         return 0
+    await _put_in_order(index)
     last = index.old.pop()
     limit = log_end if believed is None else min(believed, log_end)
     number = await _sensible_end(index, last, limit)
@@ -64,6 +74,31 @@ async def load_found(index: Index, believed: int | None, log_end: int) -> int:
     await _relink(index, IndexState(last.name, header), last.file)
     index.indexed_to = header.end_physical + 1 if number > FIRST_ENTRY else _end_of_old(index)
     return log_end if believed is None else limit
+
+
+async def _put_in_order(index: Index) -> None:
+    """Rename files whose names are not in the order of the log.
+
+    Apache names them by local time, which is behind ours in the west and steps back in autumn, and goes by the names.
+    """
+    old, index.old = sorted(index.old, key=_place_in_log), []
+    last = ""
+    for found in old:
+        last = name_after(last, found.name)
+        if last != found.name:
+            while index.disk.exists(f"{INDEX}/{last}"):
+                last = name_after(last, "")
+            found.file.close()
+            index.disk.rename(f"{INDEX}/{found.name}", f"{INDEX}/{last}")
+            await index.disk.sync_directory(INDEX)
+            await _open_old(index, last)
+        else:
+            index.old.append(found)
+
+
+def _place_in_log(old: OldIndex) -> tuple[bool, int, int, str]:
+    header = old.header
+    return header.next_number <= FIRST_ENTRY, header.begin_physical, header.end_physical, old.name
 
 
 async def index_names(disk: Disk) -> list[str]:

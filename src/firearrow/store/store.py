@@ -83,11 +83,12 @@ class Store:
     ) -> "Store":
         """Recover the store of a directory, or begin one.
 
-        ``zone`` is where the hours of ``deleteWhen`` count; ``offsets`` says what groups have read, for warnings.
+        ``zone`` is where the hours of ``deleteWhen`` count and after which index files are named, as Apache names them;
+        ``offsets`` says what groups have read, for warnings.
         """
         opened = await open_log(disk, clock, config.log, boot_id)
         try:
-            views = await Views.open(disk, clock, config.views, opened)
+            views = await Views.open(disk, clock, config.views, opened, zone=zone)
             await views.catch_up(opened)
             await opened.damage.keep(opened.segments)
         except BaseException:

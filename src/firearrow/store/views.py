@@ -8,6 +8,7 @@ snapshot says so to us. Wiring and order only; what is done is done elsewhere.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from datetime import UTC, tzinfo
 from typing import Final
 
 from msgspec import Struct, field
@@ -61,7 +62,9 @@ class Views:
     # ---- opening
 
     @classmethod
-    async def open(cls, disk: Disk, clock: Clock, config: ViewsConfig, opened: OpenedLog) -> "Views":
+    async def open(
+        cls, disk: Disk, clock: Clock, config: ViewsConfig, opened: OpenedLog, *, zone: tzinfo = UTC
+    ) -> "Views":
         """Bring queues and index to a state that the log from `durable` on completes. `catch_up` must follow."""
         checkpoint, checkpoint_crc = await read_checkpoint(disk)
         snapshot = await read_snapshot(disk)
@@ -71,7 +74,7 @@ class Views:
         shape = Shape(config.index.max_hash_slot_num, config.index.max_index_num)
         if snapshot is not None and snapshot.index is not None:
             shape = Shape(snapshot.index_slots, snapshot.index_entries)
-        index = Index(disk, clock, shape) if config.index.message_index_enable else None
+        index = Index(disk, clock, shape, zone) if config.index.message_index_enable else None
         views = cls(disk, config, Queues(disk, config.queues, file_bytes), index, checkpoint)
         if snapshot is None:
             await views._load_found(opened)

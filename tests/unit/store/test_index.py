@@ -3,6 +3,7 @@
 import asyncio
 import struct
 from array import array
+from datetime import timedelta, timezone
 
 import pytest
 
@@ -10,6 +11,7 @@ from firearrow.model.java_hash import java_hash
 from firearrow.store.activeindex import link
 from firearrow.store.index import Index, time_name
 from firearrow.store.indexfile import ENTRY, Header, Shape, decode_header, name_after
+from firearrow.store.indexload import load_found
 from firearrow.store.keyhash import absolute, key_hash
 from firearrow.store.placement import Placed
 from firearrow.store.queues import QueueConfig, Queues
@@ -95,6 +97,36 @@ def test_a_new_file_follows_a_full_one_and_both_are_asked() -> None:
         assert [candidate.entry.physical async for candidate in found][:1] == [600]
 
     asyncio.run(main())
+
+
+def test_files_that_apache_named_by_another_clock_are_put_in_order() -> None:
+    """Apache names files by local time: west of Greenwich its new file has an earlier name than our old one."""
+
+    async def main() -> None:
+        bench = Bench(Shape(3, 4))
+        for number in range(11):
+            bench.index.put([bench.row(number * 100, "KEYS\x01k\x02", store_ms=NOW + number)])
+        await bench.flush()
+        bench.index.close()
+        first, second, third, fourth = await bench.disk.list("index")
+        bench.disk.rename(f"index/{third}", "index/20231114170000000")
+        bench.disk.rename(f"index/{fourth}", "index/20231114180000000")
+        bench.index = Index(bench.disk, FrozenClock(NOW), Shape(3, 4))
+        assert await load_found(bench.index, None, 1100) == 1100
+        assert await bench.places("k") == list(range(1000, -1, -100))
+        found = bench.index.candidates("TopicA", "k", NOW + 9, NOW + 10)
+        assert [candidate.entry.physical async for candidate in found][:2] == [1000, 900]
+        names = await bench.disk.list("index")
+        assert names[:2] == [first, second], "files in order keep their names"
+        headers = [decode_header((await bench.disk.read_whole(f"index/{name}"))[:40]) for name in names]
+        assert [header.begin_physical for header in headers] == [0, 300, 600, 900]
+
+    asyncio.run(main())
+
+
+def test_files_are_named_by_local_time() -> None:
+    assert time_name(NOW) == "20231114221320000"
+    assert time_name(NOW, timezone(timedelta(hours=-5))) == "20231114171320000"
 
 
 def test_files_below_the_log_go_but_never_the_last() -> None:

@@ -1,7 +1,7 @@
 """Pulling messages. Java: ``header.PullMessageRequestHeader``. ``proxyFrowardClientId`` is Java's spelling.
 
-``firearrowLarge`` is ours: answer with up to ``maxMsgBytes``, where Apache's limits are a fraction of that. A broker that
-does not know it answers as ever.
+``firearrowLarge`` is ours: answer with up to ``maxMsgBytes``, where Apache's limits are a fraction of that. A broker
+that does not know it answers as ever.
 """
 
 from typing import ClassVar

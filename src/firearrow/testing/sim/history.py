@@ -74,6 +74,8 @@ class History:
     """The highest offset that a group tried to commit, by group, broker, topic and queue."""
     returned: list[tuple[str, str, int]] = field(default_factory=list)
     """Messages that were sent back and whose sending back was answered: group, key, redeliveries so far."""
+    unreturnable: list[tuple[str, str]] = field(default_factory=list)
+    """Messages that a broker would not take back, because it has them no more: group, key."""
     final: list[Read] = field(default_factory=list)
     power_losses: list[tuple[float, str]] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)

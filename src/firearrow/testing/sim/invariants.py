@@ -199,6 +199,8 @@ def _come_again(history: History, promise: Promise) -> Iterator[str]:
         return
     again = {(group, read.key, read.times) for group, reads in history.reads.items() for read in reads}
     dead = {read.key for read in history.final if is_dlq_topic(read.place.topic)}
+    for group, key in history.unreturnable:
+        yield f"I8: {key} came to {group}, and its broker has it no more"
     for group, key, times in history.returned:
         if (group, key, times + 1) not in again and key not in dead:
             yield f"I12: {key}, sent back by {group} after {times} redeliveries, never came again"

@@ -37,6 +37,8 @@ from firearrow.testing.sim.world import Node
 
 PULLED: Final = frozenset({0, 19, 20, 21})
 SENT: Final = frozenset({0, int(ResponseCode.FLUSH_DISK_TIMEOUT)})
+NOT_THERE: Final = "look message by offset failed"
+"""How a broker says that it does not hold a message that is sent back."""
 COMMIT: Final = 1
 SUSPEND: Final = 2
 SUBSCRIPTION: Final = 4
@@ -368,12 +370,20 @@ class _Membership:
             origin_topic=message.topic,
             max_reconsume_times=self.me.most_attempts,
         )
+        history, group, key = self.me.history, self.me.group, key_of(message.body)
         while True:
-            if await self.tried(self.routes.brokers[queue.broker_name], request) is not None:
+            try:
+                await self.caller.call(self.routes.brokers[queue.broker_name], request)
                 break
+            except RequestRefused as refused:
+                if refused.remark.startswith(NOT_THERE):
+                    history.unreturnable.append((group, key))
+                    return
+            except FireArrowError:
+                history.counts["ConsumerSendMsgBack failed"] += 1
             await asyncio.sleep(TRY_AGAIN_S)
-        self.me.history.counts["sent back"] += 1
-        self.me.history.returned.append((self.me.group, key_of(message.body), message.reconsume_times))
+        history.counts["sent back"] += 1
+        history.returned.append((group, key, message.reconsume_times))
 
     async def commit(self, queue: MessageQueue, offset: int) -> None:
         history, group = self.me.history, self.me.group

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from firearrow.client.consumer.assignment import Strategy, strategy_named
+from firearrow.client.consumer.direct import Call
 from firearrow.client.consumer.flow import Flow, Stall, why_stuck
 from firearrow.client.consumer.membership import Membership
 from firearrow.client.consumer.offsets import BrokerOffsets, LocalOffsets, Offsets
@@ -70,6 +71,7 @@ class Member:
         self._parts: tuple[Instance, Receiver, Membership] | None = None
         self._divide = asyncio.Event()
         self._divides = True
+        self._requests: BrokerRequests | None = None
 
     # -- beginning and end
 
@@ -102,7 +104,8 @@ class Member:
             on_route_change=self._route_changed,
         )
         receiver = Receiver(instance, settings, self._offsets(instance), self._subscriptions, self._wanted)
-        requests.receiver = receiver
+        requests.receiver, requests.tasks = receiver, instance.tasks
+        self._requests = requests
         membership = Membership(instance, settings.group, self._strategy, broadcasting=settings.broadcasting)
         self._parts = instance, receiver, membership
         instance.open()
@@ -146,6 +149,11 @@ class Member:
     def receiver(self) -> Receiver:
         """Its queues."""
         return self.opened()[1]
+
+    def handled_by(self, call: Call | None) -> None:
+        """Let operators hand messages to this handler."""
+        if self._requests is not None:
+            self._requests.call = call
 
     # -- what is subscribed
 

@@ -1,9 +1,11 @@
 """Asking brokers for messages and for the bounds of queues: what push and pull consumers have in common.
 
 A pull goes to the broker id that the last answer suggested (a slave, when the master is busy with old messages), and to
-whichever member is left when the master is gone. Java: ``PullAPIWrapper``, ``MQClientAPIImpl``.
+whichever member is left when the master is gone. A member that could not be reached is passed over for a few seconds,
+if there is another: name servers may list it for a while yet. Java: ``PullAPIWrapper``, ``MQClientAPIImpl``.
 """
 
+import asyncio
 from enum import IntEnum
 from typing import Final
 
@@ -12,7 +14,7 @@ from msgspec import Struct
 from firearrow.client.consumer.subscription import Subscription
 from firearrow.client.instance import Instance
 from firearrow.client.routes import MASTER_ID
-from firearrow.errors import NoRoute
+from firearrow.errors import ConnectionFailed, NoRoute
 from firearrow.model import MessageQueue, StoredMessage
 from firearrow.model.flags import is_wrapped_batch
 from firearrow.protocol.codes import ResponseCode
@@ -25,6 +27,8 @@ from firearrow.runtime.network import Address
 COMMITS: Final = 0x1
 SUSPENDS: Final = 0x2
 SUBSCRIBES: Final = 0x4
+
+UNREACHABLE_S: Final = 3.0
 
 
 class PullStatus(IntEnum):
@@ -77,6 +81,7 @@ class Puller:
     def __init__(self, instance: Instance, group: str) -> None:
         self._instance = instance
         self._group = group
+        self._unreachable: dict[Address, float] = {}
 
     def where(self, broker: str, preferred: int = MASTER_ID) -> tuple[int, Address]:
         """The member of a broker name to read from; raise ``NoRoute`` when there is none."""
@@ -84,7 +89,14 @@ class Puller:
         if found is None:
             self._instance.hurry()
             raise NoRoute(f"no name server knows an address of broker {broker} now")
-        return found
+        return self._reachable(broker, found)
+
+    def _reachable(self, broker: str, found: tuple[int, Address]) -> tuple[int, Address]:
+        now = asyncio.get_running_loop().time()
+        if self._unreachable.get(found[1], now) <= now:
+            return found
+        members = self._instance.routes.brokers.get(broker, {}).items()
+        return next((each for each in members if self._unreachable.get(each[1], now) <= now), found)
 
     async def pull(self, order: PullOrder) -> PulledBytes:
         """Pull once. Without messages it returns when ``suspend_ms`` is over."""
@@ -108,7 +120,11 @@ class Puller:
             expression_type=order.subscription.kind,
             max_msg_bytes=order.max_bytes,
         )
-        reply = await self._instance.caller.call(address, request, timeout_ms=order.timeout_ms, accept=_ANSWERS)
+        try:
+            reply = await self._instance.caller.call(address, request, timeout_ms=order.timeout_ms, accept=_ANSWERS)
+        except ConnectionFailed:
+            self._unreachable[address] = asyncio.get_running_loop().time() + UNREACHABLE_S
+            raise
         answer = reply.answer
         return PulledBytes(
             PullStatus(reply.code),

@@ -133,7 +133,11 @@ class Consumer:
         A coroutine function runs on the loop, any other in a thread.
         """
         call = as_coroutine(handler, self._pool)
-        await self._work(lambda: self._handle_one(call, holder_of(handler)), workers)
+        self._member.handled_by(call)
+        try:
+            await self._work(lambda: self._handle_one(call, holder_of(handler)), workers)
+        finally:
+            self._member.handled_by(None)
 
     async def run_batches(
         self, handler: Handler[list[ReceivedMessage]], *, size: int = 32, workers: int | None = None

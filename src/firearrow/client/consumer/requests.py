@@ -1,26 +1,31 @@
 """What brokers ask of a consumer, and how it answers. Java: ``ClientRemotingProcessor``.
 
-Members changed: divide the queues anew. Go on from other offsets. How far are you. Tell about yourself.
+Members changed: divide the queues anew. Go on from other offsets. How far are you. Tell about yourself. Consume this
+message now.
 """
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
+from firearrow.client.consumer import direct
 from firearrow.client.consumer.flow import Flow
-from firearrow.client.consumer.offsets import OffsetTable
 from firearrow.client.consumer.settings import ConsumerSettings
 from firearrow.client.consumer.subscription import Subscription
 from firearrow.client.consumer.window import MIB
+from firearrow.client.tasks import Tasks
 from firearrow.model import MessageQueue
 from firearrow.model.versions import CURRENT_VERSION, version_name
 from firearrow.protocol.bodies.body import encode_body
 from firearrow.protocol.bodies.heartbeat import ConsumeType
 from firearrow.protocol.bodies.offset import GetConsumerStatusBody, read_reset_offsets
 from firearrow.protocol.bodies.running_info import ConsumerRunningInfo, ProcessQueueInfo
+from firearrow.protocol.codes import ResponseCode
+from firearrow.protocol.refusal import Refused
 from firearrow.protocol.requests.heartbeat import NotifyConsumerIdsChanged
-from firearrow.protocol.requests.push import GetConsumerRunningInfo
+from firearrow.protocol.requests.push import ConsumeMessageDirectly, GetConsumerRunningInfo
 from firearrow.protocol.requests.reset import GetConsumerStatusFromClient, ResetConsumerClientOffset
-from firearrow.remoting.handlers import Answer, Call, Handlers
+from firearrow.record.decode import decode
+from firearrow.remoting.handlers import Answer, Call, Handlers, Later
 
 
 class Receiving(Protocol):
@@ -47,7 +52,8 @@ class BrokerRequests:
         wall_ms: Callable[[float], int],
     ) -> None:
         self.receiver: Receiving | None = None
-        self.offsets: OffsetTable | None = None
+        self.tasks: Tasks | None = None
+        self.call: direct.Call | None = None
         self._settings = settings
         self._subscriptions = subscriptions
         self._rebalance = rebalance
@@ -58,6 +64,7 @@ class BrokerRequests:
         self.handlers.on(ResetConsumerClientOffset, self.reset)
         self.handlers.on(GetConsumerStatusFromClient, self.status)
         self.handlers.on(GetConsumerRunningInfo, self.running_info)
+        self.handlers.on(ConsumeMessageDirectly, self.consume_directly)
 
     def members_changed(self, _request: NotifyConsumerIdsChanged, _call: Call) -> None:
         """Divide the queues anew."""
@@ -85,6 +92,17 @@ class BrokerRequests:
             subscription_set=[subscription.data() for subscription in self._subscriptions.values()],
         )
         return Answer(body=encode_body(info))
+
+    def consume_directly(self, request: ConsumeMessageDirectly, call: Call) -> Later:
+        """Hand a message to the handler that runs."""
+        if self.call is None or self.tasks is None:
+            raise Refused(ResponseCode.SYSTEM_ERROR, "this consumer runs no handler; it iterates, or has not begun")
+        later = call.later()
+        work = direct.consume_directly(
+            self.call, decode(call.body), request.broker_name or "", later, ordered=self._settings.ordered
+        )
+        self.tasks.spawn(work, "direct")
+        return later
 
     def _properties(self) -> dict[str, str]:
         settings = self._settings

@@ -1,0 +1,57 @@
+"""A message that an operator hands to a consumer past all queues: "consume this now, and tell what came of it".
+
+Its handler is called as ever; what it returns or raises is reported, and changes no offset. Java:
+``ConsumeMessageConcurrentlyService.consumeMessageDirectly``.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from firearrow.client.consumer.message import ReceivedMessage
+from firearrow.client.consumer.window import Window
+from firearrow.model import MessageQueue, StoredMessage
+from firearrow.protocol.bodies.body import encode_body
+from firearrow.protocol.bodies.running_info import ConsumeMessageDirectlyResult, ConsumeResult
+from firearrow.remoting.handlers import Answer, Later
+
+Call = Callable[[ReceivedMessage], Awaitable[object]]
+
+
+class Nobody:
+    """The settler of a message that belongs to no queue."""
+
+    def __init__(self) -> None:
+        self.is_refused = False
+
+    def ack(self, message: ReceivedMessage) -> None:
+        """Nothing to note."""
+
+    def release(self, message: ReceivedMessage) -> None:
+        """Nowhere to go back to."""
+
+    async def retry(self, _message: ReceivedMessage, _delay_level: int) -> None:
+        """Remember that the handler asked for it."""
+        self.is_refused = True
+
+
+async def consume_directly(call: Call, stored: StoredMessage, broker: str, later: Later, *, ordered: bool) -> None:
+    """Call the handler and answer with what came of it."""
+    loop = asyncio.get_running_loop()
+    settler, begun = Nobody(), loop.time()
+    window = Window(stored.queue_offset)
+    window.is_dropped = True
+    message = ReceivedMessage(stored, MessageQueue(stored.topic, broker, stored.queue_id), window, settler)
+    result, remark = ConsumeResult.CR_SUCCESS, None
+    try:
+        await call(message)
+    except Exception as error:  # noqa: BLE001 - whatever a handler raises is the answer
+        result, remark = ConsumeResult.CR_THROW_EXCEPTION, f"{type(error).__name__}: {error}"
+    if settler.is_refused:
+        result = ConsumeResult.CR_LATER
+    body = ConsumeMessageDirectlyResult(
+        consume_result=result.value,
+        remark=remark,
+        order=ordered,
+        spent_time_mills=int((loop.time() - begun) * 1000),
+    )
+    later.answer(Answer(body=encode_body(body)))

@@ -17,6 +17,7 @@ msgspec writes that, so that commas, escapes and absent members are handled in C
 ``serializeTypeCurrentRPC``, which every reader ignores, is left out.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Generic, TypeVar
 
@@ -62,6 +63,8 @@ class JsonDecoder(Generic[F]):
     def __init__(self, fields: type[F]) -> None:
         self._fields = fields
         self._booleans = [field for field in layout(fields) if field.kind is bool]
+        names = "|".join(re.escape(field.wire_name) for field in self._booleans)
+        self._may_be_one = re.compile(rf'"(?:{names})"\s*:\s*"?1'.encode()).search
         self._decode_ext = msgspec.json.Decoder(fields, strict=False).decode
         self._any_true = self._generate("fields", "return {any_true}")
         self.decode_at_once: Callable[[bytes], Heading[F] | None] = self._generate(
@@ -112,8 +115,10 @@ class JsonDecoder(Generic[F]):
             raise BadFields(heading, str(error)) from None
 
     def _lies(self, header: bytes) -> bool:
-        # msgspec takes 1 for true where Java takes it for false.
+        # msgspec takes 1 for true where Java takes it for false. Without escapes the name stands there literally.
         if not any(form in header for form in _FORMS_OF_ONE):
+            return False
+        if b"\\" not in header and self._may_be_one(header) is None:
             return False
         _, ext = read_untyped(header)
         return any(ext.get(field.wire_name) == "1" for field in self._booleans)

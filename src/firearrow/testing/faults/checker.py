@@ -6,7 +6,10 @@ It opens the store as it was left, which recovers it, and reads everything. What
 * every promised message is at its physical offset, in its queue, at its queue offset;
 * the offsets of every queue are consecutive, and its entries are what the log would give if it were built again;
 * every message is found by queue and offset, by its id, and by its unique key, through the store's own look-ups;
+* no group that wrote its offsets down has read more of a queue than is in it;
 * nothing is called damaged, for nothing rotted.
+
+Where log files may be deleted (`Options.deletes`), what lay below the log's start is gone rightly.
 """
 
 import argparse
@@ -21,12 +24,13 @@ from firearrow.model import PhysicalOffset
 from firearrow.record.decode import RecordHead, peek
 from firearrow.record.message_id import offset_message_id
 from firearrow.record.properties import decode_properties
+from firearrow.store.configfiles import CONSUMER_OFFSETS, ConfigFiles, consumer_offsets
 from firearrow.store.consumequeue import ENTRY_BYTES
 from firearrow.store.pulling import Pull
 from firearrow.store.repair import entry_of
 from firearrow.testing.faults.acks import Ack, parse_acks
 from firearrow.testing.faults.recipe import HOST, Recipe, Sent, number_of, unique_key
-from firearrow.testing.faults.session import Options, Session
+from firearrow.testing.faults.session import GROUP, Options, Session
 
 _NO_DELAYS: Final = (1000,)
 _MANY: Final = 1000
@@ -48,6 +52,8 @@ class Findings:
     """Every message of the log by its number, as a promise of what must be there from now on."""
     entries: defaultdict[tuple[str, int], bytearray] = field(default_factory=lambda: defaultdict(bytearray))
     """What the queues must hold, by topic and number."""
+    firsts: dict[tuple[str, int], int] = field(default_factory=dict)
+    """The offset of the oldest message of every queue."""
 
     @property
     def good(self) -> bool:
@@ -72,9 +78,10 @@ async def check(
         await Views(session, findings).check()
         if len(session.opened.damage):
             findings.wrong.append(f"called damaged: {session.opened.damage.as_list()}")
-        end = session.log.tail
         for ack in promised:
-            _compare(ack, end, findings, may_lose=may_lose)
+            if not options.deletes or ack.physical >= session.log.min_offset:
+                _compare(ack, session.log.tail, findings, may_lose=may_lose)
+        await _compare_offsets(session, [] if may_lose else promised, findings)
     finally:
         await (session.close() if close else session.abandon())
     return findings
@@ -91,7 +98,9 @@ async def _read_everything(session: Session, recipe: Recipe, findings: Findings)
             _judge(head, walked.piece, recipe.message(number), findings)
             if number <= findings.last_number:
                 findings.wrong.append(f"message {number} comes after message {findings.last_number}")
-            expected = queues.get((head.topic, head.queue_id), 0)
+            first = head.queue_offset if session.options.deletes else 0
+            expected = queues.get((head.topic, head.queue_id), first)
+            findings.firsts.setdefault((head.topic, head.queue_id), expected)
             if head.queue_offset != expected:
                 findings.wrong.append(f"message {number} has queue offset {head.queue_offset}, not {expected}")
             queues[head.topic, head.queue_id] = head.queue_offset + 1
@@ -124,7 +133,12 @@ class Views:
 
     async def check(self) -> None:
         """Every queue in full; by id and by key the newest messages and some of the others."""
-        queues = {(queue.topic, queue.queue_id) for queue in self._store.queues if queue.max_offset}
+        start = self._session.log.min_offset
+        queues = {
+            (queue.topic, queue.queue_id)
+            for queue in self._store.queues
+            if self._store.queues.min_offset(queue, start) < queue.max_offset
+        }
         if queues != set(self._findings.entries):
             self._findings.wrong.append(f"queues are {queues}, the log has {set(self._findings.entries)}")
         for (topic, queue_id), entries in self._findings.entries.items():
@@ -135,15 +149,15 @@ class Views:
 
     async def _check_queue(self, topic: str, queue_id: int, expected: bytes) -> None:
         queue = self._store.queues.tail_of(topic, queue_id)
-        entries = b""
-        while piece := await self._store.queues.entries(queue, len(entries) // ENTRY_BYTES, _MANY):
+        entries, first = b"", self._findings.firsts[topic, queue_id]
+        while piece := await self._store.queues.entries(queue, first + len(entries) // ENTRY_BYTES, _MANY):
             entries += piece
         if entries != expected:
             self._findings.wrong.append(
                 f"queue {topic}/{queue_id} holds {len(entries) // ENTRY_BYTES} entries that are not the "
                 f"{len(expected) // ENTRY_BYTES} of the log"
             )
-        offset, got = 0, 0
+        offset, got = first, 0
         while offset < queue.max_offset:
             pulled = await self._store.read(topic, queue_id, Pull(offset, _MANY, 1 << 20))
             if pulled.next_offset <= offset:
@@ -160,6 +174,19 @@ class Views:
         by_key = await lookups.by_key(ack.topic, unique_key(ack.number), 64, ack.store_ms, ack.store_ms)
         if [number_of(peek(record).body(record)) for record in by_key.records] != [ack.number]:
             self._findings.wrong.append(f"message {ack.number} is not found by its key, or not it alone")
+
+
+async def _compare_offsets(session: Session, promised: Sequence[Ack], findings: Findings) -> None:
+    """No queue ends before a promised message, and no group is ahead of its queue."""
+    ends = {(queue.topic, queue.queue_id): queue.max_offset for queue in session.store.queues}
+    for ack in promised:
+        if ack.queue_offset >= ends.get((ack.topic, ack.queue_id), 0):
+            findings.wrong.append(f"queue {ack.topic}/{ack.queue_id} ends before message {ack.number}")
+    document = await ConfigFiles(session.disk).load(CONSUMER_OFFSETS)
+    for topic, queues in consumer_offsets(document or {}).get(GROUP, {}).items():
+        for queue_id, offset in queues.items():
+            if offset > ends.get((topic, queue_id), 0):
+                findings.wrong.append(f"the group is at {offset} of {topic}/{queue_id}, which ends before")
 
 
 def _promise(number: int, head: RecordHead, options: Options) -> Ack:

@@ -41,11 +41,14 @@ class Scenario(NamedTuple):
     torn: bool
     reborn: bool
     """Whether the life that is ended begins with the recovery of a store that was killed before."""
+    deletes: bool = False
+    """Whether log files are deleted on the way."""
 
     @property
     def name(self) -> str:
         """A word for the ledger."""
         parts = [self.flush.split("_")[0].lower(), self.route, "torn" if self.torn else "", "again" * self.reborn]
+        parts.append("deleting" * self.deletes)
         return "-".join(part for part in parts if part)
 
 
@@ -54,7 +57,11 @@ SCENARIOS: Final = [
     for flush in ("SYNC_FLUSH", "ASYNC_FLUSH")
     for torn in (False, True)
     for reborn in (False, True)
-] + [Scenario("SYNC_FLUSH", route, torn=False, reborn=False) for route in ("thread", "process")]
+] + [
+    Scenario("SYNC_FLUSH", "thread", torn=False, reborn=False),
+    Scenario("SYNC_FLUSH", "process", torn=False, reborn=False),
+    Scenario("SYNC_FLUSH", "inline", torn=False, reborn=False, deletes=True),
+]
 
 
 class Killing:
@@ -158,4 +165,5 @@ class Killing:
 
     def _options(self, root: str) -> Options:
         options = Options(root=root, flush=self._scenario.flush, route=self._scenario.route, segment_bytes=8192)
-        return replace(options, interval_ms=10, thorough_ms=20, dispatch_ms=NEVER_MS)
+        deletes = self._scenario.deletes
+        return replace(options, interval_ms=10, thorough_ms=20, dispatch_ms=NEVER_MS, deletes=deletes)

@@ -15,6 +15,14 @@ from firearrow.runtime.clock import SystemClock
 from firearrow.runtime.realdisk import RealDisk
 from firearrow.runtime.syncchoice import Route, SyncChoice
 from firearrow.store.config import FlushMode, LogConfig
+from firearrow.store.configfiles import (
+    CONSUMER_OFFSETS,
+    ConfigFiles,
+    ConsumerOffsets,
+    Document,
+    Progress,
+    consumer_offsets_document,
+)
 from firearrow.store.index import IndexConfig
 from firearrow.store.placement import FLUSHED, WRITTEN, Appended, Level
 from firearrow.store.queues import QueueConfig
@@ -23,6 +31,7 @@ from firearrow.store.store import Store, StoreConfig
 from firearrow.store.views import ViewsConfig
 
 Mutant = Literal["", "ack-before-sync", "no-directory-sync"]
+GROUP: Final = "readers"
 NEVER_MS: Final = 600_000
 """An interval that no test lives to see: `settle` comes instead, where a run must be alike twice."""
 RouteName = Literal["auto", "inline", "process", "thread"]
@@ -46,6 +55,8 @@ class Options(Struct, frozen=True, kw_only=True):
     boot_id: str = "boot-0"
     route: RouteName = "inline"
     mutant: Mutant = ""
+    deletes: bool = False
+    """Whether log files may go as soon as they are full; else nothing is ever deleted."""
 
     @property
     def level(self) -> Level:
@@ -67,7 +78,11 @@ class Options(Struct, frozen=True, kw_only=True):
         )
         index = IndexConfig(max_hash_slot_num=self.index_slots, max_index_num=self.index_entries)
         # A small disk is soon full, and what is missing must be missing by accident.
-        kept = RetentionConfig(clean_file_forcibly_enable=False, clean_resource_interval=NEVER_MS)
+        kept = RetentionConfig(
+            file_reserved_time=0 if self.deletes else 72,
+            clean_file_forcibly_enable=False,
+            clean_resource_interval=NEVER_MS,
+        )
         return StoreConfig(log=log, views=ViewsConfig(queues=queues, index=index), retention=kept)
 
     def disk(self) -> RealDisk:
@@ -110,6 +125,10 @@ class Session:
         self.store = store
         self.log = store.log
         self.opened = store.opened
+        self.read_to: dict[tuple[str, int], int] = {}
+        """The offset after the last promised message of every queue."""
+        files = ConfigFiles(disk)
+        self._progress = Progress(files, CONSUMER_OFFSETS, self._read_so_far, self._all_flushed, NEVER_MS)
         self._task = asyncio.get_running_loop().create_task(store.run())
 
     @classmethod
@@ -139,11 +158,28 @@ class Session:
         await self.store.reached(end, level)
 
     async def settle(self) -> None:
-        """Make queues, index and checkpoint durable up to here, as the store does at intervals."""
+        """Do now what the store does at intervals: flush queues, index and checkpoint, delete what may go."""
         await self.store.views.flush(self._flushed)
+        if self.options.deletes:
+            self.store.retention.delete_expired_now(1)
+            await self.store.retention.round()
 
     async def _flushed(self, end: int) -> None:
         await self.store.reached(end, FLUSHED)
+
+    async def commit(self) -> None:
+        """Write down how far a group has read: everything that was promised so far."""
+        self._progress.touch()
+        await self._progress.flush()
+
+    def _read_so_far(self) -> Document:
+        offsets: ConsumerOffsets = {GROUP: {}}
+        for (topic, queue_id), offset in self.read_to.items():
+            offsets[GROUP].setdefault(topic, {})[queue_id] = offset
+        return consumer_offsets_document(offsets)
+
+    async def _all_flushed(self) -> None:
+        await self.store.reached(self.log.tail, FLUSHED)
 
     async def close(self) -> None:
         """End in order."""

@@ -23,6 +23,8 @@ from firearrow.testing.faults.session import NEVER_MS, Options, Session
 
 SETTLES: Final = 9
 """After so many messages queues and index are flushed, where the store does not do so by itself."""
+COMMITS: Final = 20
+"""After so many messages the offsets of a group are written down."""
 Say = Callable[[str], None]
 
 
@@ -61,6 +63,8 @@ class Writer:
             number = step.stop
             if self._session.options.dispatch_ms == NEVER_MS and number % SETTLES == 0:
                 await self._session.settle()
+            if number % COMMITS == 0:
+                await self._session.commit()
         await self._acknowledge(1)
         return number
 
@@ -82,6 +86,7 @@ class Writer:
         for message, place in zip(messages, places, strict=True):
             where = (place.physical_offset, place.end - place.physical_offset, message.topic, message.queue_id)
             crc = crc32(message.body)
+            self._session.read_to[message.topic, message.queue_id] = place.queue_offset + 1
             ack = Ack(message.number, *where, place.queue_offset, place.store_timestamp, level, ticks, crc, flushed)
             lines.append(ack.line())
         self._say("".join(lines))

@@ -12,6 +12,8 @@ from firearrow.testing.apache.shared import SharedServers
 from firearrow.testing.storecheck.ours import save_topics
 from firearrow.testing.storecheck.talk import SETTINGS
 
+ZONES = {"4.9.7": "America/New_York", "5.5.0": "Asia/Shanghai"}
+"""Apache names index files by local time: behind ours in the one, ahead in the other."""
 BrokerOf = Callable[..., AbstractAsyncContextManager[ApacheBroker]]
 
 
@@ -42,7 +44,9 @@ def broker_of(shared_servers: SharedServers) -> BrokerOf:
     @asynccontextmanager
     async def make(version: str, **settings: str) -> AsyncIterator[ApacheBroker]:
         name = fresh("store")
-        broker = ApacheBroker(version, name_servers=[names[version]], name=name, settings=SETTINGS | settings)
+        flags = [f"-Duser.timezone={ZONES[version]}"]
+        told = SETTINGS | settings
+        broker = ApacheBroker(version, name_servers=[names[version]], name=name, settings=told, flags=flags)
         broker.store.mkdir(parents=True)
         await save_topics(broker.store)
         try:

@@ -44,7 +44,7 @@ SETTINGS: Final = {
     "maxTransferBytesOnMessageInMemory": str(4 << 20),
     "maxTransferBytesOnMessageInDisk": str(4 << 20),
     # Several index files.
-    "maxIndexNum": "100000",
+    "maxIndexNum": "10000",
 }
 """What a broker of Apache's is told in these tests."""
 

@@ -21,6 +21,7 @@ from benchmarks.store.stores import config_of, on_loop, running
 from firearrow.record.encode import Draft
 from firearrow.runtime.realfile import RealFile
 from firearrow.store.config import FlushMode
+from firearrow.store.paths import NEXT_SEGMENT
 from firearrow.store.store import Store
 
 TURN = 32
@@ -108,7 +109,9 @@ def _wired(clockwork: Clockwork, store: Store) -> Iterator[None]:
     write_at = RealFile.write_at
 
     def timed(self: RealFile, position: int, buffers: Any) -> None:
-        part = "writes, log" if self.path.startswith("commitlog") else "writes, other files"
+        # A segment that was made ahead keeps the path under which it was opened.
+        of_log = self.path == NEXT_SEGMENT or self.path.startswith("commitlog")
+        part = "writes, log" if of_log else "writes, other files"
         clockwork.run(part, lambda: write_at(self, position, buffers))
 
     RealFile.write_at = timed  # type: ignore[method-assign]

@@ -14,7 +14,16 @@ SOURCE = ROOT / "src" / "firearrow"
 MODULE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
 
-CLIENT_PACKAGES = ("errors", "model", "record", "protocol.requests", "protocol.connection", "remoting.caller", "client", "blocking")
+CLIENT_PACKAGES = (
+    "errors",
+    "model",
+    "record",
+    "protocol.requests",
+    "protocol.connection",
+    "remoting.caller",
+    "client",
+    "blocking",
+)
 OPTIONAL = ("typer", "rich", "uvloop", "lz4", "zstandard", "pytest", "hypothesis", "numpy", "pyarrow", "lark")
 
 

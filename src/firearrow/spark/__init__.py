@@ -1,0 +1,1 @@
+"""Topics, store files and lakes in Spark."""

@@ -14,7 +14,7 @@ from firearrow.store.segments import Segments
 _FIELDS = struct.Struct(">iI4xi4xqqi8x")
 _STORE_MS = struct.Struct(">q")
 _STORE_MS_AT: Final = 56
-_PROBED_BYTES: Final = _STORE_MS_AT + V6_EXTRA + 8
+PROBED_BYTES: Final = _STORE_MS_AT + V6_EXTRA + 8
 
 
 class Probed(NamedTuple):
@@ -29,7 +29,7 @@ class Probed(NamedTuple):
 
 def probe_bytes(data: bytes, physical: int, room: int) -> Probed | None:
     """What the record at the start of ``data`` says; None when it cannot be one of at most ``room`` bytes there."""
-    if len(data) < _PROBED_BYTES:
+    if len(data) < PROBED_BYTES:
         return None
     size, magic, queue_id, queue_offset, stated, sys_flag = _FIELDS.unpack_from(data)
     if magic not in (MAGIC_V1, MAGIC_V2) or stated != physical or not SMALLEST_RECORD <= size <= room:
@@ -43,5 +43,5 @@ async def probe(segments: Segments, physical: int) -> Probed | None:
     segment = segments.at(physical) if physical >= 0 else None
     if segment is None:
         return None
-    data = await segment.file.read(physical - segment.start, _PROBED_BYTES)
+    data = await segment.file.read(physical - segment.start, PROBED_BYTES)
     return probe_bytes(data, physical, segment.end - physical)

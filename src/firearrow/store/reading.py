@@ -3,6 +3,26 @@
 For tools and for whoever reads the files in bulk. Beside a running writer everything seen was true a moment ago: the
 log ends where the next record is not whole yet, and a file may be deleted under one's hands, which reads as missing.
 The sizes of files are taken from the files.
+
+In bulk, as Spark's readers do. Opening and listing are coroutines; the rest are plain functions that wait for the
+device, for processes that have nothing else to do::
+
+    disk = RealDisk(directory, read_only=True)
+    view = asyncio.run(StoreView.open(disk))
+    files = asyncio.run(view.log_files())               # start, size and time of every file of the log
+    topics = asyncio.run(view.topics())
+    for queue in asyncio.run(view.queues(topic)):       # start, end (see `QueueSeen`)
+        begin = max(view.first_kept(queue), view.offset_by_time(queue, begin_ms))
+        entries = view.entry_bytes(queue, begin, count) # count x 20 bytes: physical offset 8, size 4, tag code 8
+        records = view.log_bytes(physical, length)      # raw log, up to the end of one file
+        in_file = view.first_at(queue, file.start)      # the first message of a queue in or behind a file of the log
+
+What to expect of the bytes: an entry of size `FILLER_SIZE` stands for no message; the last entries of a store that
+crashed may name places that the log does not have (zeros, or something that is not that record: compare the
+record's own size, queue number and both offsets with the entry before believing it); a store of ours that runs writes
+its entries out every few seconds, so its queues end a little before its log. Behind the last record the log is zeros
+to the end of the file; in a full file a filler (``BLANK_MAGIC``) stands there. `OffsetNotStored` says that a file was
+deleted while it was read: retention removes the oldest first, so `refresh` and begin at `first_kept` again.
 """
 
 from collections.abc import AsyncIterator
@@ -11,12 +31,12 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from firearrow.errors import FileMissing
+from firearrow.errors import FileMissing, OffsetNotStored
 from firearrow.record.decode import RecordHead, size_and_magic
 from firearrow.record.layout import BLANK_SIZE
 from firearrow.runtime.disk import Disk
 from firearrow.store.checkpoint import Checkpoint, read_checkpoint
-from firearrow.store.consumequeue import ENTRY, ENTRY_BYTES, queue_directory
+from firearrow.store.consumequeue import ENTRY, ENTRY_BYTES, FILLER_SIZE
 from firearrow.store.indexfile import HEADER_BYTES, Header, decode_header
 from firearrow.store.paths import (
     ABORT,
@@ -26,13 +46,24 @@ from firearrow.store.paths import (
     INDEX,
     RANGES,
     log_path,
-    segment_start,
+)
+from firearrow.store.probe import PROBED_BYTES, probe_bytes
+from firearrow.store.queueseen import (
+    QueueSeen,
+    entry_bytes,
+    first_at,
+    names_in,
+    next_message,
+    queues_of,
+    starts_in,
 )
 from firearrow.store.rangefile import RangeFile
 from firearrow.store.ranges import Ranges
 from firearrow.store.scan import Scanner, Stop, Walked
 from firearrow.store.segments import Segments
 from firearrow.store.sidecar import FlushSlot, newest_slot
+
+__all__ = ["FILLER_SIZE", "IndexSeen", "LogFileSeen", "Piece", "QueueSeen", "StoreView"]
 
 _SMALLEST_LOG: Final = 4096
 
@@ -43,19 +74,6 @@ class LogFileSeen(Struct, frozen=True):
     start: int
     size: int
     modified_ms: int
-
-
-class QueueSeen(Struct, frozen=True):
-    """A queue by its files."""
-
-    topic: str
-    queue_id: int
-    start: int
-    """First entry of the oldest file."""
-    end: int
-    """The entry after the last."""
-    files: int
-    file_bytes: int
 
 
 class IndexSeen(NamedTuple):
@@ -92,13 +110,29 @@ class StoreView:
     @classmethod
     async def open(cls, disk: Disk) -> "StoreView":
         """Look at a directory."""
-        found = [await _log_file(disk, start) for start in await _starts(disk, COMMIT_LOG)]
+        found = [await _log_file(disk, start) for start in await starts_in(disk, COMMIT_LOG)]
         there = [file for file in found if file is not None]
         recorded = await RangeFile.load(disk) if disk.exists(RANGES) else RangeFile(disk, Ranges(), 0)
         segments = Segments(disk, max(recorded.segment_bytes or _inferred(there), _SMALLEST_LOG))
-        for file in there:
-            segments.add(file.start, disk.open(log_path(file.start)), named=True)
-        return cls(disk, segments, recorded.ranges, await _slot(disk))
+        view = cls(disk, segments, recorded.ranges, await _slot(disk))
+        view._take({file.start for file in there})
+        return view
+
+    async def refresh(self) -> None:
+        """Look again: files of the log that came since are taken, those that are deleted are given up."""
+        self._take(set(await starts_in(self.disk, COMMIT_LOG)))
+        self.slot = await _slot(self.disk)
+
+    def _take(self, starts: set[int]) -> None:
+        for segment in self.segments:
+            if segment.start not in starts:
+                self.segments.give_up(segment)
+        for start in sorted(starts):
+            if self.segments.at(start) is None:
+                try:
+                    self.segments.add(start, self.disk.open(log_path(start)), named=True)
+                except FileMissing:
+                    continue  # deleted since its name was listed
 
     def close(self) -> None:
         """Give up every file."""
@@ -151,68 +185,85 @@ class StoreView:
                 at = end if following is None else following
             yield Piece(walked.piece, walked.heads, at, bad, walked.end)
 
+    def log_bytes(self, physical: int, length: int) -> bytes:
+        """The log's bytes from a place on: ``length`` of them, fewer at the end of a file."""
+        segment = self.segments.at(physical) if physical >= 0 else None
+        if segment is not None:
+            try:
+                return segment.file.read_at(physical - segment.start, min(length, segment.end - physical))
+            except FileMissing:
+                self.segments.give_up(segment)
+        raise OffsetNotStored(
+            f"{log_path(physical - physical % self.segments.size)}, which held {physical}, is not there; "
+            f"the log begins at {self.segments.min_offset}"
+        )
+
+    async def next_record(self, physical: int, end: int) -> int | None:
+        """Where the first whole record at or behind a place begins: for whoever cuts the log in even parts."""
+        if await self.scanner.is_good(physical):
+            return physical
+        return await self.scanner.next_good(physical, end)
+
     # ---- what is built behind it
 
     async def topics(self) -> list[str]:
         """The topics that have queues."""
-        return await _names(self.disk, CONSUME_QUEUE)
+        return await names_in(self.disk, CONSUME_QUEUE)
 
     async def queues(self, topic: str) -> list[QueueSeen]:
         """The queues of a topic."""
-        found = []
-        for name in sorted(await _names(self.disk, f"{CONSUME_QUEUE}/{topic}"), key=lambda name: (len(name), name)):
-            if name.isascii() and name.isdigit():
-                queue = await self._queue(topic, int(name))
-                if queue is not None:
-                    found.append(queue)
-        return found
+        return await queues_of(self.disk, topic)
 
-    async def _queue(self, topic: str, queue_id: int) -> QueueSeen | None:
-        directory = queue_directory(topic, queue_id)
-        starts = await _starts(self.disk, directory)
-        if not starts:
-            return None
-        file_bytes = self.disk.status(f"{directory}/{starts[0]:020d}").size
-        for start in reversed(starts):
-            count = self._entries_in(f"{directory}/{start:020d}")
-            if count or start == starts[0]:
-                end = start // ENTRY_BYTES + count
-                return QueueSeen(topic, queue_id, starts[0] // ENTRY_BYTES, end, len(starts), file_bytes)
-        return None
-
-    def _entries_in(self, path: str) -> int:
-        try:
-            file = self.disk.open(path)
-        except FileMissing:
-            return 0
-        low, high = 0, file.size // ENTRY_BYTES
-        while low < high:
-            middle = (low + high) // 2
-            _, size, _ = ENTRY.unpack(file.read_at(middle * ENTRY_BYTES, ENTRY_BYTES))
-            if size > 0:
-                low = middle + 1
-            else:
-                high = middle
-        file.close()
-        return low
+    def entry_bytes(self, queue: QueueSeen, offset: int, count: int) -> bytes:
+        """The entries of a queue from ``offset`` on as they lie in its files, 20 bytes each."""
+        return entry_bytes(self.disk, queue, offset, count)
 
     async def entries(self, queue: QueueSeen, offset: int, count: int) -> list[tuple[int, int, int]]:
         """Entries of a queue: physical offset, size, tag code; fewer than asked for at the end of a file."""
-        per_file = queue.file_bytes // ENTRY_BYTES
-        first = offset - offset % per_file
-        count = min(count, queue.end - offset, first + per_file - offset)
+        count = min(count, queue.file_bytes // ENTRY_BYTES - offset % (queue.file_bytes // ENTRY_BYTES))
         try:
-            file = self.disk.open(f"{queue_directory(queue.topic, queue.queue_id)}/{first * ENTRY_BYTES:020d}")
-        except FileMissing:
+            data = entry_bytes(self.disk, queue, offset, count)
+        except OffsetNotStored:
             return []
-        data = await file.read((offset - first) * ENTRY_BYTES, max(count, 0) * ENTRY_BYTES)
-        file.close()
         return [(physical, size, code) for physical, size, code in ENTRY.iter_unpack(data)]
+
+    def first_at(self, queue: QueueSeen, physical: int) -> int:
+        """The first message of a queue at or above a place in the log; the queue's end when there is none."""
+        return first_at(self.disk, queue, physical)
+
+    def first_kept(self, queue: QueueSeen) -> int:
+        """The oldest message of a queue that the log still has; the queue's end when it has none of them."""
+        return first_at(self.disk, queue, self.segments.min_offset)
+
+    def offset_by_time(self, queue: QueueSeen, time_ms: int) -> int:
+        """The first message of a queue that was stored at a time or later; the queue's end when there is none."""
+        low, high = self.first_kept(queue), queue.end
+        while low < high:
+            middle = (low + high) // 2
+            offset, stored_ms = self._next_time(queue, middle, high)
+            if stored_ms is None or stored_ms >= time_ms:
+                high = middle
+            else:
+                low = offset + 1
+        found = next_message(self.disk, queue, low)
+        return queue.end if found is None else found.offset
+
+    def _next_time(self, queue: QueueSeen, offset: int, end: int) -> tuple[int, int | None]:
+        """The first entry from ``offset`` on that leads to its record, and when that was stored."""
+        while (message := next_message(self.disk, queue, offset)) is not None and message.offset < end:
+            try:
+                stated = probe_bytes(self.log_bytes(message.physical, PROBED_BYTES), message.physical, message.size)
+            except OffsetNotStored:
+                stated = None
+            if stated is not None and stated[:3] == (message.size, queue.queue_id, message.offset):
+                return message.offset, stated.store_ms
+            offset = message.offset + 1
+        return end, None
 
     async def index_files(self) -> list[IndexSeen]:
         """The index files, oldest first."""
         found = []
-        for name in await _names(self.disk, INDEX):
+        for name in await names_in(self.disk, INDEX):
             path = f"{INDEX}/{name}"
             try:
                 file = self.disk.open(path)
@@ -241,17 +292,6 @@ async def _slot(disk: Disk) -> FlushSlot | None:
         return newest_slot(await disk.read_whole(FLUSH_SLOT))
     except FileMissing:
         return None
-
-
-async def _names(disk: Disk, path: str) -> list[str]:
-    try:
-        return await disk.list(path) if disk.status(path).is_directory else []
-    except FileMissing:
-        return []
-
-
-async def _starts(disk: Disk, path: str) -> list[int]:
-    return [start for name in await _names(disk, path) if (start := segment_start(name)) is not None]
 
 
 async def _log_file(disk: Disk, start: int) -> LogFileSeen | None:

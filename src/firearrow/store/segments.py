@@ -84,10 +84,14 @@ class Segments:
         segment.unsynced = True
         return segment
 
-    async def remove(self, segment: Segment) -> None:
-        """Delete a segment. The caller syncs the directory."""
+    def give_up(self, segment: Segment) -> None:
+        """Forget a segment whose file somebody else deleted."""
         del self._by_start[segment.start]
         segment.file.close()
+
+    async def remove(self, segment: Segment) -> None:
+        """Delete a segment. The caller syncs the directory."""
+        self.give_up(segment)
         await self.disk.unlink(log_path(segment.start))
 
     def close(self) -> None:

@@ -2,12 +2,17 @@
 
 import asyncio
 
+import pytest
+
+from firearrow.errors import OffsetNotStored
+from firearrow.record.decode import peek
 from firearrow.record.layout import Buffer
+from firearrow.store.consumequeue import ENTRY, FILLER
 from firearrow.store.inspect import Verified, overview, verify
 from firearrow.store.reading import StoreView
 from firearrow.testing.sim.diskimage import DiskImage
 from tests.property.store.shop import Shop, open_shop
-from tests.simulation.store.kit import InstantDisk, draft, fresh_image
+from tests.simulation.store.kit import FrozenClock, InstantDisk, draft, fresh_image
 
 
 async def _filled(image: DiskImage, count: int = 60) -> Shop:
@@ -127,5 +132,104 @@ def test_records_come_in_pieces_with_their_bytes() -> None:
             bodies += [head.body(piece.data) for head in piece.heads]
             assert piece.bad == ""
         assert bodies == [b"x" * 300] * 60
+
+    asyncio.run(main())
+
+
+def test_entries_come_as_one_buffer_through_several_files() -> None:
+    async def main() -> None:
+        image = fresh_image()
+        shop = await _filled(image)
+        view = await StoreView.open(InstantDisk(image))
+        queue = (await view.queues("T"))[1]
+        tail = shop.views.queues.tail_of("T", 1)
+        wanted = [shop.views.queues.entry(tail, offset) for offset in range(3, 30)]
+        assert list(ENTRY.iter_unpack(view.entry_bytes(queue, 3, 1000))) == wanted
+        assert view.entry_bytes(queue, 30, 5) == b""
+        physical, size, _ = wanted[7]
+        assert peek(view.log_bytes(physical, size)).queue_offset == 10
+        assert len(view.log_bytes(8000, 1000)) == 192, "up to the end of a file"
+
+    asyncio.run(main())
+
+
+def test_offsets_are_found_by_place_and_time() -> None:
+    async def main() -> None:
+        image = fresh_image()
+        clock = FrozenClock()
+        shop = await open_shop(image, clock=clock)
+        places = []
+        for number in range(40):
+            clock.at_ms = 1_700_000_000_000 + 10 * number
+            places.append(shop.append(draft(b"x" * 300, "T", 0)).physical_offset)
+        await shop.flush_all()
+        view = await StoreView.open(InstantDisk(image))
+        (queue,) = await view.queues("T")
+        for number in range(40):
+            at_ms = 1_700_000_000_000 + 10 * number
+            assert view.offset_by_time(queue, at_ms) == number
+            assert view.offset_by_time(queue, at_ms + 1) == number + 1
+            assert view.first_at(queue, places[number]) == number
+            assert view.first_at(queue, places[number] + 1) == number + 1
+        assert view.offset_by_time(queue, 0) == view.first_kept(queue) == 0
+        assert await view.next_record(places[5] + 1, shop.running.log.written) == places[6]
+        assert await view.next_record(places[5], shop.running.log.written) == places[5]
+
+    asyncio.run(main())
+
+
+def test_files_deleted_under_ones_hands_are_said_and_passed_over() -> None:
+    async def main() -> None:
+        image = fresh_image()
+        shop = await _filled(image)
+        disk = InstantDisk(image)
+        view = await StoreView.open(disk)
+        queue = (await view.queues("T"))[0]
+        await disk.unlink("commitlog/00000000000000000000")
+        await disk.unlink("consumequeue/T/0/00000000000000000000")
+        with pytest.raises(OffsetNotStored, match="begin at a later offset"):
+            view.entry_bytes(queue, 0, 8)
+        await view.refresh()
+        with pytest.raises(OffsetNotStored, match="the log begins at 8192"):
+            view.log_bytes(10, 10)
+        queue = (await view.queues("T"))[0]
+        first = view.first_kept(queue)
+        assert 5 <= first == view.offset_by_time(queue, 0)
+        assert shop.views.queues.entry(shop.views.queues.tail_of("T", 0), first)[0] >= 8192
+
+    asyncio.run(main())
+
+
+def test_files_of_the_log_that_came_since_are_seen_after_a_refresh() -> None:
+    async def main() -> None:
+        image = fresh_image()
+        shop = await _filled(image, 10)
+        view = await StoreView.open(InstantDisk(image))
+        before = len(await view.log_files())
+        last = shop.append(draft(b"x" * 6000))
+        for _ in range(3):
+            last = shop.append(draft(b"x" * 6000))
+        await shop.flush_all()
+        with pytest.raises(OffsetNotStored):
+            view.log_bytes(last.physical_offset, 100)
+        await view.refresh()
+        assert len(await view.log_files()) > before
+        assert peek(view.log_bytes(last.physical_offset, 8192)).queue_offset == last.queue_offset
+
+    asyncio.run(main())
+
+
+def test_entries_that_lead_nowhere_do_not_mislead_a_look_up_by_time() -> None:
+    async def main() -> None:
+        image = fresh_image()
+        shop = await _filled(image, 20)
+        queues = shop.views.queues
+        tail = queues.tail_of("T", 0)
+        for offset in (0, 4, 5, 9):
+            queues.rewrite(tail, offset, FILLER if offset != 9 else ENTRY.pack(1 << 40, 91, 0))
+        view = await StoreView.open(InstantDisk(image))
+        queue = (await view.queues("T"))[0]
+        assert (view.first_kept(queue), view.offset_by_time(queue, 0)) == (1, 1)
+        assert view.offset_by_time(queue, shop.clock.at_ms + 1) in (9, queue.end)
 
     asyncio.run(main())

@@ -1,6 +1,7 @@
 """Stores that Apache's broker and ours read and write in turn, both versions of Apache's side by side."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
@@ -9,12 +10,14 @@ import pytest
 from firearrow.testing.apache import ApacheBroker, fresh
 from firearrow.testing.apache.artifacts import SERVER_VERSIONS
 from firearrow.testing.apache.shared import SharedServers
+from firearrow.testing.faults.ledger import Ledger
 from firearrow.testing.storecheck.ours import save_topics
 from firearrow.testing.storecheck.talk import SETTINGS
 
 ZONES = {"4.9.7": "America/New_York", "5.5.0": "Asia/Shanghai"}
 """Apache names index files by local time: behind ours in the one, ahead in the other."""
 BrokerOf = Callable[..., AbstractAsyncContextManager[ApacheBroker]]
+Record = Callable[..., None]
 
 
 def for_each_version(work: Callable[[str], Awaitable[None]]) -> None:
@@ -55,3 +58,14 @@ def broker_of(shared_servers: SharedServers) -> BrokerOf:
             await asyncio.to_thread(broker.close)
 
     return make
+
+
+@pytest.fixture
+def record() -> Record:
+    """Keep the figures of a test in the ledger that the environment names."""
+    ledger = Ledger("store-interop", os.environ.get("FIREARROW_LEDGER"))
+
+    def keep(case: str, version: str, **figures: int) -> None:
+        ledger.add({"case": case, "apache": version} | figures)
+
+    return keep

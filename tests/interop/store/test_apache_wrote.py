@@ -5,10 +5,11 @@ import asyncio
 import pytest
 
 from firearrow.testing.apache import ApacheBroker
+from firearrow.testing.storecheck.examine import Findings
 from firearrow.testing.storecheck.plan import BATCH, message, steps, topic_name
 from firearrow.testing.storecheck.programs import examine_as_ours, inspect_store
 from firearrow.testing.storecheck.talk import talking_to
-from tests.interop.store.conftest import BrokerOf, for_each_version
+from tests.interop.store.conftest import BrokerOf, Record, for_each_version
 from tests.interop.store.sizes import EVERY, KILLED, SECONDS, STOPPED
 
 pytestmark = [pytest.mark.apache, pytest.mark.timeout(SECONDS)]
@@ -17,7 +18,7 @@ TIMED = 8
 FLUSH = {"4.9.7": "ASYNC_FLUSH", "5.5.0": "SYNC_FLUSH"}
 
 
-def test_stopped(broker_of: BrokerOf) -> None:
+def test_stopped(broker_of: BrokerOf, record: Record) -> None:
     """Keys, tags, batches, delays, timers, large bodies; the broker ends in order."""
 
     async def work(version: str) -> None:
@@ -38,8 +39,16 @@ def test_stopped(broker_of: BrokerOf) -> None:
         assert findings.planned == due
         assert findings.by_queue == findings.records == inspected.records >= due
         assert findings.whole == inspected.whole == 0, "Apache stamps nothing unless told to"
+        record("Apache wrote, stopped", version, acknowledged=len(promised), **figures_of(findings))
 
     for_each_version(work)
+
+
+def figures_of(findings: Findings) -> dict[str, int]:
+    """What was found, as numbers."""
+    ways = {"by_queue": findings.by_queue, "by_id": findings.by_id, "by_key": findings.by_key}
+    found = {f"found_{way}": count for way, count in (ways | {"by_time": findings.by_time}).items()}
+    return {"records": findings.records} | found | {"wrong": len(findings.wrong)}
 
 
 def check_beside(broker: ApacheBroker, version: str) -> None:
@@ -52,7 +61,7 @@ def check_beside(broker: ApacheBroker, version: str) -> None:
     assert len(list((broker.store / "commitlog").iterdir())) > 1
 
 
-def test_killed(broker_of: BrokerOf) -> None:
+def test_killed(broker_of: BrokerOf, record: Record) -> None:
     """The broker is killed with -9 while it writes: what it acknowledged is there."""
 
     async def work(version: str) -> None:
@@ -73,5 +82,6 @@ def test_killed(broker_of: BrokerOf) -> None:
         parked = sum(message(number).delay_level > 0 for number in promised)
         assert findings.planned + parked >= len(promised)
         assert findings.planned <= KILLED + BATCH
+        record("Apache wrote, killed", version, acknowledged=len(promised), **figures_of(findings))
 
     for_each_version(work)

@@ -28,7 +28,7 @@ from firearrow.testing.storecheck.plan import BATCH, LARGE_BYTES, message, numbe
 from firearrow.testing.storecheck.programs import examine_as_ours, inspect_store, write_as_ours
 from firearrow.testing.storecheck.rawlog import Row, row_of
 from firearrow.testing.storecheck.talk import Talk, talking_to
-from tests.interop.store.conftest import BrokerOf, for_each_version
+from tests.interop.store.conftest import BrokerOf, Record, for_each_version
 from tests.interop.store.sizes import EVERY, IN_TURNS, SECONDS
 
 pytestmark = [pytest.mark.apache, pytest.mark.timeout(SECONDS)]
@@ -41,15 +41,17 @@ CONSUMED, REFUSED = topic_name(7), topic_name(49)
 """The topic that a stock client consumes, and the small one of which it refuses every message once."""
 
 
-def test_in_turns(broker_of: BrokerOf, shared_servers: SharedServers) -> None:
+def test_in_turns(broker_of: BrokerOf, shared_servers: SharedServers, record: Record) -> None:
     async def work(version: str) -> None:
         async with broker_of(version) as broker:
-            await Turns(version, broker, shared_servers).play()
+            turns = Turns(version, broker, shared_servers)
+            await turns.play()
+            record("in turns", version, **turns.figures)
 
     for_each_version(work)
 
 
-def test_silent_visit(broker_of: BrokerOf) -> None:
+def test_silent_visit(broker_of: BrokerOf, record: Record) -> None:
     """Ours dies; Apache's broker comes, recovers, says nothing and dies too; ours opens what both have left."""
 
     async def work(version: str) -> None:
@@ -62,6 +64,7 @@ def test_silent_visit(broker_of: BrokerOf) -> None:
             findings = await asyncio.to_thread(examine_as_ours, broker.store, promised)
         assert not findings.wrong, findings
         assert len(promised) <= findings.whole == findings.records == findings.by_queue
+        record("silent visit", version, promised=len(promised), records=findings.records)
 
     for_each_version(work)
 
@@ -76,6 +79,8 @@ class Turns:
         self.root = broker.store
         self.promised: dict[int, Place] = {}
         self.retried = 0
+        self.figures: dict[str, int] = {}
+        """What the last look found, and how much was handed out before."""
         self.killed = False
         """Whether Apache's broker has been killed over this store."""
 
@@ -88,6 +93,7 @@ class Turns:
         inspected = await asyncio.to_thread(inspect_store, self.root)
         assert inspected.status == 0, inspected
         assert inspected.whole == IN_TURNS < inspected.records
+        self.figures |= {"added_by_apache": inspected.records - inspected.whole, "bad_after_apache": len(inspected.bad)}
         await self.look()
 
         await self.write(1, killed_after=IN_TURNS * 3 // 4)
@@ -115,6 +121,16 @@ class Turns:
         assert findings.by_queue == findings.records
         assert findings.retried == self.retried
         assert findings.whole >= len(self.promised), "what ours wrote keeps its stamps"
+        self.figures |= {
+            "promised": len(self.promised),
+            "records": findings.records,
+            "found_by_queue": findings.by_queue,
+            "found_by_id": findings.by_id,
+            "found_by_key": findings.by_key,
+            "found_by_time": findings.by_time,
+            "retried": findings.retried,
+            "wrong": len(findings.wrong),
+        }
 
     # ---- Apache's
 
@@ -150,6 +166,7 @@ class Turns:
         for number, place in self.promised.items():
             if message(number).delay_level == 0:
                 assert at.get(number) == place, f"message {number} was promised at {place}, and is at {at.get(number)}"
+        self.figures["handed_out"] = self.figures.get("handed_out", 0) + len(rows)
         return rows
 
     def ask_by_mqadmin(self, rows: list[Row]) -> None:
@@ -210,9 +227,12 @@ def digests(received: ReceiveReport) -> Counter[str]:
 
 
 def known_group(judge: Judge) -> str:
-    """A group that has had a consumer, so that its retry topic is there."""
+    """A group that has had a consumer, so that its retry topic is there.
+
+    It looked at another topic than the one that counts: whatever a filter passes over moves a group's offset as well.
+    """
     group = fresh("group")
-    with judge.subscribe(REFUSED, group=group, expression="none"):
+    with judge.subscribe(CONSUMED, group=group, expression="none"):
         retry = {"topic": f"%RETRY%{group}"}
         wait_for(lambda: answers(judge.name_server, GET_ROUTE, retry) is not None, f"a route of {retry['topic']}")
     return group

@@ -64,9 +64,16 @@ class Writer:
             if self._session.options.dispatch_ms == NEVER_MS and number % SETTLES == 0:
                 await self._session.settle()
             if number % COMMITS == 0:
-                await self._session.commit()
+                await self._commit()
         await self._acknowledge(1)
         return number
+
+    async def _commit(self) -> None:
+        try:
+            await self._session.commit()
+        except DiskFull as error:
+            # As in a broker: what could not be written down waits for space, and nobody was told otherwise.
+            self._say(f"# offsets wait: {error}\n")
 
     async def _acknowledge(self, at_most: int) -> None:
         """Wait until fewer than so many sends are outstanding."""

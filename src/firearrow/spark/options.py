@@ -1,0 +1,376 @@
+"""What the sources can be told, read from Spark's options. Pure; `optionlist` says what each is for.
+
+Option names are Spark's style and their case does not matter. Offsets are JSON by topic, broker and queue::
+
+    {"orders": {"broker-a": {"0": 23, "1": -2}}}        -2 is the earliest, -1 the latest, as with Kafka
+    {"orders": {"broker-a": 23}}                        one for all queues of a broker
+    {"orders": 23}                                      one for all queues of a topic
+
+Queues that a JSON text leaves out start at the earliest and end at the latest. A time is milliseconds since 1970 or ISO
+8601 with a zone. Options that contradict each other, and unknown ones with a near miss named, are refused before
+anything is read.
+"""
+
+import difflib
+import json
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from msgspec import Struct
+
+from firearrow.errors import SettingsError
+from firearrow.spark.optionlist import CONNECTION, SOURCE, STORE, Option
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+DEFAULT_GROUP: Final = "SPARK_FIREARROW_SOURCE"
+
+
+class Connection(Struct, frozen=True):
+    """How a cluster is reached."""
+
+    name_server: str
+    access_key: str = ""
+    secret_key: str = ""
+    security_token: str = ""
+    tls: bool = False
+    tls_verify: bool = False
+    tls_ca_file: str = ""
+    tls_cert_file: str = ""
+    tls_key_file: str = ""
+    tls_key_password: str = ""
+
+    def __repr__(self) -> str:
+        """Keep secrets out of logs."""
+        return f"Connection({self.name_server!r}, access_key={self.access_key!r}, tls={self.tls})"
+
+
+ByQueue = Mapping[str, Any]
+"""Numbers by topic, then by broker and queue, as parsed from JSON."""
+
+
+class Bound(Struct, frozen=True):
+    """Where reading begins or ends: a special offset for all, numbers by queue, or times."""
+
+    kind: str
+    """``offset`` or ``time``."""
+    everywhere: int | None = None
+    by_queue: ByQueue = {}
+
+    def of(self, topic: str, broker: str, queue_id: int) -> int | None:
+        """The number for one queue; None where nothing was said."""
+        if self.everywhere is not None:
+            return self.everywhere
+        found: Any = self.by_queue.get(topic)
+        if isinstance(found, dict):
+            found = found.get(broker)
+        if isinstance(found, dict):
+            found = found.get(str(queue_id))
+        return found if isinstance(found, int) else None
+
+
+class Planning(Struct, frozen=True):
+    """How rows become tasks."""
+
+    min_partitions: int = 1
+    max_partitions: int = 2
+    rows_per_partition: int = 50_000
+    max_records_per_partition: int = 10_000_000
+
+
+class Decoding(Struct, frozen=True):
+    """How records become rows."""
+
+    batch_rows: int = 16_384
+    check_crc: bool = False
+    max_body_bytes: int = 4 << 20
+    keep_bad_bodies: bool = False
+
+
+class Fetching(Struct, frozen=True):
+    """How records are asked for."""
+
+    group: str = DEFAULT_GROUP
+    tags: str = "*"
+    sql: str = ""
+    from_replica: bool = False
+    retries: int = 10
+    retry_interval_ms: int = 200
+    timeout_ms: int = 30_000
+    max_messages: int = 65_536
+    max_bytes: int = 4 << 20
+    in_flight: int = 16
+
+
+class Chosen(Struct, frozen=True):
+    """Which topics and queues: exactly one of the three, or none for all topics."""
+
+    topics: tuple[str, ...] = ()
+    pattern: str = ""
+    assigned: ByQueue = {}
+
+
+class SourceOptions(Struct, frozen=True):
+    """The topics source."""
+
+    connection: Connection
+    chosen: Chosen
+    starting: Bound
+    ending: Bound
+    planning: Planning
+    decoding: Decoding
+    fetching: Fetching
+    starting_strategy: str = "latest"
+    max_offsets_per_trigger: int | None = None
+    max_bytes_per_trigger: int | None = None
+    min_offsets_per_trigger: int | None = None
+    max_trigger_delay_ms: int = 900_000
+    fail_on_data_loss: bool = True
+    reports_progress: bool = False
+    pushes_filters: bool = False
+
+
+class StoreOptions(Struct, frozen=True):
+    """The store files source."""
+
+    path: str
+    broker: str
+    chosen: Chosen
+    starting: Bound
+    ending: Bound
+    planning: Planning
+    decoding: Decoding
+    fail_on_data_loss: bool = True
+    pushes_filters: bool = False
+
+
+class Given:
+    """Options as they came, read by name whatever their case."""
+
+    def __init__(self, options: Mapping[str, str], known: Iterable[Option]) -> None:
+        self._values = {name.lower(): value for name, value in options.items()}
+        self._names = {option.name.lower(): option.name for option in known}
+        for name in options:
+            if name.lower() not in self._names:
+                near = difflib.get_close_matches(name.lower(), self._names, 1)
+                hint = f"; did you mean {self._names[near[0]]}?" if near else ""
+                raise SettingsError(f"there is no option {name!r}{hint}")
+
+    def text(self, name: str, default: str = "") -> str:
+        """A text; white space around it does not count."""
+        return self._values.get(name.lower(), default).strip()
+
+    def number(self, name: str, default: int, least: int = 1) -> int:
+        """A whole number that is not below ``least``."""
+        text = self.text(name)
+        if not text:
+            return default
+        try:
+            value = int(text)
+        except ValueError as wrong:
+            raise SettingsError(f"option {name} is {text!r}; it takes a whole number") from wrong
+        if value < least:
+            raise SettingsError(f"option {name} is {value}; it takes {least} or more")
+        return value
+
+    def maybe(self, name: str) -> int | None:
+        """A whole number from 1 on, if one is given."""
+        return self.number(name, 0) or None
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        """True or false."""
+        text = self.text(name).lower()
+        if text not in ("", "true", "false"):
+            raise SettingsError(f"option {name} is {text!r}; it takes true or false")
+        return default if not text else text == "true"
+
+    def one_of(self, name: str, first: str, *others: str) -> str:
+        """One of a few words; the first is the default."""
+        text = self.text(name, first).lower()
+        if text not in (first, *others):
+            raise SettingsError(f"option {name} is {text!r}; it takes {', '.join((first, *others))}")
+        return text
+
+    def table(self, name: str) -> ByQueue:
+        """A JSON object by topic."""
+        try:
+            found = json.loads(self.text(name))
+        except ValueError as wrong:
+            raise SettingsError(f"option {name} is no JSON: {wrong}") from wrong
+        if not isinstance(found, dict):
+            raise SettingsError(f"option {name} takes a JSON object by topic")
+        return found
+
+    def at_most_one(self, *names: str) -> str:
+        """Which of several options is given, or none."""
+        given = [name for name in names if self.text(name)]
+        if len(given) > 1:
+            raise SettingsError(f"options {' and '.join(given)} exclude each other; give one of them")
+        return given[0] if given else ""
+
+
+def connection_options(given: Given) -> Connection:
+    """How to reach the cluster; the sink reads it the same way."""
+    name_server = given.text("nameServer")
+    if not name_server:
+        raise SettingsError('option nameServer is missing; give the name servers, as "host:9876"')
+    if bool(given.text("accessKey")) != bool(given.text("secretKey")):
+        raise SettingsError("accessKey and secretKey go together; give both or none")
+    return Connection(
+        name_server,
+        given.text("accessKey"),
+        given.text("secretKey"),
+        given.text("securityToken"),
+        given.flag("tls", default=False),
+        given.flag("tlsVerify", default=False),
+        given.text("tlsCaFile"),
+        given.text("tlsCertFile"),
+        given.text("tlsKeyFile"),
+        given.text("tlsKeyPassword"),
+    )
+
+
+def source_options(options: Mapping[str, str], *, is_stream: bool, cores: int = 2) -> SourceOptions:
+    """Everything the topics source was told."""
+    given = Given(options, CONNECTION + SOURCE)
+    if not given.at_most_one("subscribe", "subscribePattern", "assign"):
+        raise SettingsError("nothing to read; give one of subscribe, subscribePattern and assign")
+    given.at_most_one("tags", "sql")
+    if is_stream and given.at_most_one("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
+        raise SettingsError("a stream has no end; leave the ending options out, or read in one job")
+    least, most = given.maybe("minOffsetsPerTrigger"), given.maybe("maxOffsetsPerTrigger")
+    if least and most and least > most:
+        raise SettingsError(f"minOffsetsPerTrigger {least} is above maxOffsetsPerTrigger {most}")
+    group = given.text("groupId")
+    return SourceOptions(
+        connection_options(given),
+        _chosen(given),
+        _bound(given, "starting", LATEST if is_stream else EARLIEST, is_stream=is_stream),
+        _bound(given, "ending", LATEST, is_stream=is_stream),
+        _planning(given, cores),
+        _decoding(given),
+        _fetching(given, group or DEFAULT_GROUP),
+        given.one_of("startingOffsetsByTimestampStrategy", "latest", "error"),
+        most,
+        given.maybe("maxBytesPerTrigger"),
+        least,
+        given.number("maxTriggerDelayMs", 900_000, 0),
+        given.flag("failOnDataLoss", default=True),
+        bool(group),
+        given.flag("pushFilters", default=False),
+    )
+
+
+def store_options(options: Mapping[str, str], cores: int = 2) -> StoreOptions:
+    """Everything the store files source was told."""
+    given = Given(options, STORE)
+    path = given.text("path").removeprefix("file://")
+    if not path:
+        raise SettingsError("the directory of the store is missing; give it as load(path)")
+    given.at_most_one("subscribe", "subscribePattern")
+    return StoreOptions(
+        path,
+        given.text("brokerName", "broker-a"),
+        _chosen(given),
+        _bound(given, "starting", EARLIEST, is_stream=False),
+        _bound(given, "ending", LATEST, is_stream=False),
+        _planning(given, cores),
+        _decoding(given),
+        given.flag("failOnDataLoss", default=True),
+        given.flag("pushFilters", default=False),
+    )
+
+
+def _chosen(given: Given) -> Chosen:
+    topics = tuple(dict.fromkeys(part for each in given.text("subscribe").split(",") if (part := each.strip())))
+    assigned = given.table("assign") if given.text("assign") else {}
+    for topic, queues in assigned.items():
+        lists = queues.values() if isinstance(queues, dict) else [queues]
+        if not all(isinstance(some, list) and all(isinstance(number, int) for number in some) for some in lists):
+            raise SettingsError(f"option assign names queues of {topic} by lists of numbers")
+    return Chosen(topics, given.text("subscribePattern"), assigned)
+
+
+def _planning(given: Given, cores: int) -> Planning:
+    least = given.number("minPartitions", 1)
+    most = given.number("maxPartitions", max(cores, least))
+    if least > most:
+        raise SettingsError(f"minPartitions {least} is above maxPartitions {most}")
+    return Planning(
+        least, most, given.number("rowsPerPartition", 50_000), given.number("maxRecordsPerPartition", 10_000_000)
+    )
+
+
+def _decoding(given: Given) -> Decoding:
+    return Decoding(
+        given.number("batchRows", 16_384),
+        given.flag("checkCrc", default=False),
+        given.number("maxBodyBytes", 4 << 20),
+        given.one_of("badBodies", "fail", "keep") == "keep",
+    )
+
+
+def _fetching(given: Given, group: str) -> Fetching:
+    return Fetching(
+        group,
+        given.text("tags", "*"),
+        given.text("sql"),
+        given.one_of("readFrom", "master", "replica") == "replica",
+        given.number("fetchRetries", 10, 0),
+        given.number("fetchRetryIntervalMs", 200, 0),
+        given.number("fetchTimeoutMs", 30_000),
+        given.number("fetchMaxMessages", 65_536),
+        given.number("fetchMaxBytes", 4 << 20),
+        given.number("fetchesInFlight", 16),
+    )
+
+
+def _bound(given: Given, which: str, default: int, *, is_stream: bool) -> Bound:
+    by_offset, at_time, by_time = f"{which}Offsets", f"{which}Timestamp", f"{which}OffsetsByTimestamp"
+    name = given.at_most_one(by_offset, at_time, by_time)
+    if not name:
+        return Bound("offset", default)
+    if name == at_time:
+        return Bound("time", epoch_ms(given.text(name), name))
+    if name == by_time:
+        return Bound("time", None, _numbers(given.table(name), name, lambda value: epoch_ms(str(value), name)))
+    words = {"earliest": EARLIEST, "latest": LATEST}
+    word = words.get(given.text(name).lower())
+    if word is not None:
+        _refuse_senseless(which, word, is_stream=is_stream)
+        return Bound("offset", word)
+    return Bound("offset", None, _numbers(given.table(name), name, lambda value: _offset(value, name)))
+
+
+def _refuse_senseless(which: str, word: int, *, is_stream: bool) -> None:
+    if which == "ending" and word == EARLIEST:
+        raise SettingsError("endingOffsets cannot be earliest: nothing would be read")
+    if which == "starting" and word == LATEST and not is_stream:
+        raise SettingsError("startingOffsets cannot be latest in one job: nothing would be read")
+
+
+def _numbers(table: Any, name: str, read: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON from outside
+    found: dict[str, Any] = {}
+    for key, value in table.items():
+        found[str(key)] = _numbers(value, name, read) if isinstance(value, dict) else read(value)
+    return found
+
+
+def _offset(value: object, name: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < EARLIEST:
+        raise SettingsError(f"option {name} holds {value!r}; an offset is a number from 0, or -2 earliest, -1 latest")
+    return value
+
+
+def epoch_ms(text: str, name: str) -> int:
+    """A time in milliseconds since 1970, from that number or ISO 8601 with a zone."""
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as wrong:
+        raise SettingsError(f"option {name} is {text!r}: write milliseconds since 1970, or ISO 8601") from wrong
+    if moment.tzinfo is None:
+        raise SettingsError(f"option {name} is {text!r}: say the zone, as 2026-01-31T12:00:00+00:00")
+    return round(moment.timestamp() * 1000)

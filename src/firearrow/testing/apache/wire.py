@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 GET_CLUSTER = 106
+GET_MAX_OFFSET = 30
+QUERY_CONSUMER_OFFSET = 14
 GET_ROUTE = 105
 UPDATE_TOPIC = 17
 UPDATE_BROKER_SETTINGS = 25

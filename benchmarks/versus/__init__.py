@@ -1,0 +1,1 @@
+"""The arena: stock clients, the same load, our broker and Apache's in turns."""

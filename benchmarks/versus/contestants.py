@@ -1,0 +1,202 @@
+"""Who competes: a name server and a broker each, started as in earnest, held still while others have their turn.
+
+Apache's broker gets the flags of its own start script (runbroker.sh), full compilation and G1 with its settings; only
+the heap is lowered to fit. Ours is started as users start it. Both keep their files on the same disk, and both have
+their own defaults but for the flush mode and the disk usage at which they refuse messages.
+
+A `Standing` says where a started pair is, so that another process can measure it: warming up takes minutes, a row
+seconds, and a quiet machine is dear.
+"""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+
+from benchmarks.versus.clients import Client
+from firearrow.testing.apache import ApacheBroker, ApacheNameServer, FireArrowBroker, FireArrowNameServer, Server
+from firearrow.testing.apache.ports import free_broker_port
+from firearrow.testing.apache.process import Child
+from firearrow.testing.apache.server import answers, wait_for
+from firearrow.testing.apache.servers import _QUICK_BROKER
+from firearrow.testing.apache.wire import GET_BROKER_SETTINGS, GET_MAX_OFFSET, GET_ROUTE, QUERY_CONSUMER_OFFSET, ask
+
+OURS = "FireArrow"
+FLOOR = "floor"
+APACHE = "Apache "
+TOPIC = "arena"
+QUEUES = 8
+ASYNC, SYNC = "ASYNC_FLUSH", "SYNC_FLUSH"
+RUNBROKER_FLAGS = (
+    "-server",
+    "-XX:G1HeapRegionSize=16m",
+    "-XX:G1ReservePercent=25",
+    "-XX:InitiatingHeapOccupancyPercent=30",
+    "-XX:SoftRefLRUPolicyMSPerMB=0",
+    "-XX:-OmitStackTraceInFastThrow",
+    "-XX:+AlwaysPreTouch",
+    "-XX:-UseLargePages",
+    "-XX:-UseBiasedLocking",
+    "-XX:+IgnoreUnrecognizedVMOptions",
+)
+WARM_UP = (("Producer", ("-w", "64", "-s", "128"), 0.5), ("BatchProducer", ("-w", "4", "-s", "128", "-b", "32"), 0.2))
+WARM_CONSUMING = 0.3
+"""The part of the warm-up in which a backlog is read."""
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """A pair of servers that runs."""
+
+    name: str
+    flush: str
+    name_server: str
+    broker: str
+    pids: tuple[int, ...]
+    """The broker's first."""
+
+    def signal(self, number: signal.Signals) -> None:
+        """Signal every process of the pair."""
+        for pid in self.pids:
+            os.killpg(pid, number)
+
+    def pause(self) -> None:
+        """Hold it still: not a bit of CPU while another has its turn."""
+        self.signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on, and wait until clients would find the topic."""
+        self.signal(signal.SIGCONT)
+        wait_for(self._answers, f"{self.name} at {self.broker}", 30.0)
+        wait_for(self._routes, f"a route of {TOPIC} to {self.broker}", 45.0)
+
+    def _answers(self) -> bool:
+        return self.name == FLOOR or answers(self.broker, GET_BROKER_SETTINGS) is not None
+
+    def _routes(self) -> bool:
+        route = answers(self.name_server, GET_ROUTE, {"topic": TOPIC})
+        return route is not None and self.broker.encode() in route
+
+    # ---- figures
+
+    def ends(self, topic: str = TOPIC) -> int:
+        """How many messages the queues of a topic have been given."""
+        asked = [{"topic": topic, "queueId": str(queue)} for queue in range(QUEUES)]
+        return sum(int(ask(self.broker, GET_MAX_OFFSET, one).fields["offset"]) for one in asked)
+
+    def committed(self, group: str, topic: str) -> int:
+        """How many messages a group has left behind."""
+        total = 0
+        for queue in range(QUEUES):
+            fields = {"consumerGroup": group, "topic": topic, "queueId": str(queue)}
+            answer = ask(self.broker, QUERY_CONSUMER_OFFSET, fields)
+            total += int(answer.fields["offset"]) if answer.code == 0 else 0
+        return total
+
+    def cpu_s(self) -> float:
+        """CPU seconds of the broker and of the processes it has started."""
+        return group_cpu_s(self.pids[0])
+
+    def memory_mib(self, what: str) -> float:
+        """A line of the broker's /proc/PID/status: VmRSS or RssAnon."""
+        for line in Path(f"/proc/{self.pids[0]}/status").read_text().splitlines():
+            if line.startswith(f"{what}:"):
+                return int(line.split()[1]) / 1024
+        raise KeyError(what)
+
+
+def group_cpu_s(group: int) -> float:
+    """CPU seconds of every process of a group, ended threads included."""
+    total = 0
+    for directory in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (directory / "stat").read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if int(fields[2]) == group:
+            total += int(fields[11]) + int(fields[12])
+    return total / os.sysconf("SC_CLK_TCK")
+
+
+class FireArrowInEarnest(FireArrowBroker):
+    """Our broker with its own defaults: without the small files that tests like."""
+
+    def __init__(self, *, name_servers: list[str], settings: dict[str, str]) -> None:
+        super().__init__(name_servers=name_servers, settings=settings)
+        for key in _QUICK_BROKER:
+            self.settings.pop(key, None)
+
+
+class Floor(Server):
+    """The least that could take sends: `floor`."""
+
+    def __init__(self) -> None:
+        super().__init__("floor", free_broker_port())
+
+    def _launch(self) -> Child:
+        return Child([sys.executable, "-m", "benchmarks.versus.floor", str(self.port), str(self.home)], self.log)
+
+    def _ready(self) -> bool:
+        return answers(self.address, GET_ROUTE, {"topic": TOPIC}) is not None
+
+
+class Contestant:
+    """A pair of servers of this process; leaving the block ends it."""
+
+    def __init__(self, name: str, flush: str) -> None:
+        self.name = name
+        self.flush = flush
+        self._servers: list[Server] = []
+
+    def __enter__(self) -> Standing:
+        try:
+            return self._start()
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        for server in reversed(self._servers):
+            server.close()
+
+    def _started(self, server: Server) -> Server:
+        self._servers.append(server)
+        return server.start()
+
+    def _start(self) -> Standing:
+        if self.name == FLOOR:
+            floor = self._started(Floor())
+            return Standing(FLOOR, self.flush, floor.address, floor.address, (floor.pid,))
+        settings = {"flushDiskType": self.flush}
+        broker: ApacheBroker
+        if self.name == OURS:
+            names = self._started(FireArrowNameServer(arguments=["--log-level", "ERROR"]))
+            broker = FireArrowInEarnest(name_servers=[names.address], settings=settings)
+        else:
+            version = self.name.removeprefix(APACHE)
+            names = self._started(ApacheNameServer(version, measured=True))
+            broker = ApacheBroker(
+                version, name_servers=[names.address], settings=settings, measured=True, flags=RUNBROKER_FLAGS
+            )
+        self._started(broker)
+        broker.create_topic(TOPIC, QUEUES)
+        return Standing(self.name, self.flush, names.address, broker.address, (broker.pid, names.pid))
+
+
+def warm_up(standing: Standing, seconds: float) -> None:
+    """Let the compilers see every path that the rows use."""
+    if standing.name == FLOOR:
+        return
+    for program, arguments, part in WARM_UP:
+        with Client(program, ("-n", standing.name_server, "-t", TOPIC, *arguments)) as client:
+            _last(client, seconds * part)
+    group = f"warm-{int(time.monotonic())}"
+    with Client("Consumer", ("-n", standing.name_server, "-t", TOPIC, "-g", group)) as client:
+        _last(client, seconds * WARM_CONSUMING)
+
+
+def _last(client: Client, seconds: float) -> None:
+    time.sleep(seconds)
+    client.check()

@@ -3,7 +3,8 @@
 Handlers given to ``run`` are plain functions and run in threads, ``workers`` of them at once.
 """
 
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial, update_wrapper
 from types import TracebackType
 from typing import Any, Protocol, Self, Unpack
@@ -13,11 +14,15 @@ from firearrow.blocking.door import Door
 from firearrow.client import Bounds, MessageQueue, PulledBytes, Stall
 from firearrow.client.consumer.assignment import Strategy
 from firearrow.client.consumer.member import Topics
-from firearrow.client.consumer.pull import POLL_MS
+from firearrow.client.consumer.pull import LARGE_BYTES, LARGE_MESSAGES, POLL_MS
+from firearrow.client.consumer.pulling import APACHE_PULL_BYTES, APACHE_PULL_MESSAGES
+from firearrow.client.consumer.ranges import IN_FLIGHT
 from firearrow.client.consumer.receiving import Filter
 from firearrow.client.consumer.settings import ConsumerOptions, ConsumerSettings
 from firearrow.client.consumer.subscription import EVERYTHING, TAG
 from firearrow.client.doors import Doors
+from firearrow.client.routes import MASTER_ID
+from firearrow.errors import ClientClosed
 from firearrow.model import StoredMessage
 
 
@@ -361,10 +366,12 @@ class PullConsumer:
         offset: int,
         *,
         expression: str = EVERYTHING,
-        max_messages: int = 32,
-        max_bytes: int = 256 * 1024,
+        kind: str = TAG,
+        max_messages: int = APACHE_PULL_MESSAGES,
+        max_bytes: int = APACHE_PULL_BYTES,
         wait_ms: int = 0,
         timeout_ms: int = 30_000,
+        broker_id: int = MASTER_ID,
     ) -> PulledBytes:
         """Ask a broker once for records from ``offset`` on, without decoding them."""
         return self._door.call(
@@ -372,12 +379,44 @@ class PullConsumer:
                 queue,
                 offset,
                 expression=expression,
+                kind=kind,
                 max_messages=max_messages,
                 max_bytes=max_bytes,
                 wait_ms=wait_ms,
                 timeout_ms=timeout_ms,
+                broker_id=broker_id,
             )
         )
+
+    def pull_range(
+        self,
+        queue: MessageQueue,
+        begin: int,
+        end: int,
+        *,
+        max_messages: int = LARGE_MESSAGES,
+        max_bytes: int = LARGE_BYTES,
+        in_flight: int = IN_FLIGHT,
+        timeout_ms: int = 30_000,
+        broker_id: int = MASTER_ID,
+    ) -> Iterator[PulledBytes]:
+        """Records from ``begin`` to ``end`` (exclusive), undecoded, in order, with ``in_flight`` pulls under way."""
+        answers = self._inner.pull_range(
+            queue,
+            begin,
+            end,
+            max_messages=max_messages,
+            max_bytes=max_bytes,
+            in_flight=in_flight,
+            timeout_ms=timeout_ms,
+            broker_id=broker_id,
+        )
+        try:
+            while (pulled := self._door.call(_next_of(answers))) is not None:
+                yield pulled
+        finally:
+            with suppress(ClientClosed):  # the consumer was closed before this: its pulls have ended with it
+                self._door.call(answers.aclose())
 
     def bounds(self, topic: str) -> dict[MessageQueue, Bounds]:
         """The bounds of all queues of a topic, with one request a broker."""
@@ -386,6 +425,10 @@ class PullConsumer:
     def offsets_at(self, queues: Iterable[MessageQueue], timestamp_ms: int) -> dict[MessageQueue, int]:
         """Where each queue is at a time, asked all at once."""
         return self._door.call(self._inner.offsets_at(queues, timestamp_ms))
+
+
+async def _next_of(answers: AsyncGenerator[PulledBytes, None]) -> PulledBytes | None:
+    return await anext(answers, None)
 
 
 async def _next(messages: client.Consumer | client.PullConsumer) -> client.ReceivedMessage | None:

@@ -6,7 +6,7 @@ import hashlib
 import pytest
 
 from firearrow.client import Bounds, MessageQueue, Producer, PullConsumer, PullStatus, ReceivedMessage
-from firearrow.testing.apache import ApacheBroker, Payload, fresh
+from firearrow.testing.apache import ApacheBroker, FireArrowBroker, Payload, fresh
 from tests.interop.client.ours import bodies, send
 
 pytestmark = pytest.mark.apache
@@ -20,6 +20,16 @@ def at(broker: ApacheBroker) -> str:
 
 def digests(payload: Payload, count: int = COUNT) -> set[str]:
     return {payload.digest(index) for index in range(count)}
+
+
+async def polled(consumer: PullConsumer, count: int) -> list[ReceivedMessage]:
+    """So many messages, in as many polls as it takes: a poll hands out what has come, not all that will."""
+    seen: list[ReceivedMessage] = []
+    while len(seen) < count:
+        more = await consumer.poll(count - len(seen))
+        assert more, f"{len(seen)} of {count} came"
+        seen += more
+    return seen
 
 
 def test_queues_are_read_from_wherever_one_likes(broker: ApacheBroker) -> None:
@@ -41,7 +51,7 @@ def test_queues_are_read_from_wherever_one_likes(broker: ApacheBroker) -> None:
             first = queues[0]
             mine = [message.queue_offset for message in seen if message.queue == first]
             await consumer.seek(first, mine[3])
-            again = await consumer.poll()
+            again = await polled(consumer, len(mine) - 3)
             assert [message.queue_offset for message in again] == mine[3:]
             await consumer.seek_to_begin(first)
             assert (await consumer.poll())[0].queue_offset == mine[0]
@@ -49,7 +59,10 @@ def test_queues_are_read_from_wherever_one_likes(broker: ApacheBroker) -> None:
             assert await consumer.poll(timeout_ms=100) == []
             stamp = next(message.store_timestamp for message in seen if message.queue == first)
             await consumer.seek_to_time(stamp, first)
-            assert (await consumer.poll())[0].queue_offset == mine[0]
+            # Of several messages of one millisecond, brokers of 4.9 find any.
+            found = (await consumer.poll())[0]
+            assert found.store_timestamp == stamp
+            assert found.queue_offset == mine[0] or broker.version.startswith("4.")
 
     asyncio.run(read())
 
@@ -62,10 +75,10 @@ def test_offsets_are_committed_when_told_and_found_by_the_next(broker: ApacheBro
         await send(at(broker), bodies(payload, 10, topic))
         async with PullConsumer(at(broker), group=group, start="first", auto_commit=False) as consumer:
             await consumer.assign([queue])
-            assert [message.queue_offset for message in await consumer.poll(4)] == [0, 1, 2, 3]
+            assert [message.queue_offset for message in await polled(consumer, 4)] == [0, 1, 2, 3]
             await consumer.commit()
             assert await consumer.committed(queue) == 4
-            assert [message.queue_offset for message in await consumer.poll(4)] == [4, 5, 6, 7]
+            assert [message.queue_offset for message in await polled(consumer, 4)] == [4, 5, 6, 7]
         async with PullConsumer(at(broker), group=group, start="first") as consumer:
             await consumer.assign([queue])
             assert (await consumer.poll(1))[0].queue_offset == 4
@@ -112,5 +125,30 @@ def test_single_requests_for_tools(broker: ApacheBroker) -> None:
             assert (pulls[0].next_offset, pulls[0].max_offset) == (5, 5)
             assert (await consumer.pull_bytes(queue, 5)).status is PullStatus.NOTHING_NEW
             assert (await consumer.pull_bytes(queue, 99)).status is PullStatus.OFFSET_MOVED
+            at_first = await consumer.offsets_at([queue], 0)
+            assert at_first == {queue: 0}
+
+    asyncio.run(read())
+
+
+def test_a_stretch_of_a_queue_is_read_with_many_pulls_under_way(broker: ApacheBroker) -> None:
+    topic, payload = broker.create_topic(fresh("range"), 1), Payload(fresh("ours"))
+    queue, count = MessageQueue(topic, broker.name, 0), 500
+
+    async def read() -> None:
+        async with (
+            Producer(at(broker), group=fresh("P")) as producer,
+            PullConsumer(at(broker), group=fresh("G")) as consumer,
+        ):
+            await producer.send_batch(bodies(payload, count, topic))
+            while (await consumer.bounds(topic))[queue].end < count:  # noqa: ASYNC110 - the broker's own queue building
+                await asyncio.sleep(0.02)
+            for begin, end, most in ((0, count, 65_536), (3, 400, 7), (490, 10_000, 32), (5, 6, 1)):
+                answers = [pulled async for pulled in consumer.pull_range(queue, begin, end, max_messages=most)]
+                offsets = [message.queue_offset for pulled in answers for message in pulled.messages()]
+                assert offsets == list(range(begin, min(end, count))), (begin, end, most)
+            if isinstance(broker, FireArrowBroker):
+                whole = await consumer.pull_bytes(queue, 0, max_messages=65_536, max_bytes=4 << 20)
+                assert len(whole.messages()) == count
 
     asyncio.run(read())

@@ -103,7 +103,15 @@ class Member:
             tls=client_context(settings.tls) if settings.tls.enabled else None,
             on_route_change=self._route_changed,
         )
-        receiver = Receiver(instance, settings, self._offsets(instance), self._subscriptions, self._wanted)
+        receiver = Receiver(
+            instance,
+            settings,
+            self._offsets(instance),
+            self._subscriptions,
+            self._wanted,
+            # Brokers order nothing between a pull and a commit: who commits by hand would be overtaken by an old pull.
+            commits_with_pulls=self._consume_type is ConsumeType.CONSUME_PASSIVELY,
+        )
         requests.receiver, requests.tasks = receiver, instance.tasks
         self._requests = requests
         membership = Membership(instance, settings.group, self._strategy, broadcasting=settings.broadcasting)

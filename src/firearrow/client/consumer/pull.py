@@ -11,28 +11,32 @@ Reading goes on in the background up to the usual limits; ``poll`` and iteration
 out counts as consumed when the next is asked for, so a crash in between repeats it. With ``auto_commit=False`` offsets
 are committed by ``commit`` alone.
 
-Below that, for tools and pipelines: ``pull_bytes`` is one request for records as they lie in the log, ``bounds`` the
-first and last offsets of all queues of a topic with one request a broker, ``offsets_at`` their places at a time.
+Below that, for tools and pipelines: ``pull_bytes`` is one request for records as they lie in the log, ``pull_range`` a
+stretch of a queue with several such requests under way, ``bounds`` the first and last offsets of all queues of a topic
+with one request a broker, ``offsets_at`` their places at a time. None of them needs ``assign``, nor changes an offset.
 
 Java: ``DefaultLitePullConsumerImpl``, ``DefaultMQPullConsumerImpl``.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from types import TracebackType
-from typing import Final, NamedTuple, Self, Unpack
+from typing import Any, Final, NamedTuple, Self, Unpack
 
 from firearrow import fastjson
 from firearrow.client.consumer.assignment import Strategy
 from firearrow.client.consumer.handling import holder_of
 from firearrow.client.consumer.member import Member, Topics
 from firearrow.client.consumer.message import ReceivedMessage
-from firearrow.client.consumer.pulling import PulledBytes, PullOrder
+from firearrow.client.consumer.pulling import APACHE_PULL_BYTES, APACHE_PULL_MESSAGES, PulledBytes, PullOrder
+from firearrow.client.consumer.ranges import IN_FLIGHT, read_range
 from firearrow.client.consumer.receiving import Filter
 from firearrow.client.consumer.settings import ConsumerOptions, ConsumerSettings, consumer_settings
 from firearrow.client.consumer.subscription import EVERYTHING, TAG, subscription
 from firearrow.client.doors import Doors
 from firearrow.client.nameservers import parse_name_servers
+from firearrow.client.routes import MASTER_ID
 from firearrow.errors import SettingsError
 from firearrow.model import MessageQueue
 from firearrow.protocol.bodies.heartbeat import ConsumeType
@@ -41,6 +45,9 @@ from firearrow.protocol.requests.topic import GetTopicStatsInfo
 
 POLL_MS: Final = 5000
 BOUNDS_TIMEOUT_MS: Final = 10_000
+LARGE_MESSAGES: Final = 65_536
+LARGE_BYTES: Final = 4 * 1024 * 1024
+"""What our brokers hand out at once, to those who ask for it."""
 
 
 class Bounds(NamedTuple):
@@ -214,31 +221,78 @@ class PullConsumer:
         offset: int,
         *,
         expression: str = EVERYTHING,
-        max_messages: int = 32,
-        max_bytes: int = 256 * 1024,
+        kind: str = TAG,
+        max_messages: int = APACHE_PULL_MESSAGES,
+        max_bytes: int = APACHE_PULL_BYTES,
         wait_ms: int = 0,
         timeout_ms: int = 30_000,
+        broker_id: int = MASTER_ID,
     ) -> PulledBytes:
         """Ask a broker once for records from ``offset`` on, without decoding them. Any number may be under way.
 
-        ``wait_ms`` lets the broker hold the request that long while there is nothing.
+        Apache's brokers hand out 32 messages or 256 KiB at most unless they are set otherwise, ours as much as is
+        asked for, up to 4 MiB. ``wait_ms`` lets the broker hold the request that long while there is nothing.
+        ``broker_id`` is the member of the broker's group to read from: 0 the master, others slaves; when it is not
+        there another one is asked.
         """
         await self._member.instance.route(queue.topic)
-        wanted = subscription(queue.topic, expression, version=0)
-        order = PullOrder(queue, offset, wanted, max_messages, max_bytes, wait_ms, timeout_ms)
+        wanted = subscription(queue.topic, expression, version=0, kind=kind)
+        order = PullOrder(
+            queue,
+            offset,
+            wanted,
+            max_messages,
+            max_bytes,
+            wait_ms,
+            timeout_ms,
+            broker_id=broker_id,
+            carries_filter=True,
+        )
         return await self._member.receiver.puller.pull(order)
+
+    async def pull_range(
+        self,
+        queue: MessageQueue,
+        begin: int,
+        end: int,
+        *,
+        max_messages: int = LARGE_MESSAGES,
+        max_bytes: int = LARGE_BYTES,
+        in_flight: int = IN_FLIGHT,
+        timeout_ms: int = 30_000,
+        broker_id: int = MASTER_ID,
+    ) -> AsyncGenerator[PulledBytes, None]:
+        """Records from ``begin`` to ``end`` (exclusive), undecoded, in order, with ``in_flight`` pulls under way.
+
+        Each answer goes on where the one before ended. It stops early at the end of the queue. An answer whose
+        ``status`` is ``OFFSET_MOVED``, or whose first record lies beyond the place asked for, tells of messages that
+        the broker has deleted: the reading goes on behind them, and the caller decides what to make of it.
+        """
+
+        def ask(offset: int, most: int) -> Coroutine[Any, Any, PulledBytes]:
+            return self.pull_bytes(
+                queue, offset, max_messages=most, max_bytes=max_bytes, timeout_ms=timeout_ms, broker_id=broker_id
+            )
+
+        async with aclosing(read_range(ask, begin, end, max_messages, in_flight)) as answers:
+            async for pulled in answers:
+                yield pulled
 
     async def bounds(self, topic: str) -> dict[MessageQueue, Bounds]:
         """The bounds of all queues of a topic, with one request a broker."""
         instance = self._member.instance
         route = await instance.route(topic)
         puller, request = self._member.receiver.puller, GetTopicStatsInfo(topic=topic)
-        found: dict[MessageQueue, Bounds] = {}
-        for broker in dict.fromkeys(queue.broker_name for queue in route.read_queues):
+
+        async def of(broker: str) -> dict[MessageQueue, Bounds]:
             _, address = puller.where(broker)
             reply = await instance.caller.call(address, request, timeout_ms=BOUNDS_TIMEOUT_MS)
             table = fastjson.decode(reply.body, TopicStatsTable).offset_table
-            found.update({queue: Bounds(each.min_offset, each.max_offset) for queue, each in sorted(table.items())})
+            return {queue: Bounds(each.min_offset, each.max_offset) for queue, each in sorted(table.items())}
+
+        found: dict[MessageQueue, Bounds] = {}
+        for some in await asyncio.gather(*map(of, dict.fromkeys(queue.broker_name for queue in route.read_queues))):
+            found.update(some)
         return found
 
     async def offsets_at(self, queues: Iterable[MessageQueue], timestamp_ms: int) -> dict[MessageQueue, int]:

@@ -30,6 +30,10 @@ SUBSCRIBES: Final = 0x4
 
 UNREACHABLE_S: Final = 3.0
 
+APACHE_PULL_MESSAGES: Final = 32
+APACHE_PULL_BYTES: Final = 256 * 1024
+"""What Apache's brokers hand out at once, unless they are set otherwise. Ours are asked for more by an own field."""
+
 
 class PullStatus(IntEnum):
     """What a pull led to; the values are response codes."""
@@ -67,12 +71,20 @@ class PullOrder(Struct, frozen=True):
     queue: MessageQueue
     offset: int
     subscription: Subscription
-    max_messages: int = 32
-    max_bytes: int = 256 * 1024
+    max_messages: int = APACHE_PULL_MESSAGES
+    max_bytes: int = APACHE_PULL_BYTES
     suspend_ms: int = 15_000
     timeout_ms: int = 30_000
     commit_offset: int | None = None
     broker_id: int = MASTER_ID
+    carries_filter: bool = False
+    """Whether an SQL expression travels with the pull. A tag expression always does; members of a group tell brokers
+    theirs with their heartbeats."""
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it asks for more than Apache's brokers hand out."""
+        return self.max_messages > APACHE_PULL_MESSAGES or self.max_bytes > APACHE_PULL_BYTES
 
 
 class Puller:
@@ -104,8 +116,8 @@ class Puller:
         flags = SUSPENDS if order.suspend_ms else 0
         commits = order.commit_offset is not None and number == MASTER_ID
         flags |= COMMITS if commits else 0
-        by_tag = order.subscription.is_by_tag
-        flags |= SUBSCRIBES if by_tag else 0
+        carries = order.carries_filter or order.subscription.is_by_tag
+        flags |= SUBSCRIBES if carries else 0
         request = PullMessage(
             consumer_group=self._group,
             topic=order.queue.topic,
@@ -115,10 +127,11 @@ class Puller:
             sys_flag=flags,
             commit_offset=order.commit_offset if commits and order.commit_offset is not None else 0,
             suspend_timeout_millis=order.suspend_ms,
-            subscription=order.subscription.expression if by_tag else None,
+            subscription=order.subscription.expression if carries else None,
             sub_version=order.subscription.version,
             expression_type=order.subscription.kind,
             max_msg_bytes=order.max_bytes,
+            large=True if order.is_large else None,
         )
         try:
             reply = await self._instance.caller.call(address, request, timeout_ms=order.timeout_ms, accept=_ANSWERS)

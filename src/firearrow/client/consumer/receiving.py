@@ -1,12 +1,10 @@
 """From assigned queues to messages that wait for a handler, and back from handlers to offsets.
 
-Each queue has one task. It finds out where to start (and, for ordered consumption, gets the lock), then pulls again and
-again: while there is room, with a long poll at the broker, sooner after an error that may pass than after one that will
-not. What was pulled and is wanted goes to ``ready``; what handlers finish frees room and moves the offset.
+Each queue has one task (`reading`). What it pulled and is wanted goes to ``ready``; what handlers finish frees room and
+moves the offset. A message that failed is sent back (`returning`), and a broker delivers it again later; where that
+does not work it stays here and is tried again, so it is never skipped.
 
-A message that failed is sent back to its broker, which delivers it again later. Where that does not work it stays here
-and is tried again, so it is never skipped. Java: ``DefaultMQPushConsumerImpl.pullMessage``,
-``ConsumeMessageConcurrentlyService``, ``ConsumeMessageOrderlyService``, ``RebalancePushImpl``.
+Java: ``ConsumeMessageConcurrentlyService``, ``ConsumeMessageOrderlyService``, ``RebalancePushImpl``.
 """
 
 import asyncio
@@ -16,30 +14,21 @@ from contextlib import suppress
 from typing import Final
 
 from firearrow.client.consumer.flow import Flow
-from firearrow.client.consumer.membership import is_hopeless
 from firearrow.client.consumer.message import ReceivedMessage
 from firearrow.client.consumer.offsets import Offsets
 from firearrow.client.consumer.ordering import TRUST_S, QueueLocks
-from firearrow.client.consumer.pulling import PulledBytes, Puller, PullOrder, PullStatus
+from firearrow.client.consumer.pulling import PulledBytes, Puller, PullStatus
+from firearrow.client.consumer.reading import Reader
 from firearrow.client.consumer.ready import Ready
-from firearrow.client.consumer.settings import DEFAULT_TIMESTAMP_AGO_MS, FIRST, LAST, ConsumerSettings
-from firearrow.client.consumer.subscription import EVERYTHING, Subscription
+from firearrow.client.consumer.returning import TO_DEAD_LETTERS, Returns
+from firearrow.client.consumer.settings import ConsumerSettings
+from firearrow.client.consumer.subscription import Subscription
 from firearrow.client.instance import Instance
-from firearrow.errors import FireArrowError, RequestRefused
+from firearrow.errors import FireArrowError
 from firearrow.model import MessageQueue, StoredMessage
-from firearrow.model.names import is_retry_topic
-from firearrow.protocol.codes import ResponseCode
-from firearrow.protocol.requests.send import ConsumerSendMsgBack
-from firearrow.runtime.network import Address
 
 log: Final = logging.getLogger(__name__)
 
-AFTER_REFUSAL_S: Final = 3.0
-BUSY_S: Final = 0.02
-FIRST_BACKOFF_S: Final = 0.1
-LONGEST_BACKOFF_S: Final = 1.0
-EMPTY_PAUSE_S: Final = 0.1
-"""Before the next pull when a broker answered at once that there is nothing, instead of holding the pull."""
 AGAIN_S: Final = 5.0
 """Before a message that could not be sent back is handled here again."""
 LEAVING_S: Final = 60.0
@@ -58,20 +47,25 @@ class Receiver:
         offsets: Offsets,
         subscriptions: Mapping[str, Subscription],
         wanted: Filter | None = None,
+        *,
+        commits_with_pulls: bool = True,
     ) -> None:
         self._instance = instance
         self._settings = settings
-        self.puller: Final = Puller(instance, settings.group)
+        self._reader = Reader(
+            instance, settings, offsets, subscriptions, self._take_in, commits_with_pulls=commits_with_pulls
+        )
+        self._returns = Returns(instance, settings)
+        self.puller: Final[Puller] = self._reader.puller
+        self.locks: Final[QueueLocks] = self._reader.locks
+        self.needs_locks: Final = self._reader.needs_locks
         self.offsets: Final = offsets
-        self.locks: Final = QueueLocks(instance, settings.group)
         self.ready: Final = Ready()
         self.flows: Final[dict[MessageQueue, Flow]] = {}
         self._subscriptions = subscriptions
         self._wanted = wanted
         self._leaving: dict[MessageQueue, asyncio.Task[None]] = {}
         self._departing: dict[MessageQueue, Flow] = {}
-        self._opened_ms = instance.doors.clock.now_ms()
-        self.needs_locks: Final = settings.ordered and not settings.broadcasting
         self.failures = 0
         """Messages whose handler failed."""
 
@@ -101,6 +95,12 @@ class Receiver:
         name = f"{queue.topic} {queue.broker_name}:{queue.queue_id}"
         flow.task = self._instance.tasks.spawn(self._run(flow), name)
 
+    async def _run(self, flow: Flow) -> None:
+        leaving = self._leaving.get(flow.queue)
+        if leaving is not None:
+            await asyncio.wait([leaving])
+        await self._reader.run(flow)
+
     def _revoke(self, queue: MessageQueue) -> None:
         flow = self.flows.pop(queue)
         leaving = self._instance.tasks.spawn(self._leave(flow), f"leave {queue}")
@@ -121,7 +121,7 @@ class Receiver:
                 async with asyncio.timeout(LEAVING_S):
                     await flow.idle.wait()
         if self._settings.auto_commit:
-            self._note(flow)
+            self._reader.note(flow)
         flow.drop()
         if self._settings.auto_commit:
             await self.offsets.persist()
@@ -148,14 +148,10 @@ class Receiver:
 
     # -- offsets
 
-    def _note(self, flow: Flow) -> None:
-        if flow.is_started and not flow.window.is_dropped:
-            self.offsets.table.note(flow.queue, flow.window.committable)
-
     async def persist(self) -> None:
         """Commit how far every queue is."""
         for flow in self.flows.values():
-            self._note(flow)
+            self._reader.note(flow)
         await self.offsets.persist()
 
     def reset(self, queue: MessageQueue, offset: int) -> bool:
@@ -173,57 +169,7 @@ class Receiver:
         flow.restart(offset, self._now())
         self.offsets.table.note(flow.queue, offset, is_reset=True)
 
-    # -- pulling
-
-    async def _run(self, flow: Flow) -> None:
-        leaving = self._leaving.get(flow.queue)
-        if leaving is not None:
-            await asyncio.wait([leaving])
-        await self._begin(flow)
-        pauses = 0
-        while True:
-            await self._room(flow)
-            asked_at, window = self._now(), flow.window
-            flow.last_pull_at = asked_at
-            try:
-                pulled = await self.puller.pull(self._order(flow))
-                messages = pulled.messages()
-            except FireArrowError as error:
-                pauses += 1
-                flow.error = str(error)
-                await asyncio.sleep(await self._pause_after(flow, error, pauses))
-                continue
-            flow.error, pauses = "", 0
-            if flow.window is window:  # else it was reset meanwhile, and this answer is to an old question
-                self._take_in(flow, pulled, messages)
-            if self._settings.pull_interval_ms:
-                await asyncio.sleep(self._settings.pull_interval_ms / 1000)
-            elif pulled.status is PullStatus.NOTHING_NEW and self._now() - asked_at < EMPTY_PAUSE_S:
-                await asyncio.sleep(EMPTY_PAUSE_S)
-
-    async def _begin(self, flow: Flow) -> None:
-        pauses = 0
-        while not flow.is_started:
-            try:
-                if self.needs_locks and not await self._locked(flow):
-                    flow.error = "another member holds its lock"
-                    await asyncio.sleep(LONGEST_BACKOFF_S)
-                    continue
-                offset = await self._start_offset(flow.queue)
-            except FireArrowError as error:
-                pauses += 1
-                flow.error = str(error)
-                await asyncio.sleep(await self._pause_after(flow, error, pauses))
-            else:
-                flow.error = ""
-                flow.restart(offset, self._now())
-
-    async def _locked(self, flow: Flow) -> bool:
-        asked_at = self._now()
-        if flow.queue not in await self.locks.lock([flow.queue]):
-            return False
-        flow.locked_until = asked_at + TRUST_S
-        return True
+    # -- locks
 
     async def renew_locks(self) -> None:
         """Renew the locks of all queues; a queue that is locked again goes on where its group is."""
@@ -247,57 +193,7 @@ class Receiver:
         if stored is not None:
             flow.restart(stored, self._now())
 
-    async def _start_offset(self, queue: MessageQueue) -> int:
-        stored = await self.offsets.read(queue)
-        if stored is not None and stored >= 0:
-            return stored
-        start, is_retry = self._settings.start, is_retry_topic(queue.topic)
-        if start == LAST:
-            return 0 if is_retry else await self.puller.max_offset(queue)
-        if start == FIRST:
-            return await self.puller.min_offset(queue)
-        if is_retry:
-            return await self.puller.max_offset(queue)
-        when = start if isinstance(start, int) else self._opened_ms - DEFAULT_TIMESTAMP_AGO_MS
-        return await self.puller.offset_at(queue, when)
-
-    async def _room(self, flow: Flow) -> None:
-        while (full := flow.window.fullness(self._settings.window, ordered=flow.ordered)) is not None:
-            flow.full = full
-            flow.room.clear()
-            await flow.room.wait()
-        flow.full = ""
-
-    def _order(self, flow: Flow) -> PullOrder:
-        settings = self._settings
-        return PullOrder(
-            flow.queue,
-            flow.window.next_offset,
-            self._subscriptions.get(flow.queue.topic) or Subscription(flow.queue.topic, EVERYTHING),
-            settings.pull_batch,
-            settings.pull_batch_bytes,
-            settings.suspend_pull_ms,
-            settings.pull_timeout_ms,
-            self._to_commit(flow),
-            flow.broker_id,
-        )
-
-    def _to_commit(self, flow: Flow) -> int | None:
-        if not self._settings.auto_commit or self._settings.broadcasting:
-            return None
-        self._note(flow)
-        return self.offsets.table.get(flow.queue)
-
-    async def _pause_after(self, flow: Flow, error: FireArrowError, count: int) -> float:
-        log.info("a pull failed", extra={"queue": str(flow.queue), "reason": str(error)})
-        if isinstance(error, RequestRefused):
-            if error.code == ResponseCode.SUBSCRIPTION_NOT_EXIST:
-                await self._instance.beat()
-                return LONGEST_BACKOFF_S
-            return AFTER_REFUSAL_S if is_hopeless(error) else BUSY_S
-        self._instance.hurry()
-        flow.broker_id = 0
-        return min(FIRST_BACKOFF_S * count, LONGEST_BACKOFF_S)
+    # -- what came
 
     def _take_in(self, flow: Flow, pulled: PulledBytes, messages: list[StoredMessage]) -> None:
         flow.broker_id, flow.max_offset = pulled.suggested_broker_id, pulled.max_offset
@@ -395,7 +291,7 @@ class Receiver:
         elif flow.ordered and delay_level >= 0 and not self._is_beyond_limit(message):
             message.attempts += 1
             self._again(message, self._settings.suspend_ms / 1000)
-        elif await self._sent_back(message, -1 if flow.ordered else delay_level):
+        elif await self._returns.send_back(message, TO_DEAD_LETTERS if flow.ordered else delay_level):
             self.ack(message)
         else:
             message.attempts += 1
@@ -411,22 +307,3 @@ class Receiver:
     async def _release_later(self, message: ReceivedMessage, after_s: float) -> None:
         await asyncio.sleep(after_s)
         self.release(message)
-
-    async def _sent_back(self, message: ReceivedMessage, delay_level: int) -> bool:
-        stored = message.stored
-        host = Address(stored.store_host.ip, stored.store_host.port)
-        request = ConsumerSendMsgBack(
-            offset=stored.physical_offset,
-            group=self._settings.group,
-            delay_level=delay_level,
-            origin_msg_id=message.message_id,
-            origin_topic=stored.topic,
-            max_reconsume_times=self._settings.reconsume_limit,
-        )
-        try:
-            await self._instance.caller.call(self._instance.routes.master(message.queue.broker_name) or host, request)
-        except FireArrowError as error:
-            extra = {"id": message.message_id, "queue": str(message.queue), "reason": str(error)}
-            log.warning("a message could not be sent back, it is tried again here", extra=extra)
-            return False
-        return True

@@ -1,0 +1,170 @@
+"""Reading one queue: where to start, the lock if there is one to hold, and one pull after the other.
+
+Each queue has one task, which runs ``Reader.run``. It finds out where to start (and, for ordered consumption, gets the
+lock), then pulls again and again: while there is room, with a long poll at the broker, sooner after an error that may
+pass than after one that will not. What comes goes to ``take_in``.
+
+Java: ``DefaultMQPushConsumerImpl.pullMessage``, ``RebalancePushImpl.computePullFromWhere``.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from firearrow.client.consumer.flow import Flow
+from firearrow.client.consumer.membership import is_hopeless
+from firearrow.client.consumer.offsets import Offsets
+from firearrow.client.consumer.ordering import TRUST_S, QueueLocks
+from firearrow.client.consumer.pulling import PulledBytes, Puller, PullOrder, PullStatus
+from firearrow.client.consumer.settings import DEFAULT_TIMESTAMP_AGO_MS, FIRST, LAST, ConsumerSettings
+from firearrow.client.consumer.subscription import EVERYTHING, Subscription
+from firearrow.client.instance import Instance
+from firearrow.errors import FireArrowError, RequestRefused
+from firearrow.model import MessageQueue, StoredMessage
+from firearrow.model.names import is_retry_topic
+from firearrow.protocol.codes import ResponseCode
+
+log: Final = logging.getLogger(__name__)
+
+AFTER_REFUSAL_S: Final = 3.0
+BUSY_S: Final = 0.02
+FIRST_BACKOFF_S: Final = 0.1
+LONGEST_BACKOFF_S: Final = 1.0
+EMPTY_PAUSE_S: Final = 0.1
+"""Before the next pull when a broker answered at once that there is nothing, instead of holding the pull."""
+
+TakeIn = Callable[[Flow, PulledBytes, list[StoredMessage]], None]
+
+
+class Reader:
+    """Reads the queues of one member."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        settings: ConsumerSettings,
+        offsets: Offsets,
+        subscriptions: Mapping[str, Subscription],
+        take_in: TakeIn,
+        *,
+        commits_with_pulls: bool,
+    ) -> None:
+        self._instance = instance
+        self._settings = settings
+        self._offsets = offsets
+        self._subscriptions = subscriptions
+        self._take_in = take_in
+        self._commits = commits_with_pulls and settings.auto_commit and not settings.broadcasting
+        self._opened_ms = instance.doors.clock.now_ms()
+        self.puller: Final = Puller(instance, settings.group)
+        self.locks: Final = QueueLocks(instance, settings.group)
+        self.needs_locks: Final = settings.ordered and not settings.broadcasting
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    async def run(self, flow: Flow) -> None:
+        """Read a queue until somebody cancels it."""
+        await self._begin(flow)
+        pauses = 0
+        while True:
+            await self._room(flow)
+            asked_at, window = self._now(), flow.window
+            flow.last_pull_at = asked_at
+            try:
+                pulled = await self.puller.pull(self._order(flow))
+                messages = pulled.messages()
+            except FireArrowError as error:
+                pauses += 1
+                flow.error = str(error)
+                await asyncio.sleep(await self._pause_after(flow, error, pauses))
+                continue
+            flow.error, pauses = "", 0
+            if flow.window is window:  # else it was reset meanwhile, and this answer is to an old question
+                self._take_in(flow, pulled, messages)
+            if self._settings.pull_interval_ms:
+                await asyncio.sleep(self._settings.pull_interval_ms / 1000)
+            elif pulled.status is PullStatus.NOTHING_NEW and self._now() - asked_at < EMPTY_PAUSE_S:
+                await asyncio.sleep(EMPTY_PAUSE_S)
+
+    async def _begin(self, flow: Flow) -> None:
+        pauses = 0
+        while not flow.is_started:
+            try:
+                if self.needs_locks and not await self._locked(flow):
+                    flow.error = "another member holds its lock"
+                    await asyncio.sleep(LONGEST_BACKOFF_S)
+                    continue
+                offset = await self._start_offset(flow.queue)
+            except FireArrowError as error:
+                pauses += 1
+                flow.error = str(error)
+                await asyncio.sleep(await self._pause_after(flow, error, pauses))
+            else:
+                flow.error = ""
+                flow.restart(offset, self._now())
+
+    async def _locked(self, flow: Flow) -> bool:
+        asked_at = self._now()
+        if flow.queue not in await self.locks.lock([flow.queue]):
+            return False
+        flow.locked_until = asked_at + TRUST_S
+        return True
+
+    async def _start_offset(self, queue: MessageQueue) -> int:
+        stored = await self._offsets.read(queue)
+        if stored is not None and stored >= 0:
+            return stored
+        start, is_retry = self._settings.start, is_retry_topic(queue.topic)
+        if start == LAST:
+            return 0 if is_retry else await self.puller.max_offset(queue)
+        if start == FIRST:
+            return await self.puller.min_offset(queue)
+        if is_retry:
+            return await self.puller.max_offset(queue)
+        when = start if isinstance(start, int) else self._opened_ms - DEFAULT_TIMESTAMP_AGO_MS
+        return await self.puller.offset_at(queue, when)
+
+    async def _room(self, flow: Flow) -> None:
+        while (full := flow.window.fullness(self._settings.window, ordered=flow.ordered)) is not None:
+            flow.full = full
+            flow.room.clear()
+            await flow.room.wait()
+        flow.full = ""
+
+    def _order(self, flow: Flow) -> PullOrder:
+        settings = self._settings
+        return PullOrder(
+            flow.queue,
+            flow.window.next_offset,
+            self._subscriptions.get(flow.queue.topic) or Subscription(flow.queue.topic, EVERYTHING),
+            settings.pull_batch,
+            settings.pull_batch_bytes,
+            settings.suspend_pull_ms,
+            settings.pull_timeout_ms,
+            self._to_commit(flow),
+            flow.broker_id,
+        )
+
+    def _to_commit(self, flow: Flow) -> int | None:
+        if not self._commits:
+            return None
+        self.note(flow)
+        return self._offsets.table.get(flow.queue)
+
+    def note(self, flow: Flow) -> None:
+        """Remember how far a queue is, for the next commit."""
+        if flow.is_started and not flow.window.is_dropped:
+            self._offsets.table.note(flow.queue, flow.window.committable)
+
+    async def _pause_after(self, flow: Flow, error: FireArrowError, count: int) -> float:
+        log.info("a pull failed", extra={"queue": str(flow.queue), "reason": str(error)})
+        if isinstance(error, RequestRefused):
+            if error.code == ResponseCode.SUBSCRIPTION_NOT_EXIST:
+                await self._instance.beat()
+                return LONGEST_BACKOFF_S
+            return AFTER_REFUSAL_S if is_hopeless(error) else BUSY_S
+        self._instance.hurry()
+        flow.broker_id = 0
+        return min(FIRST_BACKOFF_S * count, LONGEST_BACKOFF_S)

@@ -107,6 +107,13 @@ class _Checks(msgspec.Struct):
     checks: int
 
 
+class Counted(msgspec.Struct, frozen=True):
+    """How much a consumer has been given until now."""
+
+    deliveries: int
+    accepted: int
+
+
 class _Done(msgspec.Struct):
     pass
 
@@ -284,6 +291,10 @@ class Subscription:
         }  # fmt: skip
         collected = self.judge.ask(request, _Collected, timeout_seconds + MARGIN_SECONDS)
         return ReceiveReport(tuple(collected.deliveries))
+
+    def count(self) -> Counted:
+        """How much has been delivered until now; Java and Go."""
+        return self.judge.ask({"verb": "count", "handle": self.handle}, Counted, PATIENCE_SECONDS)
 
     def so_far(self) -> ReceiveReport:
         """What has been delivered until now."""

@@ -44,6 +44,8 @@ _FULL_DISK_ALLOWED = (
     "-Drocketmq.broker.diskSpaceCleanForciblyRatio=0.98",
 )
 
+_COMMAND = "import sys; from firearrow.cli import main; sys.exit(main())"
+
 _LOGBACK = """<configuration>
   <statusListener class="ch.qos.logback.core.status.NopStatusListener"/>
   <appender name="file" class="ch.qos.logback.core.FileAppender">
@@ -126,8 +128,7 @@ class FireArrowNameServer(Server):
         self.arguments = tuple(arguments)
 
     def _launch(self) -> Child:
-        main = "import sys; from firearrow.cli import main; sys.exit(main())"
-        words = [sys.executable, "-c", main, "nameserver", "--port", str(self.port), "--directory", str(self.home)]
+        words = [sys.executable, "-c", _COMMAND, "nameserver", "--port", str(self.port), "--directory", str(self.home)]
         return Child([*words, *self.arguments], self.log)
 
     def _ready(self) -> bool:
@@ -233,7 +234,10 @@ class ApacheBroker(Server):
 
 
 class FireArrowBroker(ApacheBroker):
-    """Our broker, started as its users start it, with the settings of Apache's that it knows."""
+    """Our broker, started as its users start it, with the settings of Apache's that it knows.
+
+    ``program`` is what Python runs instead of the command, for brokers with a planted defect.
+    """
 
     def __init__(
         self,
@@ -243,9 +247,11 @@ class FireArrowBroker(ApacheBroker):
         port: int | None = None,
         settings: Mapping[str, str] | None = None,
         arguments: Sequence[str] = (),
+        program: str = _COMMAND,
     ) -> None:
         super().__init__(name_servers=name_servers, name=name, port=port)
         self.arguments = tuple(arguments)
+        self.program = program
         not_offered = ("enablePropertyFilter", "storePathCommitLog")
         without_effect = ("brokerIP2", "transactionTimeOut", "transactionCheckInterval")
         for key in (*not_offered, *without_effect):
@@ -254,6 +260,5 @@ class FireArrowBroker(ApacheBroker):
 
     def _launch(self) -> Child:
         file = _write_settings(self.home / "broker.conf", self.settings)
-        main = "import sys; from firearrow.cli import main; sys.exit(main())"
-        words = [sys.executable, "-c", main, "broker", "-c", str(file), *self.arguments]
+        words = [sys.executable, "-c", self.program, "broker", "-c", str(file), *self.arguments]
         return Child(words, self.log)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/apache/rocketmq-client-go/v2/rlog"
 )
@@ -31,7 +32,11 @@ type request struct {
 	Count      int             `json:"count"`
 	sending
 	receiving
+	producing
 }
+
+// nameServers are the addresses that the request gives, separated by semicolons.
+func (r *request) nameServers() []string { return strings.Split(r.NameServer, ";") }
 
 type answer map[string]any
 
@@ -39,15 +44,21 @@ func main() {
 	rlog.SetLogLevel("error")
 	senders := newSenders()
 	receivers := newReceivers()
+	producers := newProducers()
 	verbs := map[string]func(*request) (answer, error){
 		"send":      senders.send,
 		"checks":    senders.checks,
 		"subscribe": receivers.subscribe,
 		"collect":   receivers.collect,
+		"count":     receivers.count,
 		"close":     receivers.close,
+		"produce":   producers.produce,
+		"progress":  producers.progress,
+		"halt":      producers.halt,
 		"reset": func(*request) (answer, error) {
 			receivers.reset()
 			senders.reset()
+			producers.reset()
 			return answer{}, nil
 		},
 	}

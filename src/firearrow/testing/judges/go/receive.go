@@ -134,6 +134,16 @@ func (r *receivers) collect(asked *request) (answer, error) {
 	return one.deliveries.collect(asked), nil
 }
 
+func (r *receivers) count(asked *request) (answer, error) {
+	one, known := r.running[asked.Handle]
+	if !known {
+		return nil, fmt.Errorf("no running consumer %d", asked.Handle)
+	}
+	one.deliveries.Lock()
+	defer one.deliveries.Unlock()
+	return answer{"deliveries": len(one.deliveries.seen), "accepted": one.deliveries.successes}, nil
+}
+
 func (r *receivers) close(asked *request) (answer, error) {
 	one, known := r.running[asked.Handle]
 	if !known {
@@ -197,7 +207,7 @@ func options(asked *request, handle int) []consumer.Option {
 		model = consumer.BroadCasting
 	}
 	given := []consumer.Option{
-		consumer.WithNameServer([]string{asked.NameServer}),
+		consumer.WithNameServer(asked.nameServers()),
 		consumer.WithGroupName(asked.Group),
 		consumer.WithInstance(instance),
 		consumer.WithConsumerModel(model),

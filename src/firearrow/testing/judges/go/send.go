@@ -269,7 +269,7 @@ func key(asked *request) string { return asked.NameServer + " " + asked.Group }
 func (s *senders) options(asked *request) []producer.Option {
 	s.started++
 	return []producer.Option{
-		producer.WithNameServer([]string{asked.NameServer}),
+		producer.WithNameServer(asked.nameServers()),
 		producer.WithGroupName(asked.Group),
 		producer.WithInstanceName(fmt.Sprintf("sender-%d-%d", s.started, os.Getpid())),
 		producer.WithRetry(2),

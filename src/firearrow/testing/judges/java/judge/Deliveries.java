@@ -46,6 +46,10 @@ final class Deliveries {
         return Map.of("deliveries", new ArrayList<>(seen));
     }
 
+    synchronized Map<String, Object> count() {
+        return Map.of("deliveries", seen.size(), "accepted", successes);
+    }
+
     private Map<String, Object> described(MessageExt message, boolean failed) {
         Map<String, Object> delivery = new LinkedHashMap<>();
         delivery.put("digest", Payload.digest(message.getBody()));

@@ -12,15 +12,21 @@ public final class Judge {
         Conversation conversation = Conversation.open();
         Senders senders = new Senders();
         Receivers receivers = new Receivers();
+        Producers producers = new Producers();
         conversation.serve(Map.of(
             "send", senders::send,
             "checks", senders::checks,
             "subscribe", receivers::subscribe,
             "collect", receivers::collect,
+            "count", receivers::count,
             "close", receivers::close,
+            "produce", producers::produce,
+            "progress", producers::progress,
+            "halt", producers::halt,
             "reset", request -> {
                 receivers.reset();
                 senders.reset();
+                producers.reset();
                 return Map.of();
             }));
         System.exit(0);

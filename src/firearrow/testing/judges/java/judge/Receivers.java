@@ -39,6 +39,10 @@ final class Receivers {
         return running(request).deliveries().collect(request);
     }
 
+    Map<String, Object> count(Request request) {
+        return running(request).deliveries().count();
+    }
+
     Map<String, Object> close(Request request) {
         Receiver receiver = running(request);
         running.values().remove(receiver);

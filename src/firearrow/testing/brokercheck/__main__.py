@@ -1,0 +1,97 @@
+"""``python -m firearrow.testing.brokercheck CAMPAIGN``: run a campaign, print its figures, record them.
+
+Every campaign works in pieces, prints one line a piece and, with ``--ledger``, appends it; what the ledger has of the
+same commit is not done again. The exit status is 1 when anything was lost or wrong.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from firearrow.store.config import FlushMode
+from firearrow.testing.brokercheck.deaths import killed, unpowered
+from firearrow.testing.faults.ledger import DEFAULT_PATH, Figures, Ledger
+from firearrow.testing.faults.loopfs import FileSystem
+
+Work = Callable[[], tuple[Figures, list[str]]]
+Piece = tuple[dict[str, Any], Work]
+"""What tells a piece of work from others, and the work."""
+DEATHS_A_PIECE = 10
+BOTH = ["ASYNC_FLUSH", "SYNC_FLUSH"]
+
+
+def kill(given: argparse.Namespace) -> Iterator[Piece]:
+    """Kill -9 a broker under eight producers and eight consumers of the stock clients."""
+    for seed, deaths in _seeds(given):
+        for flush in given.flush:
+
+            def work(flush: FlushMode = flush, seed: int = seed, deaths: int = deaths) -> tuple[Figures, list[str]]:
+                run = killed(flush, deaths, seed)
+                return run.figures(), run.broken
+
+            yield {"flush": flush, "seed": seed}, work
+
+
+def power(given: argparse.Namespace) -> Iterator[Piece]:
+    """Cut the power of the broker's file system under the same load; ``--mutant`` plants a defect."""
+    for seed, deaths in _seeds(given):
+        for filesystem in given.filesystem:
+
+            def work(
+                filesystem: FileSystem = filesystem, seed: int = seed, deaths: int = deaths
+            ) -> tuple[Figures, list[str]]:
+                run = unpowered(deaths, seed, filesystem=filesystem, mutant=given.mutant)
+                if not given.mutant:
+                    return run.figures(), run.broken
+                return run.figures(), [] if run.broken else [f"the planted {given.mutant} was not seen"]
+
+            yield {"filesystem": filesystem, "seed": seed, "mutant": given.mutant}, work
+
+
+def _seeds(given: argparse.Namespace) -> Iterator[tuple[int, int]]:
+    """The pieces of a long campaign: a seed and a number of deaths for each."""
+    for piece in range(-(-given.deaths // DEATHS_A_PIECE)):
+        yield given.seed * 10_000 + piece, min(DEATHS_A_PIECE, given.deaths - piece * DEATHS_A_PIECE)
+
+
+CAMPAIGNS: dict[str, Callable[[argparse.Namespace], Iterator[Piece]]] = {"kill": kill, "power": power}
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(prog="python -m firearrow.testing.brokercheck", description=__doc__)
+    commands = parser.add_subparsers(required=True, dest="campaign")
+    for name, campaign in CAMPAIGNS.items():
+        command = commands.add_parser(name, help=campaign.__doc__)
+        command.add_argument("--ledger", default=None, nargs="?", const=DEFAULT_PATH, help="append the figures here")
+        command.add_argument("--seed", type=int, default=1)
+        if name in ("kill", "power"):
+            command.add_argument("--deaths", type=int, default=20, help="of each flush mode or file system")
+        if name == "kill":
+            command.add_argument("--flush", choices=BOTH, nargs="+", default=BOTH)
+        if name == "power":
+            command.add_argument("--filesystem", choices=("ext4", "xfs"), nargs="+", default=["ext4"])
+            command.add_argument("--mutant", choices=("", "ack-before-sync"), default="")
+    given = parser.parse_args()
+    sys.exit(_run(given))
+
+
+def _run(given: argparse.Namespace) -> int:
+    ledger = Ledger(f"broker-{given.campaign}", given.ledger)
+    done = ledger.done()
+    complaints = 0
+    for name, work in CAMPAIGNS[given.campaign](given):
+        if any(name.items() <= entry.items() for entry in done):
+            continue
+        figures, broken = work()
+        print(json.dumps(ledger.add(name | figures)), flush=True)  # noqa: T201
+        for complaint in broken:
+            print(complaint, file=sys.stderr)  # noqa: T201
+        complaints += len(broken)
+    return 1 if complaints else 0
+
+
+if __name__ == "__main__":
+    main()

@@ -33,7 +33,7 @@ from firearrow.store.indexfile import (
     name_after,
 )
 from firearrow.store.indexsums import SUMS, PageSums, drop_sums, sum_of_edges
-from firearrow.store.keyhash import AT_ONCE, LANE_BYTES, MASK, POWERS, hash_lanes, key_hash, prefix_hash
+from firearrow.store.keyhash import AT_ONCE, LANE_BYTES, MASK, POWERS, hash_lanes, head_hash, key_hash, prefix_hash
 from firearrow.store.paths import INDEX
 from firearrow.store.placement import Placed
 from firearrow.store.propertyfields import KEYS_MARK, SEPARATOR, UNIQ_KEY_MARK, field
@@ -45,6 +45,9 @@ ROWS_HELD_BACK: Final = 65_536
 ROWS_TAKEN: Final = 1024
 """Rows that leave at once after such a wait: all of them would hold the loop for a tenth of a second."""
 LONGEST_CHAIN: Final = 100_000
+LONGEST_HEAD: Final = 24
+"""Characters of a key before those that fill a lane, when their hash is remembered: an IPv6 client's UNIQ_KEY has 56."""
+_USUAL_LENGTHS: Final = (LANE_BYTES, LANE_BYTES + LONGEST_HEAD)
 _NO_KEY: Final = bytes(LANE_BYTES)
 
 
@@ -419,7 +422,7 @@ def _keys_of(rows: list[Row]) -> tuple[list[bytes], list[int], list[tuple[int, i
         before, found, after = properties.rpartition(UNIQ_KEY_MARK)
         if found:
             unique = after.partition(b"\x02")[0]
-            if len(unique) != LANE_BYTES or (before and before[-1] != SEPARATOR):
+            if len(unique) not in _USUAL_LENGTHS or (before and before[-1] != SEPARATOR):
                 unique = field(properties, UNIQ_KEY_MARK)
             if len(unique) == LANE_BYTES and unique.isascii():
                 plus = queue.key_prefix
@@ -443,6 +446,9 @@ def _add_key(topic: str, key: bytes, lanes: list[bytes], added: list[int]) -> No
     if len(key) <= LANE_BYTES and key.isascii():
         lanes.append(key.rjust(LANE_BYTES, b"\0"))
         added.append(prefix_hash(topic) * POWERS[len(key)] & MASK)
+    elif len(key) <= LONGEST_HEAD + LANE_BYTES and key.isascii():
+        lanes.append(key[-LANE_BYTES:])
+        added.append(head_hash(topic, key[:-LANE_BYTES]) * POWERS[LANE_BYTES] & MASK)
     else:
         lanes.append(_NO_KEY)
         added.append(java_hash(f"{topic}#{key.decode('utf-8', 'replace')}") & MASK)

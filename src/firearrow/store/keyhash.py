@@ -14,7 +14,7 @@ from typing import Final
 from firearrow.model.java_hash import java_hash
 
 LANE_BYTES: Final = 32
-"""The longest key that fits; a UNIQ_KEY of an IPv4 client fills it."""
+"""What fits of a key; a UNIQ_KEY of an IPv4 client fills it, one of an IPv6 client is longer."""
 MASK: Final = 0xFFFFFFFF
 POWERS: Final = tuple(pow(31, exponent, 1 << 32) for exponent in range(LANE_BYTES + 1))
 AT_ONCE: Final = 128
@@ -44,6 +44,12 @@ def hash_lanes(lanes: list[bytes]) -> tuple[int, ...]:
 def prefix_hash(topic: str) -> int:
     """The hash of ``topic#``: times ``31**n``, plus the hash of a key of n characters, is that of ``topic#key``."""
     return java_hash(f"{topic}#") & MASK
+
+
+@lru_cache(65_536)
+def head_hash(topic: str, head: bytes) -> int:
+    """The hash of ``topic#head``, where a key longer than a lane begins with ``head``: mostly the name of its client."""
+    return java_hash(f"{topic}#{head.decode('ascii')}") & MASK
 
 
 def key_hash(topic: str, key: str) -> int:

@@ -5,10 +5,11 @@ from hypothesis import strategies as st
 
 from firearrow.model.java_hash import java_hash
 from firearrow.record.properties import decode_properties
-from firearrow.store.keyhash import AT_ONCE, LANE_BYTES, MASK, POWERS, hash_lanes, prefix_hash
+from firearrow.store.keyhash import AT_ONCE, LANE_BYTES, MASK, POWERS, hash_lanes, head_hash, prefix_hash
 from firearrow.store.propertyfields import field, keys_of
 
-ASCII = st.text(st.characters(max_codepoint=127), max_size=LANE_BYTES)
+CHARACTERS = st.characters(max_codepoint=127)
+ASCII = st.text(CHARACTERS, max_size=LANE_BYTES)
 
 
 @given(st.lists(ASCII, min_size=1, max_size=AT_ONCE), st.text(max_size=20))
@@ -30,3 +31,11 @@ def test_single_values_are_those_of_the_whole(parts: list[bytes]) -> None:
         assert field(raw, key.encode() + b"\x01").decode("utf-8", "replace") == whole.get(key, "")
     words = [whole.get("UNIQ_KEY", ""), *whole.get("KEYS", "").split(" ")]
     assert [word.decode("utf-8", "replace") for word in keys_of(raw)] == [word for word in words if word]
+
+
+@given(st.text(min_size=1, max_size=20), st.text(CHARACTERS, min_size=LANE_BYTES + 1, max_size=2 * LANE_BYTES))
+def test_a_key_longer_than_a_lane_is_its_head_and_a_lane(topic: str, key: str) -> None:
+    raw = key.encode()
+    (hashed,) = hash_lanes([raw[-LANE_BYTES:]])
+    joined = hashed + head_hash(topic, raw[:-LANE_BYTES]) * POWERS[LANE_BYTES] & MASK
+    assert joined & MASK == java_hash(f"{topic}#{key}") & MASK

@@ -1,3 +1,3 @@
 """What every test may ask for."""
 
-pytest_plugins = ["firearrow.testing.pytest_plugin"]
+pytest_plugins = ["firearrow.testing.apache.pytest_plugin"]

@@ -33,6 +33,9 @@ The tree::
     ├── NoRoute                  no name server knows a broker for that topic
     ├── SendFailed               every attempt to send a message failed; the cause is the last one's
     ├── ClientClosed             a producer or consumer is used before it was opened or after it was closed
+    ├── NoSuchName               no topic, group, broker or cluster of that name is there
+    ├── AlreadyExists            what was to be made is there already
+    ├── NotNow                   what was asked for is refused in the present state; the message says what to change
     └── BrokenInvariant          a bug of ours: the process must end (never raised for bad input)
 """
 
@@ -194,6 +197,18 @@ class SendFailed(FireArrowError):
 
 class ClientClosed(FireArrowError):
     """A producer or consumer is used before it was opened, or after it was closed; nothing was sent."""
+
+
+class NoSuchName(FireArrowError):
+    """No topic, group, broker or cluster of that name is there; nothing was changed."""
+
+
+class AlreadyExists(FireArrowError):
+    """What was to be made is there already; nothing was changed."""
+
+
+class NotNow(FireArrowError):
+    """What was asked for would do harm in the present state; nothing was changed. The message says what to change."""
 
 
 class BrokenInvariant(FireArrowError):

@@ -1,66 +1,59 @@
-"""Fixtures over Apache's own servers and the stock clients.
-
-Enabled by `pytest_plugins = ["firearrow.testing.pytest_plugin"]` in the topmost conftest.
+"""Fixtures for tests of programs that use a cluster. Installed with the package: nothing has to be enabled.
 
 | fixture | what |
 |---|---|
-| `shared_servers` | all of the below, started when first asked for, ended with the session |
-| `apache_version` | each server version in turn |
-| `apache_nameserver`, `apache_broker`, `mqadmin` | Apache's, of that version |
-| `stock_client` | the process of each stock client in turn |
-| `judge` | that client at that name server; its producers and consumers end with the test |
+| `firearrow_cluster` | a real cluster in a thread of its own, one for the whole session |
+| `firearrow_address` | where its name server is: the first argument of producers and consumers |
+| `firearrow_topic` | the name of a topic of its own for the test, made with four queues |
+| `firearrow_group` | the name of a group of its own for the test |
 
-A test that needs servers of its own starts them: `with ApacheBroker(name_servers=[...]) as broker:`.
+They suit plain tests and tests that are coroutines alike, since the cluster does not live on the test's loop. A test
+that stops and kills brokers makes a cluster of its own: `firearrow.testing.Cluster`.
+
+Nothing of the servers is imported before a fixture is asked for, so that the plugin costs nothing where it is not used.
 """
 
+import re
 from collections.abc import Iterator
+from itertools import count
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from firearrow.testing.apache import CLIENTS, ApacheBroker, ApacheNameServer, Judge, JudgeProcess, Mqadmin
-from firearrow.testing.apache.artifacts import SERVER_VERSIONS
-from firearrow.testing.apache.shared import SharedServers
+if TYPE_CHECKING:
+    from firearrow.testing.blocking import Cluster
+
+_numbers: Final = count(1)
+_NAME_LENGTH: Final = 60
 
 
 @pytest.fixture(scope="session")
-def shared_servers() -> Iterator[SharedServers]:
-    """Everything that tests share."""
-    with SharedServers() as shared:
-        yield shared
+def firearrow_cluster() -> "Iterator[Cluster]":
+    """A real cluster in a thread of its own, one for the whole session."""
+    from firearrow.testing.blocking import Cluster
 
-
-@pytest.fixture(scope="session", params=SERVER_VERSIONS)
-def apache_version(request: pytest.FixtureRequest) -> str:
-    """A version of Apache's servers."""
-    return str(request.param)
+    with Cluster() as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="session")
-def apache_nameserver(shared_servers: SharedServers, apache_version: str) -> ApacheNameServer:
-    """Apache's name server."""
-    return shared_servers.name_server(apache_version)
-
-
-@pytest.fixture(scope="session")
-def apache_broker(shared_servers: SharedServers, apache_version: str) -> ApacheBroker:
-    """Apache's broker, registered at `apache_nameserver`."""
-    return shared_servers.broker(apache_version)
-
-
-@pytest.fixture(scope="session")
-def mqadmin(shared_servers: SharedServers, apache_version: str) -> Mqadmin:
-    """Apache's tools."""
-    return shared_servers.mqadmin(apache_version)
-
-
-@pytest.fixture(scope="session", params=CLIENTS)
-def stock_client(shared_servers: SharedServers, request: pytest.FixtureRequest) -> JudgeProcess:
-    """A stock client, at no name server yet."""
-    return shared_servers.client(str(request.param))
+def firearrow_address(firearrow_cluster: "Cluster") -> str:
+    """Where the name server of `firearrow_cluster` is."""
+    return firearrow_cluster.address
 
 
 @pytest.fixture
-def judge(stock_client: JudgeProcess, apache_nameserver: ApacheNameServer) -> Iterator[Judge]:
-    """A stock client at Apache's name server."""
-    yield stock_client.at(apache_nameserver.address)
-    stock_client.reset()
+def firearrow_topic(firearrow_cluster: "Cluster", request: pytest.FixtureRequest) -> str:
+    """The name of a topic of its own for the test, made with four queues."""
+    return firearrow_cluster.create_topic(_fresh(request))
+
+
+@pytest.fixture
+def firearrow_group(request: pytest.FixtureRequest) -> str:
+    """The name of a group of its own for the test."""
+    return _fresh(request)
+
+
+def _fresh(request: pytest.FixtureRequest) -> str:
+    readable = re.sub(r"[^A-Za-z0-9_]+", "-", str(request.node.name)).strip("-")
+    return f"{readable[:_NAME_LENGTH]}-{next(_numbers)}"

@@ -1,0 +1,152 @@
+"""The brokers of a cluster: who they are, and asking them.
+
+Reading asks one member of each broker name, the master if it is there. Changing asks masters alone, those of one
+cluster or one broker; with several clusters and none named nothing is guessed.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Iterable, Sequence
+from typing import Final, TypeVar
+
+from msgspec import Struct
+
+from firearrow import fastjson
+from firearrow.client.nameservers import UNANSWERED, NameServers
+from firearrow.errors import NoRoute, NoSuchName, SettingsError
+from firearrow.protocol.bodies.route import ClusterInfo, TopicRouteData
+from firearrow.protocol.codes import ResponseCode
+from firearrow.protocol.conversation import A, Request
+from firearrow.protocol.requests.route import GetBrokerClusterInfo, GetRouteInfoByTopic
+from firearrow.remoting.caller import Caller
+from firearrow.remoting.reply import SUCCESS_ONLY, Reply
+from firearrow.runtime.network import Address
+
+T = TypeVar("T")
+
+MASTER_ID: Final = 0
+AT_ONCE: Final = 16
+"""Questions that are under way at the same time, at most."""
+
+_KNOWN_OR_NOT: Final = frozenset({int(ResponseCode.SUCCESS), int(ResponseCode.TOPIC_NOT_EXIST)})
+
+
+class BrokerMember(Struct, frozen=True, order=True):
+    """One broker process."""
+
+    cluster: str
+    name: str
+    broker_id: int
+    address: str
+
+    @property
+    def is_master(self) -> bool:
+        """Whether it takes messages."""
+        return self.broker_id == MASTER_ID
+
+    @property
+    def at(self) -> Address:
+        """Where it is."""
+        return Address.parse(self.address)
+
+
+class Brokers:
+    """Who is there, and what they answer."""
+
+    def __init__(self, caller: Caller, names: NameServers, timeout_ms: float) -> None:
+        self._caller = caller
+        self._names = names
+        self._timeout_ms = timeout_ms
+
+    async def list(self) -> Sequence[BrokerMember]:
+        """Every broker that the name server knows."""
+        reply = await self._names.ask(GetBrokerClusterInfo(), timeout_ms=self._timeout_ms)
+        info = fastjson.decode(reply.body, ClusterInfo)
+        return sorted(
+            BrokerMember(data.cluster or "", name, number, address)
+            for name, data in (info.broker_addr_table or {}).items()
+            for number, address in data.broker_addrs.items()
+        )
+
+    async def readable(self, cluster: str = "", broker: str = "") -> Sequence[BrokerMember]:
+        """One member of every broker name: the master, or whoever is left."""
+        chosen: dict[str, BrokerMember] = {}
+        for member in _chosen(await self.list(), cluster, broker):
+            chosen.setdefault(member.name, member)
+        return list(chosen.values())
+
+    async def masters(self, cluster: str = "", broker: str = "") -> Sequence[BrokerMember]:
+        """The masters to change: of one cluster, or one broker by its name or address."""
+        known = await self.list()
+        found = [member for member in _chosen(known, cluster, broker) if member.is_master]
+        if not found:
+            raise NoRoute(f"no master of {broker or cluster or 'any cluster'} is registered; start it, then try again")
+        clusters = sorted({member.cluster for member in found})
+        if len(clusters) > 1:
+            raise SettingsError(f"there are several clusters, {', '.join(clusters)}: say which one")
+        return found
+
+    async def route(self, topic: str) -> TopicRouteData | None:
+        """Where a topic is; None when the name server does not know it."""
+        return self._read_route(await self._names.ask(_route_of(topic), accept=_KNOWN_OR_NOT))
+
+    async def routes(self, topic: str) -> Sequence[TopicRouteData | None]:
+        """What every name server that answers says of a topic."""
+        found = []
+        for address in self._names.addresses:
+            try:
+                found.append(self._read_route(await self.ask(address, _route_of(topic), accept=_KNOWN_OR_NOT)))
+            except UNANSWERED:
+                continue
+        return found
+
+    @staticmethod
+    def _read_route(reply: Reply[A]) -> TopicRouteData | None:
+        if reply.code == ResponseCode.TOPIC_NOT_EXIST:
+            return None
+        return fastjson.decode(reply.body, TopicRouteData)
+
+    # -- asking
+
+    async def ask(
+        self, to: Address, request: Request[A], body: bytes = b"", *, accept: frozenset[int] = SUCCESS_ONLY
+    ) -> Reply[A]:
+        """Ask one server."""
+        return await self._caller.call(to, request, body, timeout_ms=self._timeout_ms, accept=accept)
+
+    async def ask_name_server(self, request: Request[A], *, accept: frozenset[int] = SUCCESS_ONLY) -> Reply[A]:
+        """Ask whichever name server answers."""
+        return await self._names.ask(request, timeout_ms=self._timeout_ms, accept=accept)
+
+    async def tell_name_servers(self, request: Request[A]) -> None:
+        """Have every name server do something; one that does not answer fails the whole."""
+        for address in self._names.addresses:
+            await self.ask(address, request)
+
+
+def _route_of(topic: str) -> GetRouteInfoByTopic:
+    return GetRouteInfoByTopic(topic=topic, accept_standard_json_only=True)
+
+
+def _chosen(members: Sequence[BrokerMember], cluster: str, broker: str) -> list[BrokerMember]:
+    if cluster and not any(member.cluster == cluster for member in members):
+        there = ", ".join(sorted({member.cluster for member in members})) or "none"
+        raise NoSuchName(f"no cluster {cluster!r} is registered; there are: {there}")
+    found = [member for member in members if not cluster or member.cluster == cluster]
+    if not broker:
+        return found
+    named = [member for member in found if broker in (member.name, member.address)]
+    if not named:
+        there = ", ".join(sorted({f"{member.name} ({member.address})" for member in found})) or "none"
+        raise NoSuchName(f"no broker {broker!r} is registered; there are: {there}")
+    return named
+
+
+async def together(work: Iterable[Awaitable[T]]) -> list[T]:
+    """The results of all, a few at a time."""
+    turns = asyncio.Semaphore(AT_ONCE)
+
+    async def one(each: Awaitable[T]) -> T:
+        async with turns:
+            return await each
+
+    return list(await asyncio.gather(*(one(each) for each in work)))

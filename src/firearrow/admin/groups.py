@@ -1,0 +1,309 @@
+"""Consumer groups: list, describe, reset.
+
+How far a group is comes from the brokers that keep its offsets; who is in it from the connections that brokers see. A
+broadcasting group has its offsets in local files, so it shows none here.
+
+A reset moves a group that runs as well as one that does not. Members that run are told by their broker; where there
+are none (Apache's 4.9 refuses then) the offsets are written directly. Only the second knows single offsets: an offset
+given to a 4.9 broker with members would be taken for a time.
+
+Java: ``DefaultMQAdminExtImpl.resetOffsetByTimestamp``, ``ConsumerProgressSubCommand``.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from firearrow import fastjson
+from firearrow.admin.brokers import BrokerMember, Brokers, together
+from firearrow.errors import NoSuchName, NotNow, RequestRefused
+from firearrow.model import MessageQueue
+from firearrow.model.names import is_system_group
+from firearrow.model.versions import version_name
+from firearrow.protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
+from firearrow.protocol.bodies.heartbeat import ConsumerConnection
+from firearrow.protocol.bodies.offset import read_reset_offsets
+from firearrow.protocol.bodies.stats import ConsumeStats, OffsetWrapper
+from firearrow.protocol.codes import ResponseCode
+from firearrow.protocol.requests.group import GetAllSubscriptionGroupConfig, GetConsumerConnectionList
+from firearrow.protocol.requests.offset import (
+    GetMaxOffset,
+    GetMinOffset,
+    SearchOffsetByTimestamp,
+    UpdateConsumerOffset,
+)
+from firearrow.protocol.requests.reset import InvokeBrokerToResetOffset
+from firearrow.protocol.requests.stats import GetConsumeStats
+
+FIRST: Final = 0
+"""A time before every message."""
+LAST: Final = -1
+"""Not a time: after the last message."""
+
+_ABSENT: Final = frozenset(
+    {
+        int(ResponseCode.CONSUMER_NOT_ONLINE),
+        int(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST),
+        int(ResponseCode.TOPIC_NOT_EXIST),
+    }
+)
+_NEVER: Final = -1
+
+
+class MemberState(Struct, frozen=True, order=True):
+    """One member of a group."""
+
+    client_id: str
+    address: str
+    language: str
+    version: str
+
+
+class QueueProgress(Struct, frozen=True, order=True):
+    """How far a group is in one queue."""
+
+    queue: MessageQueue
+    committed: int
+    end: int
+    last_consumed_ms: int
+
+    @property
+    def lag(self) -> int:
+        """Messages that are still to be consumed."""
+        return max(0, self.end - max(0, self.committed))
+
+
+class QueueMove(Struct, frozen=True, order=True):
+    """One queue of a reset: where the group was, and where it goes on."""
+
+    queue: MessageQueue
+    before: int | None
+    after: int
+
+
+class GroupSummary(Struct, frozen=True):
+    """A group in a list. ``kind`` is normal or system; the model is empty while nobody is in it."""
+
+    name: str
+    kind: str
+    members: int
+    lag: int
+    message_model: str = ""
+
+
+class GroupDescription(Struct, frozen=True):
+    """Everything about one group."""
+
+    name: str
+    members: tuple[MemberState, ...]
+    message_model: str
+    consume_type: str
+    start: str
+    subscriptions: dict[str, str]
+    """The expression by topic, as members say it."""
+    queues: tuple[QueueProgress, ...]
+    consume_tps: float
+    max_reconsume_times: int
+    is_enabled: bool
+    disagreement: str | None = None
+    """What members say differently, where a broker of ours saw that."""
+
+    @property
+    def lag(self) -> int:
+        """Messages that are still to be consumed, in all queues."""
+        return sum(queue.lag for queue in self.queues)
+
+
+class Groups:
+    """The consumer groups of a cluster."""
+
+    def __init__(self, brokers: Brokers) -> None:
+        self._brokers = brokers
+
+    async def list(self, *, cluster: str = "", system: bool = False) -> Sequence[GroupSummary]:
+        """All groups, in order; those of the brokers themselves if ``system``."""
+        members = await self._brokers.readable(cluster)
+        tables = await together(self._configs(member) for member in members)
+        names = sorted({name for table in tables for name in table if system or not is_system_group(name)})
+        return await together(self._summary(members, name) for name in names)
+
+    async def describe(self, group: str) -> GroupDescription:
+        """Everything about one group; raise ``NoSuchName`` when no broker knows it."""
+        members = await self._brokers.readable()
+        config = await self._config(members, group)
+        seen = await together(self._connections(member, group) for member in members)
+        told = next((each for each in seen if each.connection_set), ConsumerConnection())
+        progress = await together(self._progress(member, group) for member in members)
+        return GroupDescription(
+            name=group,
+            members=_members(seen),
+            message_model=told.message_model or "",
+            consume_type=told.consume_type or "",
+            start=told.consume_from_where or "",
+            subscriptions={
+                topic: data.sub_string or "*"
+                for each in seen
+                for topic, data in sorted(each.subscription_table.items())
+            },
+            queues=tuple(sorted(_queues(progress))),
+            consume_tps=sum(stats.consume_tps for stats in progress),
+            max_reconsume_times=config.retry_max_times,
+            is_enabled=config.consume_enable,
+            disagreement=next(
+                (each.subscription_disagreement for each in seen if each.subscription_disagreement), None
+            ),
+        )
+
+    async def lag(self, group: str, topic: str = "") -> int | None:
+        """How many messages a group still has to consume, of one topic or all; None when it has been nowhere yet."""
+        members = await self._brokers.readable()
+        progress = await together(self._progress(member, group, topic) for member in members)
+        queues = _queues(progress)
+        return sum(queue.lag for queue in queues) if queues else None
+
+    async def reset(self, group: str, topic: str, timestamp_ms: int) -> Sequence[QueueMove]:
+        """Let a group go on from a time, from ``FIRST`` or from ``LAST``; return what moved."""
+        members = await self._holders(topic)
+        before = await self._offsets(members, group, topic)
+        after: dict[MessageQueue, int] = {}
+        for member, queues in members.items():
+            after |= await self._reset_at(member, queues, group, topic, timestamp_ms)
+        return [QueueMove(queue, before.get(queue), offset) for queue, offset in sorted(after.items())]
+
+    async def reset_offset(self, group: str, queue: MessageQueue, offset: int) -> QueueMove:
+        """Let a group that has no members now go on from an offset of one queue."""
+        members = {member: queues for member, queues in (await self._holders(queue.topic)).items() if queue in queues}
+        if not members:
+            raise NoSuchName(f"there is no queue {queue.queue_id} of {queue.topic!r} on broker {queue.broker_name!r}")
+        member = next(iter(members))
+        if (await self._connections(member, group)).connection_set:
+            raise NotNow(
+                f"group {group!r} has members, which would overwrite the offset: stop them, or reset to a time"
+            )
+        before = await self._offsets(members, group, queue.topic)
+        await self._write(member, group, {queue: offset})
+        return QueueMove(queue, before.get(queue), offset)
+
+    async def places(self, topic: str, timestamp_ms: int) -> dict[MessageQueue, int]:
+        """Where a reset to that time would go, queue by queue; nothing is changed."""
+        found: dict[MessageQueue, int] = {}
+        for member, queues in (await self._holders(topic)).items():
+            found |= await self._places(member, queues, timestamp_ms)
+        return found
+
+    # -- parts
+
+    async def _summary(self, members: Sequence[BrokerMember], group: str) -> GroupSummary:
+        seen = [await self._connections(member, group) for member in members]
+        progress = [await self._progress(member, group) for member in members]
+        model = next((each.message_model for each in seen if each.message_model), "")
+        lag = sum(queue.lag for queue in _queues(progress))
+        kind = "system" if is_system_group(group) else "normal"
+        return GroupSummary(group, kind, len(_members(seen)), lag, model)
+
+    async def _configs(self, member: BrokerMember) -> dict[str, SubscriptionGroupConfig]:
+        reply = await self._brokers.ask(member.at, GetAllSubscriptionGroupConfig())
+        return fastjson.decode(reply.body, SubscriptionGroupTable).subscription_group_table
+
+    async def _config(self, members: Sequence[BrokerMember], group: str) -> SubscriptionGroupConfig:
+        for member in members:
+            found = (await self._configs(member)).get(group)
+            if found is not None:
+                return found
+        raise NoSuchName(f"no broker knows a group {group!r}; firearrow group list shows those that are there")
+
+    async def _connections(self, member: BrokerMember, group: str) -> ConsumerConnection:
+        try:
+            reply = await self._brokers.ask(member.at, GetConsumerConnectionList(consumer_group=group))
+        except RequestRefused as refusal:
+            if refusal.code in _ABSENT:
+                return ConsumerConnection()
+            raise
+        return fastjson.decode(reply.body, ConsumerConnection)
+
+    async def _progress(self, member: BrokerMember, group: str, topic: str = "") -> ConsumeStats:
+        try:
+            reply = await self._brokers.ask(member.at, GetConsumeStats(consumer_group=group, topic=topic or None))
+        except RequestRefused as refusal:
+            if refusal.code in _ABSENT:
+                return ConsumeStats()
+            raise
+        return fastjson.decode(reply.body, ConsumeStats)
+
+    async def _offsets(self, members: Iterable[BrokerMember], group: str, topic: str) -> dict[MessageQueue, int]:
+        tables = await together(self._progress(member, group, topic) for member in members)
+        return {
+            queue: each.consumer_offset
+            for stats in tables
+            for queue, each in stats.offset_table.items()
+            if _is_committed(each)
+        }
+
+    async def _holders(self, topic: str) -> dict[BrokerMember, Sequence[MessageQueue]]:
+        route = await self._brokers.route(topic)
+        if route is None:
+            raise NoSuchName(f"no name server knows a topic {topic!r}")
+        members = {member.name: member for member in await self._brokers.masters()}
+        return {
+            members[name]: [MessageQueue(topic, name, number) for number in range(data.read_queue_nums)]
+            for data in route.queue_datas
+            if (name := data.broker_name or "") in members
+        }
+
+    async def _reset_at(
+        self, member: BrokerMember, queues: Sequence[MessageQueue], group: str, topic: str, timestamp_ms: int
+    ) -> dict[MessageQueue, int]:
+        request = InvokeBrokerToResetOffset(group=group, topic=topic, timestamp=timestamp_ms, is_force=True)
+        if (await self._connections(member, group)).connection_set:
+            reply = await self._brokers.ask(member.at, request)
+            return read_reset_offsets(reply.body).offset_table
+        places = await self._places(member, queues, timestamp_ms)
+        await self._write(member, group, places)
+        return places
+
+    async def _write(self, member: BrokerMember, group: str, places: dict[MessageQueue, int]) -> None:
+        for queue, offset in places.items():
+            request = UpdateConsumerOffset(
+                consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
+            )
+            await self._brokers.ask(member.at, request)
+
+    async def _places(
+        self, member: BrokerMember, queues: Sequence[MessageQueue], timestamp_ms: int
+    ) -> dict[MessageQueue, int]:
+        offsets = await together(self._place(member, queue, timestamp_ms) for queue in queues)
+        return dict(zip(queues, offsets, strict=True))
+
+    async def _place(self, member: BrokerMember, queue: MessageQueue, timestamp_ms: int) -> int:
+        at, topic, number = member.at, queue.topic, queue.queue_id
+        if timestamp_ms == LAST:
+            return (await self._brokers.ask(at, GetMaxOffset(topic=topic, queue_id=number))).answer.offset
+        if timestamp_ms == FIRST:
+            return (await self._brokers.ask(at, GetMinOffset(topic=topic, queue_id=number))).answer.offset
+        search = SearchOffsetByTimestamp(topic=topic, queue_id=number, timestamp=timestamp_ms)
+        return (await self._brokers.ask(at, search)).answer.offset
+
+
+def _members(seen: Iterable[ConsumerConnection]) -> tuple[MemberState, ...]:
+    found = {
+        each.client_id: MemberState(
+            each.client_id, each.client_addr or "", each.language or "", version_name(each.version)
+        )
+        for connections in seen
+        for each in connections.connection_set
+        if each.client_id
+    }
+    return tuple(sorted(found.values()))
+
+
+def _queues(progress: Iterable[ConsumeStats]) -> Sequence[QueueProgress]:
+    return [
+        QueueProgress(queue, each.consumer_offset, each.broker_offset, each.last_timestamp)
+        for stats in progress
+        for queue, each in stats.offset_table.items()
+    ]
+
+
+def _is_committed(each: OffsetWrapper) -> bool:
+    return each.consumer_offset > _NEVER

@@ -1,0 +1,352 @@
+"""Topics: list, describe, create, update, delete.
+
+Each master has a topic by itself, so one topic may differ from broker to broker; everything here keeps the brokers
+apart. An update reads what is there and changes only what it was told to. A topic of strict order also has a text at
+the name servers, ``ORDER_TOPIC_CONFIG``, with the queues of every broker; it is kept equal to the brokers' own.
+
+Java: ``DefaultMQAdminExtImpl``, ``UpdateTopicSubCommand``, ``DeleteTopicSubCommand``.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from firearrow import fastjson
+from firearrow.admin.brokers import BrokerMember, Brokers, together
+from firearrow.errors import AlreadyExists, IllegalMessage, NoSuchName, RequestRefused, RequestTimedOut, SettingsError
+from firearrow.model import MessageQueue
+from firearrow.model.flags import PERM_READ, PERM_WRITE, is_legal_perm
+from firearrow.model.names import AUTO_CREATE_TOPIC, is_dlq_topic, is_retry_topic, is_system_topic, topic_fault
+from firearrow.protocol.bodies.route import TopicRouteData
+from firearrow.protocol.bodies.topic import SINGLE_TAG, GroupList, TopicConfig, TopicConfigTable, TopicStatsTable
+from firearrow.protocol.codes import ResponseCode
+from firearrow.protocol.requests.kvconfig import DeleteKvConfig, GetKvConfig, PutKvConfig
+from firearrow.protocol.requests.route import DeleteTopicInNamesrv
+from firearrow.protocol.requests.topic import (
+    DeleteTopicInBroker,
+    GetAllTopicConfig,
+    GetTopicStatsInfo,
+    QueryTopicConsumeByWho,
+    UpdateAndCreateTopic,
+)
+
+ORDER_TOPIC_CONFIG: Final = "ORDER_TOPIC_CONFIG"
+QUEUES: Final = 8
+READ_AND_WRITE: Final = PERM_READ | PERM_WRITE
+ROUTE_SECONDS: Final = 40.0
+"""How long a change may take to reach the name servers: brokers register every thirty seconds, if nothing hurries."""
+LOOK_SECONDS: Final = 0.05
+
+_FOUND_OR_NOT: Final = frozenset({int(ResponseCode.SUCCESS), int(ResponseCode.QUERY_NOT_FOUND)})
+
+
+class TopicOnBroker(Struct, frozen=True):
+    """A topic as one broker has it. ``perm`` is 4 to read plus 2 to write."""
+
+    broker: str
+    read_queues: int
+    write_queues: int
+    perm: int
+    order: bool = False
+    attributes: Mapping[str, str] = {}
+
+
+class TopicSummary(Struct, frozen=True):
+    """A topic in a list. ``kind`` is normal, retry, dlq or system."""
+
+    name: str
+    kind: str
+    brokers: tuple[TopicOnBroker, ...]
+
+    @property
+    def read_queues(self) -> int:
+        """Of all brokers together."""
+        return sum(each.read_queues for each in self.brokers)
+
+    @property
+    def write_queues(self) -> int:
+        """Of all brokers together."""
+        return sum(each.write_queues for each in self.brokers)
+
+
+class QueueState(Struct, frozen=True, order=True):
+    """What one queue holds: messages from ``first`` up to, not including, ``end``."""
+
+    queue: MessageQueue
+    first: int
+    end: int
+    last_stored_ms: int
+
+    @property
+    def messages(self) -> int:
+        """How many are there."""
+        return self.end - self.first
+
+
+class TopicDescription(Struct, frozen=True):
+    """Everything about one topic."""
+
+    name: str
+    kind: str
+    brokers: tuple[TopicOnBroker, ...]
+    queues: tuple[QueueState, ...]
+    groups: tuple[str, ...]
+    """The groups that consume it."""
+    strict_order: str | None
+    """The text of strict order, ``broker:queues;...``, where the topic has it."""
+
+    @property
+    def messages(self) -> int:
+        """How many are there in all."""
+        return sum(queue.messages for queue in self.queues)
+
+
+def kind_of(topic: str) -> str:
+    """What sort of topic a name stands for."""
+    if is_retry_topic(topic):
+        return "retry"
+    if is_dlq_topic(topic):
+        return "dlq"
+    return "system" if is_system_topic(topic) else "normal"
+
+
+class Topics:
+    """The topics of a cluster."""
+
+    def __init__(self, brokers: Brokers) -> None:
+        self._brokers = brokers
+
+    # -- looking
+
+    async def list(self, *, cluster: str = "", broker: str = "") -> Sequence[TopicSummary]:
+        """All topics, in order, system topics too."""
+        members = await self._brokers.readable(cluster, broker)
+        own = _own_names(members)
+        found: dict[str, list[TopicOnBroker]] = {}
+        tables = await together(self._configs(member) for member in members)
+        for member, table in zip(members, tables, strict=True):
+            for name, config in table.items():
+                found.setdefault(name, []).append(_on_broker(member.name, config))
+        kinds = {name: "system" if name in own else kind_of(name) for name in found}
+        return [TopicSummary(name, kinds[name], tuple(found[name])) for name in sorted(found)]
+
+    async def describe(self, topic: str) -> TopicDescription:
+        """Everything about one topic; raise ``NoSuchName`` when it is not there."""
+        holders = await self._holders(topic)
+        states = await together(self._stats(member, topic) for member in holders)
+        groups = await together(self._consumers(member, topic) for member in holders)
+        queues = sorted(
+            QueueState(queue, offsets.min_offset, offsets.max_offset, offsets.last_update_timestamp)
+            for table in states
+            for queue, offsets in table.offset_table.items()
+        )
+        return TopicDescription(
+            name=topic,
+            kind=kind_of(topic),
+            brokers=tuple(_on_broker(member.name, config) for member, config in holders.items()),
+            queues=tuple(queues),
+            groups=tuple(sorted({group for each in groups for group in each})),
+            strict_order=await self._order_text(topic),
+        )
+
+    async def exists(self, topic: str) -> bool:
+        """Whether any broker has it."""
+        return any([topic in await self._configs(member) for member in await self._brokers.readable()])
+
+    # -- changing
+
+    async def create(
+        self,
+        topic: str,
+        *,
+        cluster: str = "",
+        broker: str = "",
+        queues: int = QUEUES,
+        read_queues: int | None = None,
+        write_queues: int | None = None,
+        perm: int = READ_AND_WRITE,
+        order: bool = False,
+        attributes: Mapping[str, str] | None = None,
+    ) -> None:
+        """Make a topic on every master of a cluster, or on one broker; return when name servers route it.
+
+        Raise ``AlreadyExists`` when one of those brokers has it: ``update`` changes it.
+        """
+        fault = topic_fault(topic)
+        if fault:
+            raise IllegalMessage(fault)
+        masters = await self._brokers.masters(cluster, broker)
+        for master in masters:
+            if topic in await self._configs(master):
+                raise AlreadyExists(f"broker {master.name} has a topic {topic!r} already; update it instead")
+        config = TopicConfig(
+            topic_name=topic,
+            read_queue_nums=queues if read_queues is None else read_queues,
+            write_queue_nums=queues if write_queues is None else write_queues,
+            perm=perm,
+            order=order,
+        )
+        await self._apply(dict.fromkeys(masters, config), attributes or {})
+
+    async def update(
+        self,
+        topic: str,
+        *,
+        cluster: str = "",
+        broker: str = "",
+        queues: int | None = None,
+        read_queues: int | None = None,
+        write_queues: int | None = None,
+        perm: int | None = None,
+        order: bool | None = None,
+        attributes: Mapping[str, str] | None = None,
+    ) -> None:
+        """Change what is given and leave the rest, on the brokers that have the topic."""
+        masters = set(await self._brokers.masters(cluster, broker))
+        holders = {member: old for member, old in (await self._holders(topic)).items() if member in masters}
+        if not holders:
+            raise NoSuchName(f"{broker or cluster} has no topic {topic!r}; create it there")
+        reads = queues if read_queues is None else read_queues
+        writes = queues if write_queues is None else write_queues
+        changed = {
+            member: TopicConfig(
+                topic_name=topic,
+                read_queue_nums=old.read_queue_nums if reads is None else reads,
+                write_queue_nums=old.write_queue_nums if writes is None else writes,
+                perm=old.perm if perm is None else perm,
+                order=old.order if order is None else order,
+                topic_sys_flag=old.topic_sys_flag,
+                topic_filter_type=old.topic_filter_type,
+            )
+            for member, old in holders.items()
+        }
+        await self._apply(changed, attributes or {})
+
+    async def delete(self, topic: str, *, cluster: str = "") -> None:
+        """Forget a topic and what it holds, on every broker of a cluster and at every name server."""
+        holders = await self._holders(topic)
+        for master in await self._brokers.masters(cluster):
+            if master in holders:
+                await self._brokers.ask(master.at, DeleteTopicInBroker(topic=topic))
+        await self._brokers.tell_name_servers(DeleteTopicInNamesrv(topic=topic, cluster_name=cluster or None))
+        if await self._order_text(topic) is not None:
+            await self._brokers.tell_name_servers(DeleteKvConfig(namespace=ORDER_TOPIC_CONFIG, key=topic))
+
+    # -- parts
+
+    async def _apply(self, wanted: Mapping[BrokerMember, TopicConfig], attributes: Mapping[str, str]) -> None:
+        for config in wanted.values():
+            _check(config)
+        was_ordered = await self._order_text(next(iter(wanted.values())).topic_name or "")
+        for member, config in wanted.items():
+            await self._brokers.ask(member.at, _request(config, attributes))
+        by_broker = {member.name: config for member, config in wanted.items()}
+        if was_ordered is not None or any(config.order for config in by_broker.values()):
+            await self._set_order(by_broker, was_ordered)
+        await self._routed(by_broker)
+
+    async def _set_order(self, wanted: Mapping[str, TopicConfig], before: str | None) -> None:
+        topic = next(iter(wanted.values())).topic_name or ""
+        counts = dict(part.rpartition(":")[::2] for part in (before or "").split(";") if part)
+        for broker, config in wanted.items():
+            counts.pop(broker, None)
+            if config.order:
+                counts[broker] = str(config.write_queue_nums)
+        text = ";".join(f"{broker}:{count}" for broker, count in sorted(counts.items()))
+        if text:
+            await self._brokers.tell_name_servers(PutKvConfig(namespace=ORDER_TOPIC_CONFIG, key=topic, value=text))
+        else:
+            await self._brokers.tell_name_servers(DeleteKvConfig(namespace=ORDER_TOPIC_CONFIG, key=topic))
+
+    async def _routed(self, wanted: Mapping[str, TopicConfig]) -> None:
+        topic = next(iter(wanted.values())).topic_name or ""
+        try:
+            async with asyncio.timeout(ROUTE_SECONDS):
+                await self._until_routed(topic, wanted)
+        except TimeoutError:
+            late = f"the brokers took topic {topic!r}, and a name server does not route it after {ROUTE_SECONDS:g} s"
+            raise RequestTimedOut(f"{late}; look whether the brokers register there") from None
+
+    async def _until_routed(self, topic: str, wanted: Mapping[str, TopicConfig]) -> None:
+        while not all(_agrees(route, wanted) for route in await self._brokers.routes(topic)):  # noqa: ASYNC110
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _holders(self, topic: str) -> dict[BrokerMember, TopicConfig]:
+        members = await self._brokers.readable()
+        tables = await together(self._configs(member) for member in members)
+        found = {member: table[topic] for member, table in zip(members, tables, strict=True) if topic in table}
+        if not found:
+            raise NoSuchName(f"no broker has a topic {topic!r}; firearrow topic list shows those that are there")
+        return found
+
+    async def _configs(self, member: BrokerMember) -> dict[str, TopicConfig]:
+        reply = await self._brokers.ask(member.at, GetAllTopicConfig())
+        return fastjson.decode(reply.body, TopicConfigTable).topic_config_table
+
+    async def _stats(self, member: BrokerMember, topic: str) -> TopicStatsTable:
+        try:
+            reply = await self._brokers.ask(member.at, GetTopicStatsInfo(topic=topic))
+        except RequestRefused as refusal:
+            if refusal.code == ResponseCode.TOPIC_NOT_EXIST:
+                return TopicStatsTable()
+            raise
+        return fastjson.decode(reply.body, TopicStatsTable)
+
+    async def _consumers(self, member: BrokerMember, topic: str) -> Sequence[str]:
+        reply = await self._brokers.ask(member.at, QueryTopicConsumeByWho(topic=topic))
+        return fastjson.decode(reply.body, GroupList).group_list
+
+    async def _order_text(self, topic: str) -> str | None:
+        request = GetKvConfig(namespace=ORDER_TOPIC_CONFIG, key=topic)
+        reply = await self._brokers.ask_name_server(request, accept=_FOUND_OR_NOT)
+        return reply.answer.value if reply.code == ResponseCode.SUCCESS else None
+
+
+def _own_names(members: Sequence[BrokerMember]) -> set[str]:
+    """Topics that are named after brokers and clusters: every broker has them."""
+    return {name for member in members for name in (member.cluster, member.name, f"{member.cluster}_REPLY_TOPIC")}
+
+
+def _on_broker(broker: str, config: TopicConfig) -> TopicOnBroker:
+    return TopicOnBroker(
+        broker,
+        config.read_queue_nums,
+        config.write_queue_nums,
+        config.perm,
+        config.order,
+        {name.lstrip("+"): value for name, value in config.attributes.items()},
+    )
+
+
+def _check(config: TopicConfig) -> None:
+    if min(config.read_queue_nums, config.write_queue_nums) < 1:
+        raise SettingsError("a topic needs at least one queue to read and one to write; use the permission to close it")
+    if not is_legal_perm(config.perm):
+        raise SettingsError(f"permission {config.perm} is none: 2 is write, 4 is read, 6 is both")
+
+
+def _request(config: TopicConfig, attributes: Mapping[str, str]) -> UpdateAndCreateTopic:
+    return UpdateAndCreateTopic(
+        topic=config.topic_name or "",
+        default_topic=AUTO_CREATE_TOPIC,
+        read_queue_nums=config.read_queue_nums,
+        write_queue_nums=config.write_queue_nums,
+        perm=config.perm,
+        topic_filter_type=config.topic_filter_type or SINGLE_TAG,
+        topic_sys_flag=config.topic_sys_flag,
+        order=config.order,
+        attributes=",".join(f"+{name}={value}" for name, value in attributes.items()) or None,
+    )
+
+
+def _agrees(route: TopicRouteData | None, wanted: Mapping[str, TopicConfig]) -> bool:
+    """Whether a route says of these brokers what they were told."""
+    if route is None:
+        return False
+    said = {data.broker_name: (data.read_queue_nums, data.write_queue_nums, data.perm) for data in route.queue_datas}
+    return all(
+        said.get(broker) == (config.read_queue_nums, config.write_queue_nums, config.perm)
+        for broker, config in wanted.items()
+    )

@@ -46,7 +46,7 @@ ROWS_TAKEN: Final = 1024
 """Rows that leave at once after such a wait: all of them would hold the loop for a tenth of a second."""
 LONGEST_CHAIN: Final = 100_000
 LONGEST_HEAD: Final = 24
-"""Characters of a key before those that fill a lane, when their hash is remembered: an IPv6 client's UNIQ_KEY has 56."""
+"""Characters of a key before those that fill a lane, whose hash is remembered: an IPv6 client's UNIQ_KEY has 56."""
 _USUAL_LENGTHS: Final = (LANE_BYTES, LANE_BYTES + LONGEST_HEAD)
 _NO_KEY: Final = bytes(LANE_BYTES)
 

@@ -48,7 +48,7 @@ def prefix_hash(topic: str) -> int:
 
 @lru_cache(65_536)
 def head_hash(topic: str, head: bytes) -> int:
-    """The hash of ``topic#head``, where a key longer than a lane begins with ``head``: mostly the name of its client."""
+    """The hash of ``topic#head``, where a key longer than a lane begins with ``head``, mostly its client's name."""
     return java_hash(f"{topic}#{head.decode('ascii')}") & MASK
 
 

@@ -39,17 +39,18 @@ PATIENCE_SECONDS = 60.0
 MARGIN_SECONDS = 30.0
 SETTLE_MS = 100
 
-_EVERY = {"sync", "tags", "push", "broadcast", "retry", "delay"}
+_EVERY = {"sync", "tags", "push", "broadcast", "retry", "delay", "dead_letter"}
 _FULL = _EVERY | {
-    "async", "oneway", "batch", "ordered_send", "ordered_receive", "transaction", "sql", "timestamp", "dead_letter"
+    "async", "oneway", "batch", "ordered_send", "ordered_receive", "transaction", "sql", "timestamp", "retry_limit",
+    "lite",
 }  # fmt: skip
 
 CAPABILITIES: Mapping[str, frozenset[str]] = {
-    "java-5.5.0": frozenset(_FULL | {"lite"}),
-    "java-4.9.8": frozenset(_FULL | {"lite"}),
+    "java-5.5.0": frozenset(_FULL),
+    "java-4.9.8": frozenset(_FULL),
     "go": frozenset(_FULL),
-    "node": frozenset(_EVERY | {"async", "ordered_send", "sql", "timestamp", "dead_letter"}),
-    "cpp": frozenset(_EVERY | {"async", "oneway", "ordered_send", "ordered_receive"}),
+    "node": frozenset(_EVERY | {"async", "ordered_send", "sql", "timestamp", "retry_limit"}),
+    "cpp": frozenset(_EVERY | {"async", "oneway", "ordered_send", "ordered_receive", "lite"}),
 }
 CLIENTS = tuple(CAPABILITIES)
 
@@ -82,7 +83,7 @@ class ConsumerOptions(TypedDict, total=False):
     timestamp: str  # yyyyMMddHHmmss, for a start by timestamp
     failures: int  # how many deliveries of each message to refuse (0)
     retry_level: int  # delay level of a refused message, where the client can say it (the broker's choice)
-    max_reconsume: int  # (the client's own)
+    max_reconsume: int | None  # (the client's own)
     with_properties: bool  # report all properties of each message (False)
     instance: str  # part of the client id (a new one)
 

@@ -7,21 +7,27 @@ client needs for each::
 
     for name, scenario in SCENARIOS.items():
         if judge.process.can(*scenario.needs):
-            scenario.run(judge, broker.create_topic(fresh(name)))
+            scenario.at(judge, broker)
+
+A scenario that is `aged` wants a topic whose first messages are deleted: of a broker with `SMALL_FILES`.
 """
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from firearrow.testing.apache.aging import age
 from firearrow.testing.apache.judge import Judge, fresh
 from firearrow.testing.apache.reports import ReceiveReport, SendReport
 from firearrow.testing.apache.server import answers, wait_for
+from firearrow.testing.apache.servers import ApacheBroker
 from firearrow.testing.apache.wire import GET_ROUTE
 
 QUEUES = 4
 ONE_MEBIBYTE = 1 << 20
 DELAY_LEVEL_1_MS = 1000
 CLOCK_SLACK_MS = 50
+CLIENT_RETRIES = 16
 ROUNDS = 60
 ROUND_MS = 500
 
@@ -42,6 +48,24 @@ def exchange(judge: Judge, topic: str, count: int = 1000) -> Exchange:
     received.assert_exactly(sent)
     received.assert_tags_and_keys(sent)
     return Exchange(sent, received)
+
+
+def sends_sync(judge: Judge, topic: str) -> None:
+    """One send after the other, each acknowledged, over all queues; all delivered."""
+    sent = judge.send(topic, 100)
+    sent.assert_all_sent()
+    received = judge.receive(topic, 100)
+    received.assert_exactly(sent)
+    assert {message.queue for message in received.messages} == set(range(QUEUES))
+
+
+def carries_keys_and_tags(judge: Judge, topic: str) -> None:
+    """Keys and tags come with the message that they were given to."""
+    sent = judge.send(topic, 60, tags=["A", "B", "C"], keys=True)
+    sent.assert_all_sent()
+    received = judge.receive(topic, 60)
+    received.assert_exactly(sent)
+    received.assert_tags_and_keys(sent)
 
 
 def sends_async(judge: Judge, topic: str) -> None:
@@ -139,10 +163,11 @@ def retries(judge: Judge, topic: str) -> None:
 def gives_up(judge: Judge, topic: str) -> None:
     """A message refused beyond its retries goes to the group's dead letter topic."""
     group = _known_group(judge, topic)
-    with judge.subscribe(topic, group=group, failures=100, retry_level=1, max_reconsume=1) as running:
+    limit = 1 if judge.process.can("retry_limit") else CLIENT_RETRIES
+    with judge.subscribe(topic, group=group, failures=100, retry_level=1, max_reconsume=_limit(judge)) as running:
         sent = judge.send(topic, 3)
-        received = running.collect(6, deliveries=True, settle_ms=1500)
-    assert len(received.deliveries) == 6, f"{len(received.deliveries)} deliveries instead of 2 of each of 3"
+        received = running.collect(3 * (limit + 1), deliveries=True, settle_ms=1500)
+    assert len(received.deliveries) == 3 * (limit + 1), f"{len(received.deliveries)}, not {limit + 1} of each of 3"
     judge.receive(f"%DLQ%{group}", 3).assert_exactly(sent)
 
 
@@ -173,6 +198,16 @@ def starts_young(judge: Judge, topic: str) -> None:
     sent = judge.send(topic, 8)
     judge.receive(topic, 8, start="timestamp", timestamp="20991231235959").assert_exactly(sent)
     judge.receive(topic, 8, start="last").assert_exactly(sent)
+
+
+def starts_at_time(judge: Judge, topic: str) -> None:
+    """A new group on a topic that is not young starts with the first message at or after the second it asks for."""
+    judge.send(topic, 2 * QUEUES)
+    second = int(time.time()) + 1
+    wait_for(lambda: time.time() > second, "the next second")
+    later = judge.send(topic, 2 * QUEUES)
+    begin = time.strftime("%Y%m%d%H%M%S", time.localtime(second))
+    judge.receive(topic, 2 * QUEUES, start="timestamp", timestamp=begin).assert_exactly(later)
 
 
 def shares(judge: Judge, topic: str) -> None:
@@ -212,6 +247,10 @@ def _known_group(judge: Judge, topic: str) -> str:
     return group
 
 
+def _limit(judge: Judge) -> int | None:
+    return 1 if judge.process.can("retry_limit") else None
+
+
 def _missing(sent: Sequence[SendReport], received: Sequence[ReceiveReport]) -> list[str]:
     arrived = {message.digest for report in received for message in report.messages}
     return [report.payload.key(i) for report in sent for digest, i in report.by_digest.items() if digest not in arrived]
@@ -223,9 +262,19 @@ class Scenario:
 
     run: Callable[[Judge, str], object]
     needs: tuple[str, ...]
+    aged: bool = False
+
+    def at(self, judge: Judge, broker: ApacheBroker) -> None:
+        """Try it with a new topic of a broker."""
+        topic = broker.create_topic(fresh(self.run.__name__.replace("_", "-")))
+        if self.aged:
+            age(broker.address, topic, QUEUES)
+        self.run(judge, topic)
 
 
 SCENARIOS: Mapping[str, Scenario] = {
+    "sync": Scenario(sends_sync, ("sync", "push")),
+    "keys-and-tags": Scenario(carries_keys_and_tags, ("tags",)),
     "exchange": Scenario(exchange, ("sync", "push")),
     "async": Scenario(sends_async, ("async",)),
     "one-way": Scenario(sends_one_way, ("oneway",)),
@@ -241,6 +290,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     "broadcast": Scenario(broadcasts, ("broadcast",)),
     "pull": Scenario(pulls, ("lite",)),
     "young-topic": Scenario(starts_young, ("timestamp",)),
+    "from-time": Scenario(starts_at_time, ("timestamp",), aged=True),
     "rebalance": Scenario(shares, ("push",)),
     "transaction": Scenario(transacts, ("transaction",)),
 }

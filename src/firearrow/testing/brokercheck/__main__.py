@@ -8,17 +8,21 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from firearrow.store.config import FlushMode
+from firearrow.testing.brokercheck import matrix
 from firearrow.testing.brokercheck.deaths import killed, unpowered
-from firearrow.testing.faults.ledger import DEFAULT_PATH, Figures, Ledger
+from firearrow.testing.faults.ledger import DEFAULT_PATH, Figures, Ledger, commit
 from firearrow.testing.faults.loopfs import FileSystem
 
 Work = Callable[[], tuple[Figures, list[str]]]
 Piece = tuple[dict[str, Any], Work]
 """What tells a piece of work from others, and the work."""
 DEATHS_A_PIECE = 10
+PAGE = "docs/reference/interop-matrix.md"
+RESULTS = "build/matrix.json"
 BOTH = ["ASYNC_FLUSH", "SYNC_FLUSH"]
 
 
@@ -74,8 +78,21 @@ def main() -> None:
         if name == "power":
             command.add_argument("--filesystem", choices=("ext4", "xfs"), nargs="+", default=["ext4"])
             command.add_argument("--mutant", choices=("", "ack-before-sync"), default="")
+    filling = commands.add_parser("matrix", help=write_matrix.__doc__)
+    filling.add_argument("--page", default=PAGE, help="where the table is written")
+    filling.add_argument("--results", default=RESULTS, help="what came of each cell; a stopped run goes on from it")
     given = parser.parse_args()
-    sys.exit(_run(given))
+    sys.exit(write_matrix(given) if given.campaign == "matrix" else _run(given))
+
+
+def write_matrix(given: argparse.Namespace) -> int:
+    """Try every stock client in every row, at our broker and at Apache's; write the page."""
+    results = matrix.Results(given.results, commit())
+    for cell, said in matrix.fill(results):
+        print(f"{cell}: {said}", flush=True)  # noqa: T201
+    Path(given.page).write_text(matrix.page(results))
+    print("\n".join(matrix.table(results.outcomes)))  # noqa: T201
+    return 0 if all(said == matrix.PASS for said in results.outcomes.values()) else 1
 
 
 def _run(given: argparse.Namespace) -> int:

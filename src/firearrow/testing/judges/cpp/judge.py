@@ -20,6 +20,7 @@ from rocketmq.ffi import (  # type: ignore[import-not-found,unused-ignore]
     QUEUE_SELECTOR_CALLBACK,
     SEND_EXCEPTION_CALLBACK,
     SEND_SUCCESS_CALLBACK,
+    _CMessageQueue,
     _CSendResult,
     dll,
 )
@@ -29,6 +30,8 @@ ERRORS_KEPT = 5
 LOG_ERRORS_ONLY = 2
 STATUSES = ("SEND_OK", "FLUSH_DISK_TIMEOUT", "FLUSH_SLAVE_TIMEOUT", "SLAVE_NOT_AVAILABLE")
 CONSUMED, LATER = 0, 1
+FOUND = 0
+MESSAGES_A_PULL = 32
 BROADCASTING = 0
 LARGEST_BODY = 4 << 20
 COLLECT_POLL_SECONDS = 0.005
@@ -36,7 +39,7 @@ COLLECT_POLL_SECONDS = 0.005
 Request = dict[str, Any]
 Answer = dict[str, Any]
 
-for setter in (dll.SetProducerLogLevel, dll.SetPushConsumerLogLevel):
+for setter in (dll.SetProducerLogLevel, dll.SetPushConsumerLogLevel, dll.SetPullConsumerLogLevel):
     setter.argtypes = [ctypes.c_void_p, ctypes.c_int]
 dll.SetProducerInstanceName.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
 
@@ -206,31 +209,20 @@ class Senders:
         return self.producers[key]
 
 
-class Receiver:
-    """One push consumer and every delivery to it, in the order of arrival."""
+class Deliveries:
+    """Every message that a consumer was given, in the order of arrival, and which of them it refused."""
 
-    def __init__(self, request: Request, handle: int) -> None:
-        self.failures: int = request["failures"]
-        self.lock = threading.Lock()
-        self.seen: list[Answer] = []
-        self.successes = 0
-        self.callback = MSG_CALLBACK_FUNC(self._listen)
-        self.consumer: int = dll.CreatePushConsumer(request["group"].encode())
-        instance = request["instance"] or f"receiver-{handle}-{os.getpid()}"
-        check(dll.SetPushConsumerNameServerAddress(self.consumer, request["name_server"].encode()))
-        check(dll.SetPushConsumerInstanceName(self.consumer, instance.encode()))
-        dll.SetPushConsumerLogLevel(self.consumer, LOG_ERRORS_ONLY)
-        if request["broadcast"]:
-            check(dll.SetPushConsumerMessageModel(self.consumer, BROADCASTING))
-        check(dll.Subscribe(self.consumer, request["topic"].encode(), request["expression"].encode()))
-        register = dll.RegisterMessageCallbackOrderly if request["ordered"] else dll.RegisterMessageCallback
-        check(register(self.consumer, self.callback))
-        check(dll.StartPushConsumer(self.consumer))
+    def __init__(self, failures: int) -> None:
+        self._failures = failures
+        self._lock = threading.Lock()
+        self._seen: list[Answer] = []
+        self._successes = 0
 
-    def _listen(self, _consumer: int, message: int) -> int:
+    def note(self, message: int) -> bool:
+        """Note one message; False when it is to come again."""
         content: bytes = dll.GetMessageBody(message) or b""
         times: int = dll.GetMessageReconsumeTimes(message)
-        failed = times < self.failures
+        failed = times < self._failures
         delivery = {
             "digest": hashlib.sha256(content).hexdigest(),
             "size": len(content),
@@ -245,21 +237,43 @@ class Receiver:
             "seen_ms": int(time.time() * 1000),
             "failed": failed,
         }
-        with self.lock:
-            self.successes += not failed
-            self.seen.append(delivery)
-        return LATER if failed else CONSUMED
+        with self._lock:
+            self._successes += not failed
+            self._seen.append(delivery)
+        return not failed
 
     def collect(self, request: Request) -> Answer:
         """Wait for the number asked for, then a little longer for what should not come."""
         deadline = time.monotonic() + request["timeout_ms"] / 1000
         while time.monotonic() < deadline:
-            if (len(self.seen) if request["deliveries"] else self.successes) >= request["count"]:
+            if (len(self._seen) if request["deliveries"] else self._successes) >= request["count"]:
                 break
             time.sleep(COLLECT_POLL_SECONDS)
         time.sleep(request["settle_ms"] / 1000)
-        with self.lock:
-            return {"deliveries": list(self.seen)}
+        with self._lock:
+            return {"deliveries": list(self._seen)}
+
+
+class Receiver:
+    """A consumer that is called with each message."""
+
+    def __init__(self, request: Request, handle: int) -> None:
+        self.deliveries = Deliveries(request["failures"])
+        self.callback = MSG_CALLBACK_FUNC(self._listen)
+        self.consumer: int = dll.CreatePushConsumer(request["group"].encode())
+        instance = request["instance"] or f"receiver-{handle}-{os.getpid()}"
+        check(dll.SetPushConsumerNameServerAddress(self.consumer, request["name_server"].encode()))
+        check(dll.SetPushConsumerInstanceName(self.consumer, instance.encode()))
+        dll.SetPushConsumerLogLevel(self.consumer, LOG_ERRORS_ONLY)
+        if request["broadcast"]:
+            check(dll.SetPushConsumerMessageModel(self.consumer, BROADCASTING))
+        check(dll.Subscribe(self.consumer, request["topic"].encode(), request["expression"].encode()))
+        register = dll.RegisterMessageCallbackOrderly if request["ordered"] else dll.RegisterMessageCallback
+        check(register(self.consumer, self.callback))
+        check(dll.StartPushConsumer(self.consumer))
+
+    def _listen(self, _consumer: int, message: int) -> int:
+        return CONSUMED if self.deliveries.note(message) else LATER
 
     def close(self) -> None:
         """Shut the consumer down."""
@@ -267,26 +281,67 @@ class Receiver:
         dll.DestroyPushConsumer(self.consumer)
 
 
+class Poller:
+    """A consumer that asks every queue of the topic from its beginning on; this client keeps no offsets for it."""
+
+    def __init__(self, request: Request, _handle: int) -> None:
+        self.deliveries = Deliveries(0)
+        self.consumer: int = dll.CreatePullConsumer(request["group"].encode())
+        check(dll.SetPullConsumerNameServerAddress(self.consumer, request["name_server"].encode()))
+        dll.SetPullConsumerLogLevel(self.consumer, LOG_ERRORS_ONLY)
+        check(dll.StartPullConsumer(self.consumer))
+        self._expression: bytes = request["expression"].encode()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._poll, args=(request["topic"].encode(),))
+        self._thread.start()
+
+    def _poll(self, topic: bytes) -> None:
+        queues, count = ctypes.POINTER(_CMessageQueue)(), ctypes.c_int()
+        check(dll.FetchSubscriptionMessageQueues(self.consumer, topic, ctypes.pointer(queues), ctypes.pointer(count)))
+        offsets = [0] * count.value
+        while not self._ended.wait(COLLECT_POLL_SECONDS):
+            for number, offset in enumerate(offsets):
+                offsets[number] = self._pull(ctypes.pointer(queues[number]), offset)
+        dll.ReleaseSubscriptionMessageQueue(queues)
+
+    def _pull(self, queue: object, offset: int) -> int:
+        result = dll.Pull(self.consumer, queue, self._expression, ctypes.c_longlong(offset), MESSAGES_A_PULL)
+        if result.pullStatus == FOUND:
+            for number in range(result.size):
+                self.deliveries.note(result.msgFoundList[number])
+        after = int(result.nextBeginOffset) if result.pullStatus == FOUND else offset
+        dll.ReleasePullResult(result)
+        return after
+
+    def close(self) -> None:
+        """Shut the consumer down."""
+        self._ended.set()
+        self._thread.join()
+        dll.ShutdownPullConsumer(self.consumer)
+        dll.DestroyPullConsumer(self.consumer)
+
+
 class Receivers:
     """Running consumers by handle."""
 
     def __init__(self) -> None:
-        self.running: dict[int, Receiver] = {}
+        self.running: dict[int, Receiver | Poller] = {}
         self.handles = 0
 
     def subscribe(self, request: Request) -> Answer:
         """Start a consumer and answer with its handle."""
-        wants = {"kind": "push", "sql": False, "start": "first", "max_reconsume": None, "with_properties": False}
+        wants = {"sql": False, "start": "first", "max_reconsume": None, "with_properties": False}
         for name, only in wants.items():
             if request[name] != only:
                 raise UnsupportedVerb(f"the C++ client cannot consume with {name} = {request[name]!r}")
         self.handles += 1
-        self.running[self.handles] = Receiver(request, self.handles)
+        kind = Poller if request["kind"] == "lite" else Receiver
+        self.running[self.handles] = kind(request, self.handles)
         return {"handle": self.handles}
 
     def collect(self, request: Request) -> Answer:
         """Answer with the deliveries so far."""
-        return self.running[request["handle"]].collect(request)
+        return self.running[request["handle"]].deliveries.collect(request)
 
     def close(self, request: Request) -> Answer:
         """End one consumer."""

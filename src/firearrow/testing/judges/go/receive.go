@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/apache/rocketmq-client-go/v2"
 	"github.com/apache/rocketmq-client-go/v2/consumer"
 	"github.com/apache/rocketmq-client-go/v2/primitive"
 )
+
+const pollFor = 100 * time.Millisecond
 
 // receiving holds the members of a subscribe or collect request.
 type receiving struct {
@@ -109,7 +112,35 @@ func (d *deliveries) collect(asked *request) answer {
 
 type receiver struct {
 	deliveries *deliveries
-	consumer   rocketmq.PushConsumer
+	consumer   interface{ Shutdown() error }
+}
+
+// poller is the consumer that asks for messages, and the goroutine that does so.
+type poller struct {
+	consumer rocketmq.PullConsumer
+	halted   atomic.Bool
+	ended    chan struct{}
+}
+
+func (p *poller) run(seen *deliveries) {
+	defer close(p.ended)
+	for !p.halted.Load() {
+		given, err := p.consumer.Poll(context.Background(), pollFor)
+		if err != nil {
+			continue
+		}
+		result := consumer.ConsumeSuccess
+		if !seen.all(given.GetMsgList()) {
+			result = consumer.ConsumeRetryLater
+		}
+		p.consumer.ACK(context.Background(), given, result)
+	}
+}
+
+func (p *poller) Shutdown() error {
+	p.halted.Store(true)
+	<-p.ended
+	return p.consumer.Shutdown()
 }
 
 type receivers struct {
@@ -154,23 +185,45 @@ func (r *receivers) close(asked *request) (answer, error) {
 }
 
 func (r *receivers) subscribe(asked *request) (answer, error) {
-	if asked.Kind != "push" {
-		return nil, fmt.Errorf("%w: a consumer of kind %s", errUnsupported, asked.Kind)
-	}
 	r.handles++
 	seen := &deliveries{failures: asked.Failures, properties: asked.WithProperties}
-	one, err := rocketmq.NewPushConsumer(options(asked, r.handles)...)
+	start := startPushing
+	if asked.Kind == "lite" {
+		start = startPolling
+	}
+	one, err := start(asked, r.handles, seen)
+	if err != nil {
+		return nil, err
+	}
+	r.running[r.handles] = receiver{seen, one}
+	return answer{"handle": r.handles}, nil
+}
+
+func startPushing(asked *request, handle int, seen *deliveries) (interface{ Shutdown() error }, error) {
+	one, err := rocketmq.NewPushConsumer(options(asked, handle)...)
 	if err != nil {
 		return nil, err
 	}
 	if err := one.Subscribe(asked.Topic, selector(asked), listener(asked, seen)); err != nil {
 		return nil, err
 	}
+	return one, one.Start()
+}
+
+func startPolling(asked *request, handle int, seen *deliveries) (interface{ Shutdown() error }, error) {
+	one, err := rocketmq.NewPullConsumer(options(asked, handle)...)
+	if err != nil {
+		return nil, err
+	}
+	if err := one.Subscribe(asked.Topic, selector(asked)); err != nil {
+		return nil, err
+	}
 	if err := one.Start(); err != nil {
 		return nil, err
 	}
-	r.running[r.handles] = receiver{seen, one}
-	return answer{"handle": r.handles}, nil
+	running := &poller{consumer: one, ended: make(chan struct{})}
+	go running.run(seen)
+	return running, nil
 }
 
 func listener(asked *request, seen *deliveries) func(context.Context, ...*primitive.MessageExt) (consumer.ConsumeResult, error) {

@@ -70,7 +70,7 @@ LACKS = {
 }
 
 
-_PREFACE = """Written by `make matrix`; do not edit. In each cell: at our broker / at Apache's 5.5.0 as control, each at a
+_PREFACE = """Written by `make matrix`; do not edit. In each cell: our broker / Apache's 5.5.0 as control, each at a
 name server of the same make, the same program for both. Dead-letter cells run with `messageDelayLevel` shortened on
 both sides; the true levels and all 17 deliveries are tried in simulation, under virtual time."""
 

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from firearrow.testing.faults.cutting import LIVES, Cutting
 from firearrow.testing.faults.killing import SCENARIOS, Killing
 from firearrow.testing.faults.ledger import DEFAULT_PATH, Figures, Ledger
 from firearrow.testing.faults.powerloss import PowerLoss
@@ -56,6 +57,16 @@ def power(given: argparse.Namespace) -> Iterator[Piece]:
                 yield name, lambda loss=loss, cycles=cycles: _lose(loss, cycles, given.mutant)  # type: ignore[misc]
 
 
+def cut(given: argparse.Namespace) -> Iterator[Piece]:
+    """Power loss in place of every system call that writes, on ext4 and xfs."""
+    part, parts = map(int, given.part.split("/"))
+    for life in LIVES:
+        if life.filesystem in given.filesystem and life.flush in given.flush:
+            cutting = Cutting(life, given.seed)
+            name = {"life": life.name, "part": given.part, "seed": given.seed}
+            yield name, lambda cutting=cutting: (cutting.run(part, parts), cutting.broken)  # type: ignore[misc]
+
+
 def _lose(loss: PowerLoss, cycles: int, mutant: str) -> tuple[Figures, list[str]]:
     if not mutant:
         return loss.run(cycles), loss.broken
@@ -86,6 +97,7 @@ CAMPAIGNS: dict[str, Callable[[argparse.Namespace], Iterator[Piece]]] = {
     "kill": kill,
     "refuse": refuse,
     "power": power,
+    "cut": cut,
     "full": full,
     "rot": rot,
 }
@@ -101,11 +113,12 @@ def main() -> None:
         command.add_argument("--seed", type=int, default=1)
         command.add_argument("--ledger", default=None, nargs="?", const=DEFAULT_PATH, help="append the figures here")
         command.add_argument("--flush", choices=BOTH, nargs="+", default=BOTH)
-        if name in ("kill", "refuse", "rot"):
+        if name in ("kill", "refuse", "rot", "cut"):
             command.add_argument("--part", default="0/1", help="K/N: every N-th point, or byte, from the K-th on")
+        if name in ("power", "cut"):
+            command.add_argument("--filesystem", choices=("ext4", "xfs"), nargs="+", default=["ext4", "xfs"])
         if name == "power":
             command.add_argument("--cycles", type=int, default=1000, help="of each file system and flush mode")
-            command.add_argument("--filesystem", choices=("ext4", "xfs"), nargs="+", default=["ext4", "xfs"])
             command.add_argument("--mutant", choices=("", "ack-before-sync", "no-directory-sync"), default="")
     given = parser.parse_args()
     logging.getLogger("firearrow").addHandler(logging.NullHandler())

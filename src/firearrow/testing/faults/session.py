@@ -57,6 +57,8 @@ class Options(Struct, frozen=True, kw_only=True):
     mutant: Mutant = ""
     deletes: bool = False
     """Whether log files may go as soon as they are full; else nothing is ever deleted."""
+    quiet: bool = False
+    """Whether nothing but the log is written while the store runs."""
 
     @property
     def level(self) -> Level:

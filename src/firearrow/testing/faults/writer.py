@@ -61,12 +61,16 @@ class Writer:
                 self._open.append((messages, places))
             await self._acknowledge(self._inflight)
             number = step.stop
-            if self._session.options.dispatch_ms == NEVER_MS and number % SETTLES == 0:
-                await self._session.settle()
-            if number % COMMITS == 0:
-                await self._commit()
+            if not self._session.options.quiet:
+                await self._do_errands(number)
         await self._acknowledge(1)
         return number
+
+    async def _do_errands(self, number: int) -> None:
+        if self._session.options.dispatch_ms == NEVER_MS and number % SETTLES == 0:
+            await self._session.settle()
+        if number % COMMITS == 0:
+            await self._commit()
 
     async def _commit(self) -> None:
         try:

@@ -1,1 +1,14 @@
-"""Many records at once as Arrow columns (numpy, pyarrow; extra ``arrow``)."""
+"""Many records at once as Arrow columns (numpy, pyarrow; extra ``arrow``).
+
+``decode_columns`` is the whole of it: a buffer of records in, the columns that are asked for out, with no step of
+Python for each record. ``starts`` finds records, ``heads`` reads their fixed fields, ``slices`` copies their parts,
+``properties``, ``bodies`` and ``hosts`` make the columns that take some thought, ``wrapped`` the rare ones.
+"""
+
+from firearrow.columns.bodies import Treatment
+from firearrow.columns.decode import as_bytes, columns_of, decode_columns
+from firearrow.columns.heads import Heads
+from firearrow.columns.making import TYPES, schema_of
+from firearrow.columns.starts import record_starts
+
+__all__ = ["TYPES", "Heads", "Treatment", "as_bytes", "columns_of", "decode_columns", "record_starts", "schema_of"]

@@ -1,0 +1,131 @@
+"""Buffers with records that hold a whole batch each: their rows are made one by one.
+
+Only topics with batch queues have such records. The rest of the buffer goes the usual way; then all rows are put in
+order. `messages_as_columns` is also what columns are compared with in tests.
+"""
+
+from collections.abc import Sequence
+from ipaddress import ip_address
+from typing import Any, Final
+from zlib import crc32
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from msgspec.structs import replace
+
+from firearrow.columns.bodies import Treatment
+from firearrow.columns.heads import Heads
+from firearrow.columns.making import (
+    MOST_MS,
+    NAMED_PROPERTIES,
+    TRANSACTION_STATES,
+    level_of,
+    plain_columns,
+    schema_of,
+)
+from firearrow.columns.slices import numbers
+from firearrow.errors import BadBody, BadRecord
+from firearrow.model import Address, PhysicalOffset, StoredMessage, keys
+from firearrow.model.flags import COMPRESSED, INNER_BATCH, NEED_UNWRAP, TRANSACTION_MASK
+from firearrow.record.batch import unwrap
+from firearrow.record.decode import check_body, decode, peek
+from firearrow.record.hosts import HostBytes
+from firearrow.record.message_id import offset_message_id
+
+_WRAPPED: Final = INNER_BATCH | NEED_UNWRAP
+
+
+def is_wrapped(heads: Heads) -> npt.NDArray[np.bool_]:
+    """Which records hold a whole batch."""
+    if len(heads) == 0:
+        return np.zeros(0, bool)
+    found: npt.NDArray[np.bool_] = (heads.longs("sys_flag") & _WRAPPED) == _WRAPPED
+    return found
+
+
+def unwrapped(
+    heads: Heads, wrapped: npt.NDArray[np.bool_], names: Sequence[str], *, broker: str, treatment: Treatment
+) -> pa.RecordBatch:
+    """The columns of a buffer, batches taken apart."""
+    usual = plain_columns(Heads(heads.data, heads.starts[~wrapped]), names, broker=broker, treatment=treatment)
+    messages: list[StoredMessage] = []
+    places = np.zeros(len(heads), np.int64)
+    counts = np.ones(len(heads), np.int64)
+    for row in np.flatnonzero(wrapped).tolist():
+        some = _messages_of(heads, int(heads.starts[row]), treatment)
+        places[row], counts[row] = usual.num_rows + len(messages), len(some)
+        messages += some
+    places[~wrapped] = np.arange(usual.num_rows)
+    both = pa.Table.from_batches([usual, messages_as_columns(messages, names, broker)]).combine_chunks()
+    within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+    order = numbers(np.repeat(places, counts) + within, pa.int64())
+    table = both.take(order).combine_chunks()
+    return table.to_batches()[0] if table.num_rows else messages_as_columns([], names, broker)
+
+
+def _messages_of(heads: Heads, start: int, treatment: Treatment) -> list[StoredMessage]:
+    """The messages of one record; the record itself where its body cannot be inflated and may be kept."""
+    raw = heads.data.data
+    head = peek(raw, start)
+    if treatment.check_crc:
+        check_body(raw, head)
+    record = bytearray(raw[start : head.end])
+    if not treatment.check_crc:
+        record[8:12] = _crc_of(record, head.body_start - start, head.body_length)
+    try:
+        message = decode(bytes(record), max_body_bytes=treatment.max_body_bytes)
+    except BadRecord as wrong:
+        if not treatment.keep_bad:
+            raise BadRecord(wrong.reason, offset=start) from wrong
+        return [replace(decode(bytes(record), max_body_bytes=None), body_crc=head.body_crc)]
+    message = replace(message, body_crc=head.body_crc)
+    if message.sys_flag & COMPRESSED:
+        return [message]
+    try:
+        return unwrap(message)
+    except BadBody as wrong:
+        if treatment.keep_bad:
+            return [message]
+        raise BadRecord(f"its batch does not come apart: {wrong}", offset=start) from wrong
+
+
+def _crc_of(record: bytearray, start: int, length: int) -> bytes:
+    return (crc32(record[start : start + length]) & 0x7FFFFFFF).to_bytes(4, "big")
+
+
+def messages_as_columns(messages: Sequence[StoredMessage], names: Sequence[str], broker: str) -> pa.RecordBatch:
+    """Messages as columns, one by one."""
+    schema = schema_of(names)
+    columns = [
+        pa.array([_value(message, name, broker) for message in messages], schema.field(name).type) for name in names
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _value(message: StoredMessage, name: str, broker: str) -> Any:  # noqa: ANN401 - of any column
+    if name in NAMED_PROPERTIES:
+        return message.properties.get(NAMED_PROPERTIES[name])
+    if name == "properties":
+        return list(message.properties.items())
+    if name in ("born_timestamp", "store_timestamp"):
+        return max(-MOST_MS, min(MOST_MS, getattr(message, name))) * 1000
+    if name in ("born_host", "store_host"):
+        return str(getattr(message, name))
+    if name == "broker":
+        return broker
+    if name == "message_id":
+        return offset_message_id(_host(message.store_host), PhysicalOffset(message.physical_offset % (1 << 64)))
+    if name == "delay_level":
+        return level_of(message.properties.get(keys.DELAY))
+    if name == "transaction_state":
+        return TRANSACTION_STATES[(message.sys_flag & TRANSACTION_MASK) >> 2]
+    if name == "row_id":
+        place = f"{message.queue_id}/{message.queue_offset}@{message.physical_offset}"
+        return f"{broker}/{message.topic}/{place}"
+    return getattr(message, name)
+
+
+def _host(address: Address) -> HostBytes:
+    """A host as its record has it: an IPv6 address that stands for an IPv4 one is left as it is."""
+    return HostBytes(ip_address(address.ip).packed + address.port.to_bytes(4, "big", signed=True))

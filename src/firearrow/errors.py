@@ -18,6 +18,7 @@ The tree::
     ├── ConnectionLost           the connection ended with the answer outstanding
     ├── RequestTimedOut          no answer within the deadline
     ├── RequestRefused           the server answered with an error code
+    │   └── AccessDenied         the account is unknown, its secret is wrong, or it may not do this
     ├── Overloaded               a local limit is reached; nothing was sent
     ├── Unsupported              this version cannot do what was asked
     ├── IllegalMessage           a message, a name or an id breaks the rules; nothing was sent or stored
@@ -113,6 +114,13 @@ class RequestRefused(FireArrowError):
         where = f" by {address}" if address else ""
         what = asked or "the request"
         super().__init__(f"{what} was refused{where} with code {code}: {remark or 'no reason given'}")
+
+
+class AccessDenied(RequestRefused):
+    """The server does not know the account, its signature does not fit, or it may not do what was asked.
+
+    Nothing happened, and asking again changes nothing: check ``access_key`` and ``secret_key``, or the permissions.
+    """
 
 
 class Overloaded(FireArrowError):

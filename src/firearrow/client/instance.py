@@ -13,15 +13,16 @@ Java: ``MQClientInstance``, ``ClientConfig.buildMQClientId``.
 
 import asyncio
 import logging
-import ssl
 from collections.abc import Callable
 from typing import Annotated, Any, Final
 
 from msgspec import Meta, Struct
 
 from firearrow import fastjson
+from firearrow.client.access import Access
 from firearrow.client.doors import Doors
-from firearrow.client.nameservers import NameServers
+from firearrow.client.lookup import Url, fetch
+from firearrow.client.nameservers import NameServers, Whereabouts, parse_name_servers
 from firearrow.client.routes import MASTER_ID, Route, RouteTable, read_route
 from firearrow.client.tasks import Tasks
 from firearrow.errors import FireArrowError, NoRoute
@@ -41,6 +42,9 @@ log: Final = logging.getLogger(__name__)
 ROUTE_TIMEOUT_MS: Final = 3000
 HEARTBEAT_TIMEOUT_MS: Final = 3000
 FAREWELL_TIMEOUT_MS: Final = 1000
+SOON_S: Final = 0.1
+LATER_S: Final = 5.0
+"""How soon name servers are looked up again while none is known, at first and in the end."""
 HURRY_S: Final = 0.5
 """Routes are not asked for more often than this, however many brokers cannot be reached."""
 
@@ -52,6 +56,7 @@ class Rhythm(Struct, frozen=True):
 
     poll_name_server_ms: Annotated[int, Meta(ge=10, description="How often routes are asked for.")] = 30_000
     heartbeat_ms: Annotated[int, Meta(ge=10, description="How often brokers hear that the client is alive.")] = 30_000
+    fetch_name_server_ms: Annotated[int, Meta(ge=10, description="How often name servers are looked up.")] = 120_000
 
 
 def client_id(doors: Doors, instance_name: str = "", *, is_stable: bool = False) -> str:
@@ -66,23 +71,31 @@ class Instance:
 
     def __init__(
         self,
-        name_servers: tuple[Address, ...],
+        name_servers: Whereabouts,
         identity: str,
         doors: Doors,
         heartbeat: Callable[[], HeartbeatData],
         *,
         rhythm: Rhythm | None = None,
         handlers: Handlers | None = None,
-        tls: ssl.SSLContext | None = None,
+        access: Access | None = None,
         limits: Limits | None = None,
         on_route_change: Callable[[Route], None] | None = None,
     ) -> None:
         self.id: Final = identity
         self.doors: Final = doors
+        tls, sign = access.prepared() if access is not None else (None, None)
         self.caller: Final = Caller(
-            doors.network, limits, tls=tls, handlers=handlers, on_connect=self._greet, on_disconnect=self._gone
+            doors.network,
+            limits,
+            tls=tls,
+            sign=sign,
+            handlers=handlers,
+            on_connect=self._greet,
+            on_disconnect=self._gone,
         )
-        self.names: Final = NameServers(self.caller, name_servers, doors.chance)
+        self.names: Final = NameServers(self.caller, name_servers.addresses, doors.chance)
+        self._url = name_servers.url
         self.routes: Final = RouteTable()
         self.tasks: Final = Tasks(identity)
         self._rhythm = rhythm or Rhythm()
@@ -91,9 +104,13 @@ class Instance:
         self._wanted: dict[str, None] = {}
         self._asking: dict[str, asyncio.Task[Route | None]] = {}
         self._hurry = asyncio.Event()
+        self.refusal = ""
+        """Why a heartbeat was not taken lately; empty when the last one was."""
 
     def open(self) -> None:
         """Begin to poll and to beat."""
+        if self._url is not None:
+            self.tasks.spawn(self._look_up(self._url), "name servers")
         self.tasks.spawn(self._poll(), "routes")
         self.tasks.spawn(self._beat_on(), "heartbeats")
 
@@ -109,6 +126,25 @@ class Instance:
             await self.caller.call(address, request, timeout_ms=FAREWELL_TIMEOUT_MS)
         except FireArrowError as error:
             log.debug("a broker could not be told goodbye", extra={"broker": str(address), "reason": str(error)})
+
+    # -- name servers
+
+    async def _look_up(self, url: Url) -> None:
+        pause_s = SOON_S
+        while True:
+            try:
+                found = parse_name_servers(await fetch(self.doors.network, url))
+            except FireArrowError as error:
+                self.names.fault = str(error)
+                log.warning("name servers could not be looked up", extra={"at": str(url.address), "reason": str(error)})
+            else:
+                self.names.fault = ""
+                if set(found) != set(self.names.addresses):
+                    log.info("name servers were found", extra={"addresses": ";".join(map(str, found))})
+                    self.names.replace(found)
+                    self.hurry()
+            pause_s = min(2 * pause_s, LATER_S)
+            await asyncio.sleep(self._rhythm.fetch_name_server_ms / 1000 if self.names.addresses else pause_s)
 
     # -- routes
 
@@ -193,7 +229,9 @@ class Instance:
     async def _beat_at(self, address: Address, body: bytes) -> None:
         try:
             await self.caller.call(address, HeartBeat(), body, timeout_ms=HEARTBEAT_TIMEOUT_MS)
+            self.refusal = ""
         except FireArrowError as error:
+            self.refusal = str(error)
             log.info("a heartbeat failed", extra={"broker": str(address), "reason": str(error)})
 
     async def _beat_on(self) -> None:

@@ -3,12 +3,18 @@
 A client starts at a random one, so that many clients spread, and stays with it while it answers. When it does not, the
 others are asked in turn, and the first that answers is used from then on. An answer that refuses is an answer: all name
 servers know the same. Java: ``NettyRemotingClient.getAndCreateNameserverChannel``.
+
+The list is given, or found by asking an HTTP server (`lookup`): until that has answered, whoever asks waits.
 """
 
+import asyncio
 import random
 from collections.abc import Iterable
 
-from firearrow.errors import ConnectionFailed, ConnectionLost, Overloaded, RequestTimedOut, SettingsError
+from msgspec import Struct
+
+from firearrow.client.lookup import Url, is_url, parse_url
+from firearrow.errors import ConnectionFailed, ConnectionLost, NoRoute, Overloaded, RequestTimedOut, SettingsError
 from firearrow.protocol.conversation import A, Request
 from firearrow.remoting.caller import Caller
 from firearrow.remoting.reply import CALL_TIMEOUT_MS, SUCCESS_ONLY, Reply
@@ -28,13 +34,32 @@ def parse_name_servers(given: str | Iterable[str]) -> tuple[Address, ...]:
     return addresses
 
 
+class Whereabouts(Struct, frozen=True):
+    """Where the name servers are, or who knows."""
+
+    addresses: tuple[Address, ...] = ()
+    url: Url | None = None
+
+
+def whereabouts(given: str | Iterable[str]) -> Whereabouts:
+    """Read ``host:port;host:port``, or ``http://host:port/path`` where such a text is to be had."""
+    texts = [given] if isinstance(given, str) else list(given)
+    if len(texts) == 1 and is_url(texts[0]):
+        return Whereabouts(url=parse_url(texts[0]))
+    return Whereabouts(parse_name_servers(texts))
+
+
 class NameServers:
-    """Asks whichever name server answers."""
+    """Asks whichever name server answers. An empty list is filled by ``replace``."""
 
     def __init__(self, caller: Caller, addresses: tuple[Address, ...], chance: random.Random) -> None:
         self._caller = caller
         self._addresses = addresses
-        self._chosen = chance.randrange(len(addresses))
+        self._chosen = chance.randrange(len(addresses)) if addresses else 0
+        self._chance = chance
+        self._are_known = asyncio.Event()
+        self.fault = ""
+        """Why the list could not be had lately; empty when it could."""
 
     @property
     def addresses(self) -> tuple[Address, ...]:
@@ -43,9 +68,19 @@ class NameServers:
 
     def replace(self, addresses: tuple[Address, ...]) -> None:
         """Use other name servers from now on; the one in use stays in use if it is among them."""
-        used = self._addresses[self._chosen]
+        used = self._addresses[self._chosen] if self._addresses else None
         self._addresses = addresses
-        self._chosen = addresses.index(used) if used in addresses else self._chosen % len(addresses)
+        self._chosen = addresses.index(used) if used in addresses else self._chance.randrange(len(addresses))
+        self._are_known.set()
+
+    async def _known(self, timeout_ms: float) -> tuple[Address, ...]:
+        if not self._addresses:
+            try:
+                async with asyncio.timeout(timeout_ms / 1000):
+                    await self._are_known.wait()
+            except TimeoutError:
+                raise NoRoute(f"no name server is known yet: {self.fault or 'nobody has said'}") from None
+        return self._addresses
 
     async def ask(
         self,
@@ -55,7 +90,7 @@ class NameServers:
         accept: frozenset[int] = SUCCESS_ONLY,
     ) -> Reply[A]:
         """Ask until one of them answers; ``timeout_ms`` is for each. The last one's error when none does."""
-        addresses, first = self._addresses, self._chosen
+        addresses, first = self._addresses or await self._known(timeout_ms), self._chosen
         for step in range(len(addresses)):
             index = (first + step) % len(addresses)
             try:

@@ -17,11 +17,13 @@ of a request that reports such a version. 4.9 servers leave it out always, newer
 import base64
 import hmac
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from firearrow.model.versions import version_number
+from firearrow.protocol.conversation import Request
+from firearrow.protocol.layout import to_text
 
 ACCESS_KEY: Final = "AccessKey"
 SIGNATURE: Final = "Signature"
@@ -65,6 +67,17 @@ def signing_fields(fields: Mapping[str, str], body: bytes, credentials: Credenti
         added[SECURITY_TOKEN] = credentials.security_token
     added[SIGNATURE] = sign({**fields, **added}, body, credentials.secret_key)
     return added
+
+
+class Signer:
+    """Signs the requests of one account."""
+
+    def __init__(self, credentials: Credentials) -> None:
+        self._credentials = credentials
+
+    def __call__(self, request: Request[Any], body: bytes | bytearray | memoryview) -> dict[str, str]:
+        """The fields to add to a request."""
+        return signing_fields(to_text(request), bytes(body), self._credentials)
 
 
 def access_key_of(fields: Mapping[str, str]) -> str | None:

@@ -25,7 +25,7 @@ from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.connection import Buffer
 from firearrow.protocol.conversation import A, Request
 from firearrow.remoting.connection import Connection
-from firearrow.remoting.endpoint import Endpoint, PeerHook
+from firearrow.remoting.endpoint import Endpoint, PeerHook, Sign
 from firearrow.remoting.handlers import Handlers
 from firearrow.remoting.limits import Limits
 from firearrow.remoting.pool import Pool
@@ -36,7 +36,8 @@ from firearrow.runtime.network import Address, Network
 class Caller:
     """Asks servers, over TLS if ``tls`` is given.
 
-    ``handlers`` answer what servers ask back over the same connections.
+    ``handlers`` answer what servers ask back over the same connections. ``sign`` gives the fields that prove who asks,
+    which are added to every request.
     """
 
     def __init__(
@@ -48,8 +49,10 @@ class Caller:
         handlers: Handlers | None = None,
         on_connect: PeerHook | None = None,
         on_disconnect: PeerHook | None = None,
+        sign: Sign | None = None,
     ) -> None:
         self._network = network
+        self._sign = sign
         self._tls = tls
         self._limits = limits or Limits()
         self._handlers = handlers or Handlers()
@@ -138,6 +141,7 @@ class Caller:
                 self._handlers,
                 on_connect=self._on_connect,
                 on_disconnect=self._on_disconnect,
+                sign=self._sign,
                 is_server=False,
             )
             self._parts = endpoint, Pool(self._network, endpoint, self._tls)

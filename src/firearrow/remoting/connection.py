@@ -19,7 +19,6 @@ from firearrow.errors import (
     BrokenInvariant,
     ConnectionLost,
     FireArrowError,
-    RequestRefused,
     RequestTimedOut,
 )
 from firearrow.protocol.codes import ResponseCode
@@ -32,7 +31,7 @@ from firearrow.protocol.connection import (
     StreamBroken,
 )
 from firearrow.protocol.conversation import A, Request
-from firearrow.protocol.refusal import Refused, unsupported
+from firearrow.protocol.refusal import Refused, refusal_of, unsupported
 from firearrow.remoting.endpoint import Endpoint
 from firearrow.remoting.flow import OWN_REQUESTS
 from firearrow.remoting.handlers import SUCCESS, Answer, Call, Later
@@ -139,7 +138,7 @@ class Connection(Wire):
             outcome = Reply(event.answer, event.body, event.code, event.heading.remark, event.heading.version)
         else:
             asked = type(event.asked.request).__name__
-            outcome = RequestRefused(event.code, event.remark, asked=asked, address=str(self.address))
+            outcome = refusal_of(event.code, event.remark, asked=asked, address=str(self.address))
         self._report(asker, outcome)
         if self.is_leaving and not self._talk.outstanding:
             self.close()
@@ -205,7 +204,8 @@ class Connection(Wire):
     def push(self, request: Request[Any], body: Buffer = b"") -> None:
         """Send a one-way request."""
         self._check_room(body)
-        self._talk.tell(request, body)
+        sign = self._endpoint.sign
+        self._talk.tell(request, body, extra=None if sign is None else sign(request, body))
         self._gather()
 
     def begin(
@@ -224,7 +224,9 @@ class Connection(Wire):
         self._check_room(body)
         now = self._endpoint.loop.time()
         asker = _Asker(on_outcome, accept, now)
-        opaque = self._talk.call(request, body, deadline=now + timeout_ms / 1000, context=asker)
+        sign = self._endpoint.sign
+        extra = None if sign is None else sign(request, body)
+        opaque = self._talk.call(request, body, deadline=now + timeout_ms / 1000, context=asker, extra=extra)
         self._endpoint.watch_deadlines(self)
         self._gather()
         return opaque

@@ -9,9 +9,11 @@ the tables; after ``close`` no timer is left.
 """
 
 import asyncio
-from collections.abc import Callable
-from typing import Final, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
 
+from firearrow.protocol.connection import Buffer
+from firearrow.protocol.conversation import Request
 from firearrow.protocol.frame import FrameLimits
 from firearrow.remoting.flow import Budget, Dribbler, Partials, Reading
 from firearrow.remoting.handlers import Handlers, Peer
@@ -27,6 +29,8 @@ CLOSING_S: Final = 1.0
 """How long peers may take to read what they were already sent when an endpoint closes."""
 
 PeerHook = Callable[[Peer], None]
+Sign = Callable[[Request[Any], Buffer], Mapping[str, str]]
+"""Gives the fields that prove who asks."""
 
 
 class Speaker(Protocol):
@@ -64,6 +68,7 @@ class Endpoint:
         *,
         on_connect: PeerHook | None = None,
         on_disconnect: PeerHook | None = None,
+        sign: Sign | None = None,
         is_server: bool,
     ) -> None:
         self.loop = asyncio.get_running_loop()
@@ -71,6 +76,7 @@ class Endpoint:
         self.frame_limits = FrameLimits(limits.max_frame_bytes, limits.max_header_bytes)
         self.handlers = handlers
         self.is_server = is_server
+        self.sign = sign
         self.on_connect = on_connect
         self.on_disconnect = on_disconnect
         self.connections: dict[Member, None] = {}

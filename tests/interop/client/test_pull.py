@@ -32,6 +32,13 @@ async def polled(consumer: PullConsumer, count: int) -> list[ReceivedMessage]:
     return seen
 
 
+async def built(consumer: PullConsumer, queue: MessageQueue, count: int) -> None:
+    """Wait until a queue shows what was acknowledged: brokers build queues behind the log."""
+    async with asyncio.timeout(30):
+        while (await consumer.bounds(queue.topic))[queue].end < count:  # noqa: ASYNC110 - another process's work
+            await asyncio.sleep(0.02)
+
+
 def test_queues_are_read_from_wherever_one_likes(broker: ApacheBroker) -> None:
     topic, payload = broker.create_topic(fresh("pulled")), Payload(fresh("ours"))
 
@@ -115,6 +122,7 @@ def test_single_requests_for_tools(broker: ApacheBroker) -> None:
         ):
             for message in bodies(payload, 5, topic):
                 await producer.send(message, queue=queue)
+            await built(consumer, queue, 5)
             assert await consumer.bounds(topic) == {
                 MessageQueue(topic, broker.name, 0): Bounds(0, 0),
                 queue: Bounds(0, 5),
@@ -141,8 +149,7 @@ def test_a_stretch_of_a_queue_is_read_with_many_pulls_under_way(broker: ApacheBr
             PullConsumer(at(broker), group=fresh("G")) as consumer,
         ):
             await producer.send_batch(bodies(payload, count, topic))
-            while (await consumer.bounds(topic))[queue].end < count:  # noqa: ASYNC110 - the broker's own queue building
-                await asyncio.sleep(0.02)
+            await built(consumer, queue, count)
             for begin, end, most in ((0, count, 65_536), (3, 400, 7), (490, 10_000, 32), (5, 6, 1)):
                 answers = [pulled async for pulled in consumer.pull_range(queue, begin, end, max_messages=most)]
                 offsets = [message.queue_offset for pulled in answers for message in pulled.messages()]

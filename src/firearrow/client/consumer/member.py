@@ -22,6 +22,7 @@ from firearrow.client.consumer.settings import FIRST, LAST, ConsumerSettings
 from firearrow.client.consumer.subscription import EVERYTHING, TAG, Subscription, subscription
 from firearrow.client.doors import Doors, system_doors
 from firearrow.client.instance import Instance, Rhythm, client_id
+from firearrow.client.nameservers import Whereabouts
 from firearrow.client.routes import Route
 from firearrow.errors import ClientClosed
 from firearrow.model import MessageQueue
@@ -33,14 +34,13 @@ from firearrow.protocol.bodies.heartbeat import (
     HeartbeatData,
     MessageModel,
 )
-from firearrow.runtime.network import Address
-from firearrow.runtime.tlssettings import client_context
 
 log: Final = logging.getLogger(__name__)
 
 UNSETTLED_S: Final = 1.0
 """How soon queues are divided again when that did not work for all topics."""
 MIN_REBALANCE_S: Final = 0.1
+NO_QUEUE: Final = -1
 
 Topics = str | Sequence[str] | Mapping[str, str]
 """A topic, several, or topics with their expressions."""
@@ -51,7 +51,7 @@ class Member:
 
     def __init__(
         self,
-        name_servers: tuple[Address, ...],
+        name_servers: Whereabouts,
         settings: ConsumerSettings,
         *,
         topics: Topics,
@@ -71,6 +71,7 @@ class Member:
         self._parts: tuple[Instance, Receiver, Membership] | None = None
         self._divide = asyncio.Event()
         self._divides = True
+        self._undivided: dict[str, tuple[float, str]] = {}
         self._requests: BrokerRequests | None = None
 
     # -- beginning and end
@@ -98,9 +99,9 @@ class Member:
             identity,
             doors,
             lambda: self._heartbeat(identity),
-            rhythm=Rhythm(settings.poll_name_server_ms, settings.heartbeat_ms),
+            rhythm=Rhythm(settings.poll_name_server_ms, settings.heartbeat_ms, settings.fetch_name_server_ms),
             handlers=requests.handlers,
-            tls=client_context(settings.tls) if settings.tls.enabled else None,
+            access=settings.access,
             on_route_change=self._route_changed,
         )
         receiver = Receiver(
@@ -228,6 +229,10 @@ class Member:
             division = await membership.divide(self._subscriptions)
         if not self._divides:
             return True
+        now = asyncio.get_running_loop().time()
+        self._undivided = {
+            topic: (self._undivided.get(topic, (now, ""))[0], reason) for topic, reason in division.unknown.items()
+        }
         for topic, queues in division.queues.items():
             receiver.assign(topic, queues)
         for topic in {queue.topic: None for queue in receiver.flows}:
@@ -285,13 +290,21 @@ class Member:
                     await message.retry(3)
 
     def stalls(self) -> list[Stall]:
-        """The queues that have not moved for ``stall_ms`` although they should, each with the reason."""
+        """The queues that have not moved for ``stall_ms`` although they should, each with the reason.
+
+        A topic whose queues are not even known counts as one queue, numbered -1.
+        """
         _, receiver, _ = self.opened()
         now = asyncio.get_running_loop().time()
-        found = []
+        patience_s = self.settings.stall_ms / 1000
+        found = [
+            Stall(MessageQueue(topic, "", NO_QUEUE), 0, now - since, f"its queues could not be divided: {reason}")
+            for topic, (since, reason) in self._undivided.items()
+            if now - since > patience_s
+        ]
         for flow in receiver.flows.values():
             flow.note_movement(now)
-            if flow.is_behind and now - flow.moved_at > self.settings.stall_ms / 1000:
+            if flow.is_behind and now - flow.moved_at > patience_s:
                 reason = why_stuck(flow, now, busy_workers=_busy(receiver.flows))
                 found.append(Stall(flow.queue, flow.window.committable, now - flow.moved_at, reason))
         return found

@@ -15,7 +15,7 @@ from firearrow.client.consumer.assignment import Strategy, assigned
 from firearrow.client.consumer.subscription import Subscription
 from firearrow.client.instance import Instance
 from firearrow.client.routes import Route
-from firearrow.errors import FireArrowError, RequestRefused
+from firearrow.errors import FireArrowError, NoRoute, RequestRefused
 from firearrow.model import MessageQueue
 from firearrow.protocol.bodies.heartbeat import ConsumerIdList
 from firearrow.protocol.codes import ResponseCode
@@ -23,6 +23,7 @@ from firearrow.protocol.requests.heartbeat import GetConsumerListByGroup
 
 log: Final = logging.getLogger(__name__)
 
+_NOT_HEARD: Final = "its heartbeat has not arrived"
 _MEMBERS_OR_NONE: Final = frozenset({int(ResponseCode.SUCCESS), int(ResponseCode.SYSTEM_ERROR)})
 
 
@@ -30,7 +31,8 @@ class Division(Struct, frozen=True):
     """The queues of this member by topic. A topic whose division is not known is missing: it stays as it is."""
 
     queues: Mapping[str, frozenset[MessageQueue]]
-    unknown: tuple[str, ...] = ()
+    unknown: Mapping[str, str]
+    """The topics that could not be divided, and why."""
 
     @property
     def is_settled(self) -> bool:
@@ -50,29 +52,22 @@ class Membership:
     async def divide(self, subscriptions: Mapping[str, Subscription]) -> Division:
         """Find out which queues of the subscribed topics are this member's."""
         mine: dict[str, frozenset[MessageQueue]] = {}
-        unknown = []
+        unknown: dict[str, str] = {}
         for topic in subscriptions:
             try:
-                queues = await self._share(topic)
+                mine[topic] = frozenset(await self._share(topic))
             except FireArrowError as error:
+                unknown[topic] = str(error)
                 log.info("a topic could not be divided", extra={"topic": topic, "reason": str(error)})
-                queues = None
-            if queues is None:
-                unknown.append(topic)
-            else:
-                mine[topic] = frozenset(queues)
-        return Division(mine, tuple(unknown))
+        return Division(mine, unknown)
 
-    async def _share(self, topic: str) -> list[MessageQueue] | None:
-        self._instance.want(topic)
-        route = self._instance.routes.get(topic) or await self._instance.refresh(topic)
-        if route is None:
-            return None
+    async def _share(self, topic: str) -> list[MessageQueue]:
+        route = await self._instance.route(topic)
         if self._broadcasting:
             return list(route.read_queues)
         members = await self.members(route)
         if not members or self._instance.id not in members:
-            return None  # this member's heartbeat has not arrived yet
+            raise NoRoute(f"no broker knows this member of {self._group} yet: {self._instance.refusal or _NOT_HEARD}")
         return assigned(self._strategy, self._instance.id, route.read_queues, members)
 
     async def members(self, route: Route) -> list[str]:

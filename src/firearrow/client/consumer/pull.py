@@ -35,7 +35,7 @@ from firearrow.client.consumer.receiving import Filter
 from firearrow.client.consumer.settings import ConsumerOptions, ConsumerSettings, consumer_settings
 from firearrow.client.consumer.subscription import EVERYTHING, TAG, subscription
 from firearrow.client.doors import Doors
-from firearrow.client.nameservers import parse_name_servers
+from firearrow.client.nameservers import whereabouts
 from firearrow.client.routes import MASTER_ID
 from firearrow.errors import SettingsError
 from firearrow.model import MessageQueue
@@ -75,7 +75,7 @@ class PullConsumer:
         if self.settings.ordered:
             raise SettingsError("a pull consumer reads every queue in order already; leave ordered out")
         self._member = Member(
-            parse_name_servers(name_servers),
+            whereabouts(name_servers),
             self.settings,
             topics=topics,
             strategy=strategy,

@@ -28,7 +28,7 @@ from firearrow.client.consumer.receiving import Filter
 from firearrow.client.consumer.settings import ConsumerOptions, ConsumerSettings, consumer_settings
 from firearrow.client.consumer.subscription import EVERYTHING, TAG
 from firearrow.client.doors import Doors
-from firearrow.client.nameservers import parse_name_servers
+from firearrow.client.nameservers import whereabouts
 from firearrow.model import MessageQueue
 from firearrow.protocol.bodies.heartbeat import ConsumeType
 from firearrow.runtime.threads import Threads
@@ -50,7 +50,7 @@ class Consumer:
     ) -> None:
         self.settings: Final[ConsumerSettings] = consumer_settings(group, options)
         self._member = Member(
-            parse_name_servers(name_servers),
+            whereabouts(name_servers),
             self.settings,
             topics=topics,
             strategy=strategy,

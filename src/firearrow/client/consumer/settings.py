@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final, TypedDict
 import msgspec
 from msgspec import Meta, Struct
 
+from firearrow.client.access import Access, without_secrets
 from firearrow.client.consumer.window import MIB, WindowLimits
 from firearrow.errors import SettingsError
 from firearrow.model.names import DEFAULT_CONSUMER_GROUP, group_fault
@@ -51,11 +52,25 @@ class ConsumerSettings(Struct, frozen=True, forbid_unknown_fields=True):
     persist_ms: Annotated[int, Meta(ge=10, description="How often offsets are committed.")] = 5000
     rebalance_ms: Annotated[int, Meta(ge=10, description="How often queues are divided anew.")] = 20_000
     poll_name_server_ms: Annotated[int, Meta(ge=10, description="How often routes are asked for.")] = 30_000
+    fetch_name_server_ms: Annotated[
+        int, Meta(ge=10, description="How often name servers are looked up, where an http:// address is given.")
+    ] = 120_000
     heartbeat_ms: Annotated[int, Meta(ge=10, description="How often brokers hear of this client.")] = 30_000
     suspend_pull_ms: Annotated[int, Meta(ge=0, description="How long a broker holds a pull.")] = 15_000
     pull_timeout_ms: Annotated[int, Meta(ge=1, description="How long a pull's answer is awaited.")] = 30_000
     stall_ms: Annotated[int, Meta(ge=10, description="A queue that does not move for longer is reported.")] = 60_000
     tls: Annotated[ClientTls, Meta(description="TLS towards name servers and brokers.")] = ClientTls()
+    access_key: Annotated[str, Meta(description="Account under which requests are signed; empty: not signed.")] = ""
+    secret_key: Annotated[str, Meta(description="The account's secret.")] = ""
+    security_token: Annotated[str, Meta(description="A token that goes with temporary keys.")] = ""
+
+    def __repr__(self) -> str:
+        return without_secrets(self)
+
+    @property
+    def access(self) -> Access:
+        """What servers are shown."""
+        return Access(self.tls, self.access_key, self.secret_key, self.security_token)
 
     @property
     def window(self) -> WindowLimits:
@@ -89,11 +104,15 @@ class ConsumerOptions(TypedDict, total=False):
     persist_ms: int
     rebalance_ms: int
     poll_name_server_ms: int
+    fetch_name_server_ms: int
     heartbeat_ms: int
     suspend_pull_ms: int
     pull_timeout_ms: int
     stall_ms: int
     tls: ClientTls
+    access_key: str
+    secret_key: str
+    security_token: str
 
 
 def consumer_settings(group: str, options: ConsumerOptions) -> ConsumerSettings:
@@ -108,6 +127,7 @@ def consumer_settings(group: str, options: ConsumerOptions) -> ConsumerSettings:
         settings = msgspec.convert(given, ConsumerSettings)
     except msgspec.ValidationError as wrong:
         raise SettingsError(f"a setting of the consumer is not usable: {wrong}") from wrong
+    settings.access.check()
     if isinstance(settings.start, str) and settings.start not in (FIRST, LAST, TIMESTAMP):
         raise SettingsError(f"start={settings.start!r}: write first, last, timestamp, or milliseconds since 1970")
     return settings

@@ -17,7 +17,7 @@ from typing import Final, Self, Unpack
 
 from firearrow.client.doors import Doors, system_doors
 from firearrow.client.instance import Instance, Rhythm, client_id
-from firearrow.client.nameservers import UNANSWERED, parse_name_servers
+from firearrow.client.nameservers import UNANSWERED, whereabouts
 from firearrow.client.producer.linger import Linger, may_wait
 from firearrow.client.producer.outgoing import (
     Outgoing,
@@ -34,7 +34,15 @@ from firearrow.client.producer.result import STORED, SendResult, read_batch_resu
 from firearrow.client.producer.selector import Faults, RoundRobin, Selector, queue_of_key
 from firearrow.client.producer.settings import ProducerOptions, ProducerSettings, producer_settings
 from firearrow.client.routes import Route, borrowed
-from firearrow.errors import ClientClosed, FireArrowError, NoRoute, RequestRefused, RequestTimedOut, SendFailed
+from firearrow.errors import (
+    AccessDenied,
+    ClientClosed,
+    FireArrowError,
+    NoRoute,
+    RequestRefused,
+    RequestTimedOut,
+    SendFailed,
+)
 from firearrow.model import EpochMs, Message, MessageQueue, keys
 from firearrow.model.names import DEFAULT_PRODUCER_GROUP
 from firearrow.protocol.bodies.heartbeat import HeartbeatData, ProducerData
@@ -44,7 +52,6 @@ from firearrow.protocol.requests.send import SendAnswer
 from firearrow.record.message_id import UniqueKeys
 from firearrow.remoting.reply import Reply
 from firearrow.runtime.network import Address
-from firearrow.runtime.tlssettings import client_context
 
 RETRIED_CODES: Final = frozenset(
     {
@@ -76,7 +83,7 @@ class Producer:
         **options: Unpack[ProducerOptions],
     ) -> None:
         self.settings: Final[ProducerSettings] = producer_settings(group, options)
-        self._addresses = parse_name_servers(name_servers)
+        self._addresses = whereabouts(name_servers)
         self._given_doors = doors
         self._instance: Instance | None = None
         self._unique_keys: UniqueKeys | None = None
@@ -106,8 +113,8 @@ class Producer:
             client_id(doors, settings.instance_name),
             doors,
             self._heartbeat,
-            rhythm=Rhythm(settings.poll_name_server_ms, settings.heartbeat_ms),
-            tls=client_context(settings.tls) if settings.tls.enabled else None,
+            rhythm=Rhythm(settings.poll_name_server_ms, settings.heartbeat_ms, settings.fetch_name_server_ms),
+            access=settings.access,
         )
         if settings.linger_ms:
             self._linger = Linger(self._instance.tasks, settings.linger_ms, settings.max_message_bytes)
@@ -262,7 +269,8 @@ class Producer:
                 failed = chosen.broker_name
         if stored is not None:
             return stored
-        raise _failure(outgoing.topic, errors, limit_ms) from (errors[-1] if errors else None)
+        failure = _failure(outgoing.topic, errors, limit_ms)
+        raise failure from (errors[-1] if errors and errors[-1] is not failure else None)
 
     async def _attempt(
         self, outgoing: Outgoing | OutgoingBatch, queue: MessageQueue, left_ms: float
@@ -286,7 +294,7 @@ class Producer:
 
     def _goes_on(self, error: FireArrowError) -> bool:
         if isinstance(error, RequestRefused):
-            return error.code in RETRIED_CODES
+            return error.code in RETRIED_CODES and not isinstance(error, AccessDenied)
         self._opened().hurry()
         return True
 
@@ -344,6 +352,8 @@ def _failure(topic: str, errors: list[FireArrowError], limit_ms: float) -> FireA
     if not errors:
         return RequestTimedOut(f"no time was left to send a message of {topic!r} within {limit_ms:.0f} ms")
     last = errors[-1]
+    if isinstance(last, AccessDenied) and len(errors) == 1:
+        return last
     retryable = last.retryable or (isinstance(last, RequestRefused) and last.code in WORTH_A_RETRY)
     unknown = any(error.may_have_happened for error in errors)
     count = f"{len(errors)} attempts" if len(errors) > 1 else "1 attempt"

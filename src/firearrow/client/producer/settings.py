@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypedDict
 import msgspec
 from msgspec import Meta, Struct
 
+from firearrow.client.access import Access, without_secrets
 from firearrow.errors import SettingsError
 from firearrow.model.names import AUTO_CREATE_TOPIC, DEFAULT_PRODUCER_GROUP, group_fault
 from firearrow.record.compression import DEFAULT_LEVEL, Codec
@@ -38,8 +39,22 @@ class ProducerSettings(Struct, frozen=True, forbid_unknown_fields=True):
     default_topic_queues: Annotated[int, Meta(ge=1, description="Queues of such a topic.")] = 4
     latency_fault_tolerance: Annotated[bool, Meta(description="Avoid brokers that were slow or failed lately.")] = False
     poll_name_server_ms: Annotated[int, Meta(ge=10, description="How often routes are asked for.")] = 30_000
+    fetch_name_server_ms: Annotated[
+        int, Meta(ge=10, description="How often name servers are looked up, where an http:// address is given.")
+    ] = 120_000
     heartbeat_ms: Annotated[int, Meta(ge=10, description="How often brokers hear of this client.")] = 30_000
     tls: Annotated[ClientTls, Meta(description="TLS towards name servers and brokers.")] = ClientTls()
+    access_key: Annotated[str, Meta(description="Account under which requests are signed; empty: not signed.")] = ""
+    secret_key: Annotated[str, Meta(description="The account's secret.")] = ""
+    security_token: Annotated[str, Meta(description="A token that goes with temporary keys.")] = ""
+
+    def __repr__(self) -> str:
+        return without_secrets(self)
+
+    @property
+    def access(self) -> Access:
+        """What servers are shown."""
+        return Access(self.tls, self.access_key, self.secret_key, self.security_token)
 
 
 class ProducerOptions(TypedDict, total=False):
@@ -58,8 +73,12 @@ class ProducerOptions(TypedDict, total=False):
     default_topic_queues: int
     latency_fault_tolerance: bool
     poll_name_server_ms: int
+    fetch_name_server_ms: int
     heartbeat_ms: int
     tls: ClientTls
+    access_key: str
+    secret_key: str
+    security_token: str
 
 
 def producer_settings(group: str, options: ProducerOptions) -> ProducerSettings:
@@ -69,6 +88,8 @@ def producer_settings(group: str, options: ProducerOptions) -> ProducerSettings:
         raise SettingsError(fault)
     given: dict[str, Any] = {"group": group, **options}
     try:
-        return msgspec.convert(given, ProducerSettings)
+        settings = msgspec.convert(given, ProducerSettings)
     except msgspec.ValidationError as wrong:
         raise SettingsError(f"a setting of the producer is not usable: {wrong}") from wrong
+    settings.access.check()
+    return settings

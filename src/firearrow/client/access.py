@@ -1,0 +1,46 @@
+"""How a client proves who it is, and what it speaks: an account's keys, and TLS.
+
+Java: ``AclClientRPCHook`` and ``SessionCredentials``; ``TlsSystemConfig``.
+"""
+
+import ssl
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import asdict
+
+from firearrow.errors import SettingsError
+from firearrow.protocol.auth import Credentials, Signer
+from firearrow.runtime.tlssettings import ClientTls, client_context
+
+
+class Access(Struct, frozen=True):
+    """What servers are shown."""
+
+    tls: ClientTls = ClientTls()
+    access_key: str = ""
+    secret_key: str = ""
+    security_token: str = ""
+
+    def check(self) -> None:
+        """Raise ``SettingsError`` if it cannot work."""
+        if bool(self.access_key) != bool(self.secret_key):
+            raise SettingsError("access_key and secret_key belong together; give both, or neither")
+        if self.security_token and not self.access_key:
+            raise SettingsError("a security_token goes with an access_key and a secret_key; give those too")
+
+    def prepared(self) -> tuple[ssl.SSLContext | None, Signer | None]:
+        """The TLS context, if TLS is spoken, and what signs requests, if they are signed."""
+        context = client_context(self.tls) if self.tls.enabled else None
+        if not self.access_key:
+            return context, None
+        return context, Signer(Credentials(self.access_key, self.secret_key, self.security_token or None))
+
+
+def without_secrets(settings: Struct) -> str:
+    """Settings as text for people, without the secret among them."""
+    shown = {name: "..." if name in _SECRETS and value else value for name, value in asdict(settings).items()}
+    return f"{type(settings).__name__}({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+
+
+_SECRETS: Final = frozenset({"secret_key", "security_token"})

@@ -1,0 +1,134 @@
+"""Name servers found by asking an HTTP server: a text of ``host:port;host:port``, asked for again and again.
+
+A changed list takes effect without a restart. A server that does not answer, or answers with something else, changes
+nothing: the last list that was good stays in use. There is no default host; Apache's clients have one.
+
+One ``GET`` over the network door, HTTP/1.1, one connection an answer (``Connection: close``); bodies with a length, in
+chunks, or ended by the end of the connection. Java: ``DefaultTopAddressing``, ``MQClientAPIImpl.fetchNameServerAddr``.
+"""
+
+import asyncio
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit
+
+from firearrow.errors import BadBody, ConnectionFailed, FireArrowError, RequestTimedOut, SettingsError
+from firearrow.runtime.network import Address, Network
+from firearrow.runtime.tls import connect_tls
+from firearrow.runtime.tlssettings import ClientTls, client_context
+
+FETCH_TIMEOUT_S: Final = 3.0
+MAX_ANSWER_BYTES: Final = 64 * 1024
+SCHEMES: Final = {"http": 80, "https": 443}
+
+
+class Url(NamedTuple):
+    """An address to ask over HTTP."""
+
+    scheme: str
+    address: Address
+    target: str
+
+
+def is_url(text: str) -> bool:
+    """Whether a text names a place to ask rather than name servers."""
+    return text.strip().lower().startswith(("http://", "https://"))
+
+
+def parse_url(text: str) -> Url:
+    """Read ``http://host:port/path``."""
+    try:
+        parts = urlsplit(text.strip())
+        host, port = parts.hostname, parts.port
+    except ValueError as wrong:
+        raise SettingsError(f"{text!r} is no address to ask for name servers: {wrong}") from wrong
+    if parts.scheme not in SCHEMES or not host:
+        raise SettingsError(f"{text!r} is no address to ask for name servers; write http://host:port/path")
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    return Url(parts.scheme, Address(host, port or SCHEMES[parts.scheme]), target)
+
+
+class Answer(asyncio.Protocol):
+    """Collects what comes back over one connection."""
+
+    def __init__(self) -> None:
+        self.whole: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._heard = bytearray()
+
+    def data_received(self, data: bytes) -> None:
+        """Take more of it."""
+        self._heard += data
+        if len(self._heard) > MAX_ANSWER_BYTES:
+            self._end(BadBody(f"the answer has more than {MAX_ANSWER_BYTES} bytes"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """That was all."""
+        self._end(None if exc is None else ConnectionFailed(f"the connection was lost: {exc}"))
+
+    def _end(self, error: FireArrowError | None) -> None:
+        if self.whole.done():
+            return
+        if error is not None:
+            self.whole.set_exception(error)
+        else:
+            self.whole.set_result(bytes(self._heard))
+
+
+async def fetch(network: Network, url: Url) -> str:
+    """Ask once; raise ``ConnectionFailed``, ``RequestTimedOut`` or ``BadBody`` when no list comes of it."""
+    try:
+        async with asyncio.timeout(FETCH_TIMEOUT_S):
+            return read_answer(await _exchange(network, url))
+    except TimeoutError:
+        raise RequestTimedOut(f"{url.address} named no name servers within {FETCH_TIMEOUT_S:g} s") from None
+
+
+async def _exchange(network: Network, url: Url) -> bytes:
+    answer = Answer()
+    if url.scheme == "https":
+        context = client_context(ClientTls(enabled=True, verify_server=True))
+        transport = await connect_tls(network, lambda: answer, url.address, context)
+    else:
+        transport = await network.connect(lambda: answer, url.address)
+    try:
+        host = str(url.address)
+        transport.write(f"GET {url.target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+        return await answer.whole
+    finally:
+        transport.abort()
+
+
+def read_answer(raw: bytes) -> str:
+    """The text in an HTTP answer. Pure."""
+    head, divided, body = raw.partition(b"\r\n\r\n")
+    lines = head.decode("latin-1").split("\r\n")
+    words = lines[0].split(" ", 2)
+    if not divided or len(words) < 2 or not words[0].startswith("HTTP/1."):
+        raise BadBody("the server for name server addresses answered with something that is not HTTP/1")
+    if words[1] != "200":
+        raise ConnectionFailed(f"the server for name server addresses answered {' '.join(words[1:])!r}")
+    fields = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])}
+    if "chunked" in fields.get("transfer-encoding", "").lower():
+        body = _joined(body)
+    elif fields.get("content-length", "").isdigit():
+        length = int(fields["content-length"])
+        if len(body) < length:
+            raise BadBody(f"the list of name servers was cut off after {len(body)} of {length} bytes")
+        body = body[:length]
+    return body.decode("utf-8", "replace").strip()
+
+
+def _joined(chunked: bytes) -> bytes:
+    parts: list[bytes] = []
+    rest = chunked
+    while True:
+        size, divided, rest = rest.partition(b"\r\n")
+        try:
+            length = int(size.split(b";")[0], 16)
+        except ValueError:
+            raise BadBody("the list of name servers comes in chunks that do not parse") from None
+        if not divided or len(rest) < length:
+            raise BadBody("the list of name servers was cut off in the middle of a chunk")
+        if length == 0:
+            return b"".join(parts)
+        parts.append(rest[:length])
+        rest = rest[length + 2 :]

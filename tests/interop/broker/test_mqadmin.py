@@ -1,15 +1,30 @@
 """Apache's ``mqadmin`` of both versions against our broker."""
 
+import re
 from collections.abc import Callable, Iterator
 
 import pytest
 
-from firearrow.testing.apache import FireArrowBroker, FireArrowNameServer, Mqadmin, fresh
+from firearrow.testing.apache import FireArrowBroker, FireArrowNameServer, JudgeProcess, Mqadmin, fresh
 from firearrow.testing.apache.artifacts import SERVER_VERSIONS
+from firearrow.testing.apache.shared import SharedServers
 
 pytestmark = pytest.mark.apache
 
 Run = Callable[[str], str]
+
+OWED = """
+    updateTopic updateTopicPerm deleteTopic topicList topicRoute topicStatus topicClusterList updateOrderConf
+    updateSubGroup deleteSubGroup consumerProgress consumerConnection consumerStatus producerConnection clusterList
+    brokerStatus getBrokerConfig updateBrokerConfig statsAll queryCq resetOffsetByTime skipAccumulatedMessage
+    cloneGroupOffset queryMsgById queryMsgByKey queryMsgByOffset queryMsgByUniqueKey printMsg sendMessage consumeMessage
+    wipeWritePerm addWritePerm cleanUnusedTopic deleteExpiredCommitLog
+"""
+"""Every command that our broker owes an answer to."""
+EVERY_TEST = 17
+
+
+ran: dict[str, set[str]] = {version: set() for version in SERVER_VERSIONS}
 
 
 @pytest.fixture(scope="module", params=SERVER_VERSIONS)
@@ -18,6 +33,7 @@ def run(request: pytest.FixtureRequest, our_names: FireArrowNameServer, our_brok
     with Mqadmin(str(request.param)) as mqadmin:
 
         def run(line: str) -> str:
+            ran[mqadmin.version].add(line.split()[0])
             return mqadmin.run(line.replace("$N", our_names.address).replace("$B", our_broker.address))
 
         yield run
@@ -100,3 +116,40 @@ def test_order(run: Run, topic: str) -> None:
     assert "success" in run(f"updateOrderConf -n $N -t {topic} -m put -v broker-a:8")
     assert "broker-a:8" in run(f"updateOrderConf -n $N -t {topic} -m get")
     assert "success" in run(f"updateOrderConf -n $N -t {topic} -m delete")
+
+
+@pytest.fixture(scope="module", params=["java-5.5.0", "go"])
+def online(request: pytest.FixtureRequest, shared_servers: SharedServers) -> JudgeProcess:
+    """A client whose producers and consumers run while an operator looks."""
+    return shared_servers.client(str(request.param))
+
+
+def test_who_is_there(run: Run, topic: str, online: JudgeProcess, our_names: FireArrowNameServer) -> None:
+    judge, group = online.at(our_names.address), fresh("online")
+    language = "JAVA" if online.client.startswith("java") else "GO"
+    with judge.subscribe(topic, group=group) as consumer:
+        judge.send(topic, 8)
+        consumer.collect(10)
+        there = run(f"consumerConnection -n $N -g {group}")
+        assert re.search(rf"127\.0\.0\.1:\d+\s+{language}\s+V", there)
+        assert re.search(rf"{topic}\s+\*", there)
+        assert "CLUSTERING" in there
+        client = next(line.split()[0] for line in there.splitlines() if language in line)
+        assert client in run(f"consumerStatus -n $N -g {group}")
+        assert topic in run(f"consumerStatus -n $N -g {group} -i {client}")
+        if language == "JAVA":  # a producer of the Go client says hello half a minute later
+            producers = run(f"producerConnection -n $N -g P-{topic} -t {topic}")
+            assert re.search(r"127\.0\.0\.1:\d+\s+JAVA\s+V", producers)
+    online.reset()
+
+
+def test_old_files_are_deleted_on_demand(run: Run) -> None:
+    assert "success" in run("deleteExpiredCommitLog -n $N -b $B")
+    assert "success" in run("deleteExpiredCommitLog -n $N -c DefaultCluster")
+
+
+def test_every_command_that_is_owed_has_been_run(request: pytest.FixtureRequest) -> None:
+    if len([item for item in request.session.items if item.path == request.path]) < EVERY_TEST:
+        pytest.skip("only some of the tests here are run")
+    missing = {version: set(OWED.split()) - commands for version, commands in ran.items()}
+    assert not any(missing.values()), missing

@@ -83,7 +83,9 @@ class Mqadmin:
     def start(self, flags: tuple[str, ...] = ()) -> Conversation:
         """Start the process before the first command does."""
         words = admin_program(self.version).command(self.home, flags=flags)
-        child = Child(words, self.log, {"ROCKETMQ_HOME": str(self.home)}, piped_output=True)
+        environment = {"ROCKETMQ_HOME": str(self.home)}
+        # Some commands write files where they are run.
+        child = Child(words, self.log, environment, piped_output=True, directory=self.home)
         self._conversation = Conversation(child)
         return self._conversation
 

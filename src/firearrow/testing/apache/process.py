@@ -48,6 +48,7 @@ class Child:
         log: Path,
         environment: Mapping[str, str] | None = None,
         piped_output: bool = False,
+        directory: Path | None = None,
     ) -> None:
         self.words = tuple(words)
         self.log = log
@@ -58,6 +59,7 @@ class Child:
                 stdout=subprocess.PIPE if piped_output else output,
                 stderr=output,
                 env={**os.environ, **(environment or {})},
+                cwd=directory,
                 process_group=0,
             )
         _tell_guard("add", self.pid)

@@ -166,8 +166,9 @@ def gives_up(judge: Judge, topic: str) -> None:
     limit = 1 if judge.process.can("retry_limit") else CLIENT_RETRIES
     with judge.subscribe(topic, group=group, failures=100, retry_level=1, max_reconsume=_limit(judge)) as running:
         sent = judge.send(topic, 3)
-        received = running.collect(3 * (limit + 1), deliveries=True, settle_ms=1500)
-    assert len(received.deliveries) == 3 * (limit + 1), f"{len(received.deliveries)}, not {limit + 1} of each of 3"
+        wanted, patience = 3 * (limit + 1), 30.0 + 10.0 * limit
+        received = running.collect(wanted, deliveries=True, timeout_seconds=patience, settle_ms=1500)
+    assert len(received.deliveries) == wanted, f"{len(received.deliveries)} deliveries, not {limit + 1} of each of 3"
     judge.receive(f"%DLQ%{group}", 3).assert_exactly(sent)
 
 

@@ -2,7 +2,7 @@
 
 Columns that mean something (any other is ignored): ``body`` (binary or string, must not be null), ``topic``, ``keys``
 (string, or array of strings), ``tags``, ``properties`` (map of strings), ``sharding_key``, ``delay_level``,
-``delay_ms``, ``deliver_timestamp``, ``row_id``.
+``delay_ms``, ``deliver_timestamp``, ``row_id``, ``target_queue`` (the number of a queue, modulo their number).
 
 Invariants: the same row of the same batch always has the same identity; the same identity and the same list of queues
 give the same queue; rows of one partition that share a queue keep their order. Properties that brokers and clients
@@ -10,9 +10,9 @@ write themselves are not taken over from a row that was read from a topic: the m
 """
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -67,7 +67,14 @@ class RowShape(Struct, frozen=True):
             raise SettingsError(f"option identityColumns names {', '.join(missing)}, which the rows do not have")
 
 
-def messages_of(batch: pa.RecordBatch, shape: RowShape, origin: Origin, first_ordinal: int) -> list[Message]:
+class Row(NamedTuple):
+    """A message, and the number of the queue that its row asks for, if any."""
+
+    message: Message
+    queue: int | None = None
+
+
+def messages_of(batch: pa.RecordBatch, shape: RowShape, origin: Origin, first_ordinal: int) -> list[Row]:
     """The messages of a batch of rows, in order."""
     count = batch.num_rows
     bodies = _bodies(batch)
@@ -75,6 +82,7 @@ def messages_of(batch: pa.RecordBatch, shape: RowShape, origin: Origin, first_or
     given = _values(batch, "properties")
     parts = _named_parts(batch)
     identities = _identities(batch, shape)
+    targets = _values(batch, "target_queue")
     found = []
     for row in range(count):
         body, topic = bodies[row], topics[row]
@@ -88,12 +96,15 @@ def messages_of(batch: pa.RecordBatch, shape: RowShape, origin: Origin, first_or
                 properties[name] = value
         identity = identities[row] if identities else None
         properties[ROW_ID_PROPERTY] = identity or origin.identity(first_ordinal + row, body)
-        found.append(Message(topic, body, properties))
+        found.append(Row(Message(topic, body, properties), targets[row]))
     return found
 
 
-def queue_for(message: Message, queues: Sequence[MessageQueue]) -> MessageQueue:
-    """The queue of a message: by its sharding key as every client would choose it, else by its identity."""
+def queue_for(row: Row, queues: Sequence[MessageQueue]) -> MessageQueue:
+    """The queue of a row: the one it asks for, else by its sharding key as clients choose, else by its identity."""
+    message, wanted = row
+    if wanted is not None:
+        return queues[wanted % len(queues)]
     key = message.properties.get(keys.SHARDING_KEY)
     if key:
         return queue_of_key(queues, key)
@@ -152,17 +163,16 @@ def _text(value: Any) -> str:  # noqa: ANN401 - any column may be part of an ide
     return value.hex() if isinstance(value, bytes) else str(value)
 
 
-def lanes_of(messages: Sequence[Message], queues: "dict[str, tuple[MessageQueue, ...]]") -> "Iterator[Lane]":
-    """The messages of each queue, in order."""
-    lanes: dict[MessageQueue, list[Message]] = {}
-    for message in messages:
-        lanes.setdefault(queue_for(message, queues[message.topic]), []).append(message)
-    for queue, members in lanes.items():
-        yield Lane(queue, members)
-
-
 class Lane(Struct, frozen=True):
     """Messages for one queue, in order."""
 
     queue: MessageQueue
     messages: list[Message]
+
+
+def lanes_of(rows: Sequence[Row], queues: Mapping[str, tuple[MessageQueue, ...]]) -> list[Lane]:
+    """The messages of each queue, in order."""
+    lanes: dict[MessageQueue, list[Message]] = {}
+    for row in rows:
+        lanes.setdefault(queue_for(row, queues[row.message.topic]), []).append(row.message)
+    return [Lane(queue, members) for queue, members in lanes.items()]

@@ -1,0 +1,139 @@
+"""Rows of one task -> Parquet files, with what a table needs to know about them.
+
+Invariants: a file is complete and closed before anyone hears its name; its name is never used twice, so a repeated
+task never touches what an earlier attempt wrote; memory holds one row group, whatever the number of rows.
+
+Bodies and ids are all different: a dictionary for them costs time and saves nothing, so only columns of few values
+have one. Offsets and timestamps are written as differences.
+"""
+
+import random
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from msgspec import Struct
+from pyarrow import fs
+
+ROW_GROUP_BYTES: Final = 64 << 20
+FILE_BYTES: Final = 512 << 20
+COMPRESSION: Final = "zstd"
+COMPRESSION_LEVEL: Final = 1
+FEW_VALUES: Final = ("topic", "broker", "tags", "born_host", "store_host")
+_COUNTED: Final = (pa.types.is_integer, pa.types.is_timestamp)
+
+
+class Bounds(Struct, frozen=True):
+    """Smallest and largest value of a column in a file, and how many are null."""
+
+    low: Any
+    high: Any
+    nulls: int
+
+
+class DataFile(Struct, frozen=True):
+    """One finished file."""
+
+    path: str
+    rows: int
+    size: int
+    bounds: dict[str, Bounds]
+
+
+def filesystem(location: str) -> tuple[fs.FileSystem, str]:
+    """The file system of a location, and the path inside it."""
+    if "://" in location:
+        found, path = fs.FileSystem.from_uri(location)
+        return found, path.rstrip("/")
+    return fs.LocalFileSystem(), location.rstrip("/")
+
+
+def fresh_name(prefix: str) -> str:
+    """A file name that no attempt of any task uses again."""
+    return f"{prefix}-{random.Random().getrandbits(64):016x}.parquet"
+
+
+def write_files(batches: Iterable[pa.RecordBatch], directory: str, prefix: str) -> list[DataFile]:
+    """Write rows below a directory; no rows, no files."""
+    door, root = filesystem(directory)
+    done: list[DataFile] = []
+    current: _Growing | None = None
+    for group in _row_groups(batches):
+        if current is None:
+            door.create_dir(root, recursive=True)
+            current = _Growing(door, f"{root}/{fresh_name(prefix)}", group.schema)
+        current.write(group)
+        if current.written >= FILE_BYTES:
+            done.append(current.close())
+            current = None
+    if current is not None:
+        done.append(current.close())
+    return done
+
+
+def _row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    waiting: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        if batch.num_rows == 0:
+            continue
+        waiting.append(batch)
+        size += batch.nbytes
+        if size >= ROW_GROUP_BYTES:
+            yield pa.Table.from_batches(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield pa.Table.from_batches(waiting)
+
+
+class _Growing:
+    """A file that is being written."""
+
+    def __init__(self, door: fs.FileSystem, path: str, schema: pa.Schema) -> None:
+        self._path, self._schema = path, schema
+        self._stream = door.open_output_stream(path)
+        self._seen: list[pq.FileMetaData] = []
+        self._writer = pq.ParquetWriter(
+            self._stream,
+            schema,
+            compression=COMPRESSION,
+            compression_level=COMPRESSION_LEVEL,
+            use_dictionary=[name for name in FEW_VALUES if name in schema.names] or False,
+            column_encoding={field.name: "DELTA_BINARY_PACKED" for field in schema if pa.types.is_int64(field.type)},
+            metadata_collector=self._seen,
+        )
+
+    @property
+    def written(self) -> int:
+        return int(self._stream.tell())
+
+    def write(self, group: pa.Table) -> None:
+        self._writer.write_table(group, row_group_size=group.num_rows)
+
+    def close(self) -> DataFile:
+        self._writer.close()
+        size = self.written
+        self._stream.close()
+        metadata = self._seen[0]
+        return DataFile(self._path, metadata.num_rows, size, _bounds(metadata, self._schema))
+
+
+def _bounds(metadata: pq.FileMetaData, schema: pa.Schema) -> dict[str, Bounds]:
+    """What the footer says about columns of numbers and times."""
+    counted = {field.name for field in schema if any(fits(field.type) for fits in _COUNTED)}
+    found: dict[str, Bounds] = {}
+    for group in range(metadata.num_row_groups):
+        for column in range(metadata.num_columns):
+            chunk = metadata.row_group(group).column(column)
+            name, known = chunk.path_in_schema, chunk.statistics
+            if name not in counted or known is None or not known.has_min_max:
+                continue
+            before = found.get(name)
+            nulls = known.null_count or 0
+            found[name] = (
+                Bounds(known.min, known.max, nulls)
+                if before is None
+                else Bounds(min(before.low, known.min), max(before.high, known.max), before.nulls + nulls)
+            )
+    return found

@@ -1,0 +1,109 @@
+"""The Spark sink of lake tables that Python commits: executors write Parquet files, the driver commits their names.
+
+Exactly once over any kill: files nobody committed are invisible, one commit adds a whole batch and notes its number,
+and a batch that is noted is not added again. ``abort`` deletes nothing: Spark calls it also when ``commit`` raised
+after the table had taken the files.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from firearrow.errors import Unsupported
+from firearrow.spark.lake import delta, iceberg
+from firearrow.spark.lake.files import DataFile, write_files
+from firearrow.spark.lake.table import LakeTable, table_of
+from firearrow.spark.writer import streaming_place
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+NAME: Final = "firearrow-lake"
+
+
+def committer(table: LakeTable) -> ModuleType:
+    """The module that commits to tables of this format."""
+    return {"iceberg": iceberg, "delta": delta}[table.format]
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """What one task wrote."""
+
+    writer: str
+    files: list[DataFile] = field(default_factory=list)
+
+
+class LakeSink(DataSource):
+    """``format("firearrow-lake")``: one lake table as a sink."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What to write in ``format``."""
+        return NAME
+
+    def writer(self, schema: "StructType", overwrite: bool) -> "BatchWriter":  # noqa: ARG002
+        """Append a DataFrame."""
+        if overwrite:
+            raise Unsupported("the lake sink only appends: use mode('append')")
+        return BatchWriter(self.options)
+
+    def streamWriter(self, schema: "StructType", overwrite: bool) -> "StreamWriter":  # noqa: ARG002, N802
+        """Append the batches of a query."""
+        return StreamWriter(self.options)
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Appends the batches of a streaming query, each once."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._table = table_of(options)
+        self._directory = options["dataDirectory"]
+
+    def write(self, iterator: "Iterator[pa.RecordBatch]") -> Written:
+        """Write the rows of one partition, on an executor."""
+        query, batch = streaming_place()
+        return Written(query, write_files(iterator, self._directory, f"{query[:8]}-{batch:08d}"))
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Commit the files of a batch, on the driver."""
+        _commit(self._table, messages, batchId)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Leave the files: the table may have taken them before Spark heard of it."""
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Appends a DataFrame, once for each ``jobId``."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._table = table_of(options)
+        self._directory = options["dataDirectory"]
+        self._job = options["jobId"]
+
+    def write(self, iterator: "Iterator[pa.RecordBatch]") -> Written:
+        """Write the rows of one partition, on an executor."""
+        return Written(self._job, write_files(iterator, self._directory, self._job[:24]))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Commit all files at once, on the driver."""
+        _commit(self._table, messages, 0)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Leave the files: the table may have taken them before Spark heard of it."""
+
+
+def _commit(table: LakeTable, messages: list[WriterCommitMessage | None], batch: int) -> None:
+    written = [message for message in messages if isinstance(message, Written)]
+    files = [file for message in written for file in message.files]
+    if files:
+        committer(table).commit(table, written[0].writer, batch, files)

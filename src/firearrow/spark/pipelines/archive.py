@@ -1,0 +1,101 @@
+"""Topics -> tables of a lake, exactly once over any kill. The wiring; `transforms` decides what rows become.
+
+Every table is filled by a query of its own with a checkpoint of its own below the archive's, so each is exactly once by
+itself and none waits for another. The checkpoint is the archive's memory: started with it, an archive goes on where it
+stopped; started without, it begins anew and would write everything twice.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from firearrow.errors import SettingsError
+from firearrow.spark.lake import access
+from firearrow.spark.lake.access import Trigger
+from firearrow.spark.lake.table import LakeTable, beside
+from firearrow.spark.pipelines import transforms
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+BRONZE: Final = "bronze"
+TYPED: Final = "typed"
+QUARANTINE: Final = "quarantine"
+ROWS_PER_BATCH: Final = 2_000_000
+
+
+class Archive(Struct, frozen=True):
+    """What to archive where.
+
+    ``source`` holds options of ``format("rocketmq")``; reading begins with everything the topics hold, unless it says
+    otherwise. With ``body_schema`` (Spark's DDL) JSON bodies also fill a typed table and a quarantine, beside the
+    bronze one unless named. ``bronze=False`` leaves the bronze table out.
+    """
+
+    source: Mapping[str, str]
+    table: LakeTable
+    checkpoint: str
+    body_schema: str = ""
+    typed_table: LakeTable | None = None
+    quarantine_table: LakeTable | None = None
+    bronze: bool = True
+
+    def tables(self) -> dict[str, LakeTable]:
+        """The tables that are filled."""
+        found = {BRONZE: self.table} if self.bronze else {}
+        if self.body_schema:
+            found[TYPED] = self.typed_table or beside(self.table, TYPED)
+            found[QUARANTINE] = self.quarantine_table or beside(self.table, QUARANTINE)
+        if not found:
+            raise SettingsError("nothing to fill: leave the bronze table in, or give a schema of bodies")
+        return found
+
+
+def stream(spark: "SparkSession", archive: Archive) -> "DataFrame":
+    """The rows of the topics."""
+    options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": str(ROWS_PER_BATCH), **archive.source}
+    if any(name.lower().startswith("starting") for name in archive.source):
+        options = {"maxOffsetsPerTrigger": str(ROWS_PER_BATCH), **archive.source}
+    return spark.readStream.format("rocketmq").options(**options).load()
+
+
+def frames(rows: "DataFrame", archive: Archive) -> "dict[str, DataFrame]":
+    """What goes into each table."""
+    made = {BRONZE: lambda: rows}
+    made[TYPED] = lambda: transforms.typed(rows, archive.body_schema)
+    made[QUARANTINE] = lambda: transforms.quarantine(rows, archive.body_schema)
+    return {name: made[name]() for name in archive.tables()}
+
+
+def start(spark: "SparkSession", archive: Archive, trigger: Trigger = access.DRAIN) -> "list[StreamingQuery]":
+    """Begin, or go on; a query for each table."""
+    tables = archive.tables()
+    rows = stream(spark, archive)
+    return [
+        access.start(frame, tables[name], f"{archive.checkpoint.rstrip('/')}/{name}", trigger, f"archive-{name}")
+        for name, frame in frames(rows, archive).items()
+    ]
+
+
+def backfill(spark: "SparkSession", store: Mapping[str, str], table: LakeTable, job: str) -> None:
+    """Store files -> a table in one job and one commit, once for each name of a job; no broker is involved.
+
+    ``store`` holds options of ``format("rocketmq-store")``, ``path`` among them.
+    """
+    access.append(spark.read.format("rocketmq-store").options(**store).load(), table, job)
+
+
+def register_views(spark: "SparkSession", archive: Archive) -> list[str]:
+    """Temporary views of the tables as they are now, and of retries and dead letters, for SQL."""
+    names = []
+    for name, table in archive.tables().items():
+        access.read(spark, table).createOrReplaceTempView(name)
+        names.append(name)
+    if archive.bronze:
+        rows = access.read(spark, archive.table)
+        for name, view in transforms.VIEWS.items():
+            view(rows).createOrReplaceTempView(name)
+            names.append(name)
+    return names

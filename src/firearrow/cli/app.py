@@ -1,35 +1,85 @@
-"""The tree of commands."""
+"""The tree of commands. Each is imported when it is run: a question to a cluster loads no broker."""
 
-from importlib.metadata import version
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Any, Final
 
 import typer
+import typer.core
+import typer.main
 
-from firearrow.cli import broker, dev, nameserver, store
+from firearrow.cli.reaching import Reach
+from firearrow.runtime.tlssettings import ClientTls
+
+COMMANDS: Final = {
+    "broker": "firearrow.cli.broker",
+    "consume": "firearrow.cli.consume",
+    "dev": "firearrow.cli.dev",
+    "group": "firearrow.cli.group",
+    "nameserver": "firearrow.cli.nameserver",
+    "produce": "firearrow.cli.produce",
+    "pipeline": "firearrow.cli.pipeline",
+    "store": "firearrow.cli.store",
+    "topic": "firearrow.cli.topic",
+}
+"""The module of each command; what runs in it has the command's own name."""
+
+
+def load_command(name: str) -> Any:  # noqa: ANN401 - a command of whichever click is inside typer
+    """Import a command."""
+    found = getattr(import_module(COMMANDS[name]), name)
+    if isinstance(found, typer.Typer):
+        command = typer.main.get_command(found)
+    else:
+        single = typer.Typer(add_completion=False)
+        single.command(name)(found)
+        command = typer.main.get_command(single)
+    command.name = name
+    return command
+
+
+class _LateCommands(typer.core.TyperGroup):
+    """A group whose commands are imported when they are asked for."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401, ARG002
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401, ARG002
+        return load_command(cmd_name) if cmd_name in COMMANDS else None
+
 
 app = typer.Typer(
+    cls=_LateCommands,
     name="firearrow",
     help="A message platform compatible with Apache RocketMQ.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_show_locals=False,
 )
-app.command("nameserver")(nameserver.nameserver)
-app.command("broker")(broker.broker)
-app.command("dev")(dev.dev)
-app.add_typer(store.store, name="store")
 
 
 def _show_version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version
+
         typer.echo(f"firearrow {version('firearrow')}")
         raise typer.Exit
 
 
 @app.callback()
 def root(
+    context: typer.Context,
+    tls: Annotated[bool, typer.Option("--tls", envvar="FIREARROW_TLS", help="Speak TLS to the cluster.")] = False,
+    trust: Annotated[
+        str, typer.Option(envvar="FIREARROW_TLS_TRUST", help="PEM file of authorities; servers are checked with it.")
+    ] = "",
+    access_key: Annotated[str, typer.Option(envvar="FIREARROW_ACCESS_KEY", help="Account to sign requests with.")] = "",
+    secret_key: Annotated[
+        str, typer.Option(envvar="FIREARROW_SECRET_KEY", help="Its secret; better in the environment.")
+    ] = "",
     _version: Annotated[
         bool, typer.Option("--version", help="Print the version and leave.", callback=_show_version, is_eager=True)
     ] = False,
 ) -> None:
     """A message platform compatible with Apache RocketMQ."""
+    speaks_tls = ClientTls(enabled=tls or bool(trust), verify_server=bool(trust), trust_path=trust)
+    context.obj = Reach(speaks_tls, access_key, secret_key)

@@ -1,0 +1,156 @@
+"""``firearrow consume``: look at a topic, or take part in a group. Works on Apache's clusters too.
+
+Without a group nothing is consumed: queues are read from where one likes, by store time, and no offset moves. With a
+group the command is a member of it: it gets its share, and what it printed is acknowledged.
+"""
+
+import asyncio
+import sys
+from collections.abc import Callable
+from contextlib import aclosing
+from enum import StrEnum
+from typing import Annotated, Any, Final
+
+import msgspec
+import typer
+
+from firearrow.cli.looking import Look, Reader
+from firearrow.cli.reaching import NameServers, Reach, fail, name_servers, reach_of, run
+from firearrow.cli.showing import body_fields, body_text, time_text
+from firearrow.client import Consumer, PullConsumer
+from firearrow.model import MessageQueue, StoredMessage, keys
+from firearrow.model.names import TOOLS_CONSUMER_GROUP
+
+IDLE_SECONDS: Final = 5.0
+
+
+class OutputFormat(StrEnum):
+    """How a message is printed."""
+
+    TABLE = "table"
+    RAW = "raw"
+    JSON = "json"
+
+
+def consume(
+    context: typer.Context,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
+    group: Annotated[
+        str, typer.Option("--group", "-g", help="Take part in this group; without one nothing moves.")
+    ] = "",
+    start: Annotated[
+        str, typer.Option("--from", help="first, last, an offset, or a time (-1h). [first; last with --follow]")
+    ] = "",
+    to: Annotated[str, typer.Option("--to", help="Up to this offset or time. [what is there now]")] = "",
+    queue: Annotated[str, typer.Option(help="Only BROKER:NUMBER.")] = "",
+    tag: Annotated[str, typer.Option("--tag", help="Only these tags: 'A || B'.")] = "*",
+    limit: Annotated[int, typer.Option("--limit", "-l", min=0, help="Messages at most; 0 is no limit.")] = 0,
+    follow: Annotated[bool, typer.Option("--follow", "-F", help="Go on with what comes, until interrupted.")] = False,
+    idle: Annotated[
+        float, typer.Option(min=0.1, help="A member without --follow leaves after so many quiet seconds.")
+    ] = IDLE_SECONDS,
+    form: Annotated[
+        OutputFormat, typer.Option("--format", "-f", help="A line each, the bodies alone, or JSON lines.")
+    ] = OutputFormat.TABLE,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+    servers: NameServers = "",
+) -> None:
+    """Print the messages of a topic: those that are there, or those that come."""
+    where, reach = name_servers(context, servers), reach_of(context)
+    printer = _Printer(OutputFormat.JSON if as_json else form)
+    if group:
+        if to or queue:
+            fail(context, "--to and --queue are for looking at a topic; a member of a group takes what is its share")
+        if start not in ("", "first", "last"):
+            fail(
+                context,
+                "a group goes on where it is; --from first or last is for new ones. firearrow group reset moves one",
+            )
+        run(
+            context,
+            lambda: _take_part(
+                where, reach, topic, group, start or "first", tag, limit, None if follow else idle, printer
+            ),
+        )
+        return
+    look = Look(topic, start, to, queue, tag, limit, follow)
+    run(context, lambda: _look(where, reach, look, printer))
+
+
+async def _look(where: str, reach: Reach, look: Look, printer: "_Printer") -> None:
+    async with (
+        PullConsumer(where, group=TOOLS_CONSUMER_GROUP, tls=reach.tls) as consumer,
+        aclosing(Reader(consumer, look).messages()) as found,
+    ):
+        async for message, queue in found:
+            printer.print(message, queue)
+
+
+async def _take_part(
+    where: str,
+    reach: Reach,
+    topic: str,
+    group: str,
+    start: str,
+    tag: str,
+    limit: int,
+    idle: float | None,
+    printer: "_Printer",
+) -> None:
+    consumer = Consumer(where, group=group, topics={topic: tag}, start=start, tls=reach.tls)
+    taken = 0
+    async with consumer:
+        while not limit or taken < limit:
+            try:
+                async with asyncio.timeout(idle):
+                    message = await anext(consumer)
+            except (TimeoutError, StopAsyncIteration):
+                return
+            async with message.process():
+                printer.print(message.stored, message.queue)
+            taken += 1
+
+
+class _Printer:
+    """Prints messages as they come."""
+
+    def __init__(self, form: OutputFormat) -> None:
+        lines: dict[OutputFormat, Callable[[StoredMessage, MessageQueue], str]] = {
+            OutputFormat.JSON: _json_line,
+            OutputFormat.TABLE: _line,
+        }
+        self._line = lines.get(form)
+
+    def print(self, message: StoredMessage, queue: MessageQueue) -> None:
+        """Print one message, at once."""
+        if self._line is None:
+            sys.stdout.buffer.write(message.body + b"\n")
+            sys.stdout.buffer.flush()
+            return
+        sys.stdout.write(self._line(message, queue) + "\n")
+        sys.stdout.flush()
+
+
+def _line(message: StoredMessage, queue: MessageQueue) -> str:
+    place = f"{queue.broker_name}:{queue.queue_id}@{message.queue_offset}"
+    marks = " ".join(filter(None, (message.tag, *message.keys)))
+    return f"{time_text(message.store_timestamp)}  {place:<20}  {marks:<16}  {body_text(message.body)}"
+
+
+def _json_line(message: StoredMessage, queue: MessageQueue) -> str:
+    fields: dict[str, Any] = {
+        "topic": message.topic,
+        "broker": queue.broker_name,
+        "queue": queue.queue_id,
+        "queueOffset": message.queue_offset,
+        "messageId": message.unique_key,
+        "storeTimestamp": message.store_timestamp,
+        "bornTimestamp": message.born_timestamp,
+        "reconsumeTimes": message.reconsume_times,
+        "tag": message.tag,
+        "keys": message.keys,
+        "shardingKey": message.properties.get(keys.SHARDING_KEY, ""),
+        "properties": message.properties,
+        **body_fields(message.body),
+    }
+    return msgspec.json.encode(fields).decode()

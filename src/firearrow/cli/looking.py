@@ -1,0 +1,140 @@
+"""Reading a topic from outside: some queues, from somewhere, up to somewhere, by store time; nothing is committed.
+
+What is there already is merged over the queues by store time, so that it reads like one log. What comes later
+(``follow``) is printed as it comes.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from heapq import heapify, heappop, heapreplace
+from typing import Final
+
+from msgspec import Struct
+
+from firearrow.cli.times import time_ms
+from firearrow.client import Bounds, MessageQueue, PullConsumer, PullStatus
+from firearrow.client.consumer.subscription import subscription
+from firearrow.errors import FireArrowError, NoSuchName
+from firearrow.model import StoredMessage
+from firearrow.runtime.clock import SystemClock
+
+WAIT_MS: Final = 15_000
+READ_AHEAD: Final = 64
+"""Messages that wait to be printed, at most, when following."""
+
+RETRY_S: Final = 1.0
+"""A broker that does not answer is asked again after this long."""
+
+Found = tuple[StoredMessage, MessageQueue]
+
+
+class Look(Struct, frozen=True):
+    """What to read. ``start`` and ``to`` are first, last, an offset or a time; empty is the usual."""
+
+    topic: str
+    start: str = ""
+    to: str = ""
+    queue: str = ""
+    tag: str = "*"
+    limit: int = 0
+    follow: bool = False
+
+
+class Reader:
+    """Reads what a look asks for."""
+
+    def __init__(self, consumer: PullConsumer, look: Look) -> None:
+        self._consumer = consumer
+        self._look = look
+        self._wanted = subscription(look.topic, look.tag, version=0)
+
+    async def messages(self) -> AsyncGenerator[Found]:
+        """One after the other, until the end or the limit."""
+        ranges = await self._ranges()
+        count = 0
+        source = self._following(ranges) if self._look.follow else self._merged(ranges)
+        async with aclosing(source):
+            async for found in source:
+                yield found
+                count += 1
+                if self._look.limit and count >= self._look.limit:
+                    return
+
+    async def _ranges(self) -> dict[MessageQueue, Bounds]:
+        look, bounds = self._look, await self._consumer.bounds(self._look.topic)
+        if look.queue:
+            bounds = {q: each for q, each in bounds.items() if look.queue == f"{q.broker_name}:{q.queue_id}"}
+            if not bounds:
+                raise NoSuchName(f"there is no queue {look.queue} of {look.topic}; firearrow topic describe lists them")
+        starts = await self._places(look.start or ("last" if look.follow else "first"), bounds)
+        ends = await self._places(look.to or "last", bounds)
+        return {
+            queue: Bounds(max(starts[queue], each.first), min(ends[queue], each.end)) for queue, each in bounds.items()
+        }
+
+    async def _places(self, text: str, bounds: dict[MessageQueue, Bounds]) -> dict[MessageQueue, int]:
+        if text == "first":
+            return {queue: each.first for queue, each in bounds.items()}
+        if text == "last":
+            return {queue: each.end for queue, each in bounds.items()}
+        if text.isascii() and text.isdigit():
+            return dict.fromkeys(bounds, int(text))
+        held = [queue for queue, each in bounds.items() if each.end > each.first]
+        found = await self._consumer.offsets_at(held, time_ms(text, SystemClock().now_ms()))
+        return {queue: found.get(queue, each.first) for queue, each in bounds.items()}
+
+    async def _read(self, queue: MessageQueue, offset: int, end: int) -> AsyncIterator[StoredMessage]:
+        while offset < end:
+            pulled = await self._consumer.pull_bytes(queue, offset, expression=self._look.tag)
+            for message in pulled.messages():
+                if offset <= message.queue_offset < end and self._wanted.wants(message.tag):
+                    yield message
+            if pulled.next_offset <= offset and pulled.status is PullStatus.NOTHING_NEW:
+                return
+            offset = max(pulled.next_offset, offset)
+
+    async def _merged(self, ranges: dict[MessageQueue, Bounds]) -> AsyncGenerator[Found]:
+        heads: list[tuple[int, MessageQueue, int, StoredMessage, AsyncIterator[StoredMessage]]] = []
+        for queue, each in ranges.items():
+            source = self._read(queue, each.first, each.end)
+            if (message := await anext(source, None)) is not None:
+                heads.append((message.store_timestamp, queue, message.queue_offset, message, source))
+        heapify(heads)
+        while heads:
+            _, queue, _, message, source = heads[0]
+            yield message, queue
+            if (following := await anext(source, None)) is None:
+                heappop(heads)
+            else:
+                heapreplace(heads, (following.store_timestamp, queue, following.queue_offset, following, source))
+
+    async def _following(self, ranges: dict[MessageQueue, Bounds]) -> AsyncGenerator[Found]:
+        come: asyncio.Queue[Found | FireArrowError] = asyncio.Queue(READ_AHEAD)
+        # No TaskGroup: a generator may not be left by way of one.
+        tasks = [asyncio.create_task(self._follow(queue, each.first, come)) for queue, each in ranges.items()]
+        try:
+            while True:
+                found = await come.get()
+                if isinstance(found, FireArrowError):
+                    raise found
+                yield found
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _follow(self, queue: MessageQueue, offset: int, come: "asyncio.Queue[Found | FireArrowError]") -> None:
+        while True:
+            try:
+                pulled = await self._consumer.pull_bytes(queue, offset, expression=self._look.tag, wait_ms=WAIT_MS)
+            except FireArrowError as error:
+                if not error.retryable:
+                    await come.put(error)
+                    return
+                await asyncio.sleep(RETRY_S)
+                continue
+            for message in pulled.messages():
+                if message.queue_offset >= offset and self._wanted.wants(message.tag):
+                    await come.put((message, queue))
+            offset = pulled.next_offset

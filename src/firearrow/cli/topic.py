@@ -1,0 +1,247 @@
+"""``firearrow topic``: list, create, describe, update, delete. Works on Apache's clusters too."""
+
+from typing import Annotated, Final
+
+import typer
+
+from firearrow.admin import Admin, TopicDescription, TopicSummary
+from firearrow.cli.reaching import AsJson, NameServers, fail, name_servers, reach_of, run
+from firearrow.cli.showing import print_json, print_table, time_text
+from firearrow.model.flags import PERM_READ, PERM_WRITE, perm_text
+
+topic = typer.Typer(help="List, create, describe, update and delete topics.", no_args_is_help=True)
+
+PERMISSIONS: Final = {"rw": PERM_READ | PERM_WRITE, "r": PERM_READ, "w": PERM_WRITE, "none": 0}
+
+Name = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")]
+InCluster = Annotated[str, typer.Option("--cluster", "-c", help="On every master of this cluster.")]
+OnBroker = Annotated[str, typer.Option("--broker", "-b", help="On this broker alone: its name, or its address.")]
+Queues = Annotated[int | None, typer.Option("--queues", "-q", min=1, help="Queues on each broker, to read and write.")]
+ReadQueues = Annotated[int | None, typer.Option(min=1, help="Queues to read, where they are not as many.")]
+WriteQueues = Annotated[int | None, typer.Option(min=1, help="Queues to write, where they are not as many.")]
+Permission = Annotated[str | None, typer.Option("--perm", help="rw, r, w or none; or a number: 6, 4, 2, 0.")]
+Ordered = Annotated[
+    bool | None, typer.Option("--order/--no-order", help="Strict order: a send to a missing broker fails.")
+]
+Attributes = Annotated[
+    list[str] | None, typer.Option("--attribute", "-a", help="NAME=VALUE of brokers of 5.x, such as message.type=FIFO.")
+]
+
+
+def _admin(context: typer.Context, servers: str) -> Admin:
+    reach = reach_of(context)
+    return Admin(name_servers(context, servers), tls=reach.tls)
+
+
+@topic.command("list")
+def list_topics(
+    context: typer.Context,
+    servers: NameServers = "",
+    cluster: Annotated[str, typer.Option("--cluster", "-c", help="Only topics of this cluster.")] = "",
+    broker: Annotated[str, typer.Option("--broker", "-b", help="Only topics of this broker.")] = "",
+    everything: Annotated[bool, typer.Option("--all", help="Retry, dead-letter and system topics too.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List topics with their queues and permissions."""
+
+    async def ask() -> list[TopicSummary]:
+        async with _admin(context, servers) as admin:
+            found = await admin.topics.list(cluster=cluster, broker=broker)
+            return [each for each in found if everything or each.kind == "normal"]
+
+    topics = run(context, ask)
+    if as_json:
+        print_json([_summary(each) for each in topics])
+        return
+    rows = [
+        (each.name, each.kind, len(each.brokers), each.read_queues, each.write_queues, _perms(each)) for each in topics
+    ]
+    print_table("Topics", ["topic", "kind", "brokers", "read queues", "write queues", "perm"], rows)
+
+
+@topic.command("describe")
+def describe_topic(context: typer.Context, name: Name, servers: NameServers = "", as_json: AsJson = False) -> None:
+    """Show a topic on each broker, its queues with their offsets, and who consumes it."""
+
+    async def ask() -> TopicDescription:
+        async with _admin(context, servers) as admin:
+            return await admin.topics.describe(name)
+
+    told = run(context, ask)
+    if as_json:
+        print_json({**_summary(TopicSummary(told.name, told.kind, told.brokers)), **_details(told)})
+        return
+    rows = [
+        (each.broker, each.read_queues, each.write_queues, perm_text(each.perm), "yes" if each.order else "no")
+        for each in told.brokers
+    ]
+    print_table(f"Topic {name}", ["broker", "read queues", "write queues", "perm", "order"], rows)
+    queues = [
+        (q.queue.broker_name, q.queue.queue_id, q.first, q.end, q.messages, time_text(q.last_stored_ms))
+        for q in told.queues
+    ]
+    print_table(f"{told.messages} messages", ["broker", "queue", "first", "end", "messages", "last stored"], queues)
+    typer.echo(f"consumed by: {', '.join(told.groups) or 'nobody yet'}")
+    if told.strict_order is not None:
+        typer.echo(f"strict order over: {told.strict_order}")
+
+
+@topic.command("create")
+def create_topic(
+    context: typer.Context,
+    name: Name,
+    servers: NameServers = "",
+    cluster: InCluster = "",
+    broker: OnBroker = "",
+    queues: Queues = 8,
+    read_queues: ReadQueues = None,
+    write_queues: WriteQueues = None,
+    perm: Permission = "rw",
+    order: Ordered = False,
+    attribute: Attributes = None,
+) -> None:
+    """Make a topic; the command ends when name servers route it."""
+    attributes, permission = _attributes(context, attribute), _permission(context, perm)
+
+    async def make() -> None:
+        async with _admin(context, servers) as admin:
+            await admin.topics.create(
+                name,
+                cluster=cluster,
+                broker=broker,
+                queues=queues or 8,
+                read_queues=read_queues,
+                write_queues=write_queues,
+                perm=PERMISSIONS["rw"] if permission is None else permission,
+                order=bool(order),
+                attributes=attributes,
+            )
+
+    run(context, make)
+    typer.echo(f"topic {name} is there")
+
+
+@topic.command("update")
+def update_topic(
+    context: typer.Context,
+    name: Name,
+    servers: NameServers = "",
+    cluster: InCluster = "",
+    broker: OnBroker = "",
+    queues: Queues = None,
+    read_queues: ReadQueues = None,
+    write_queues: WriteQueues = None,
+    perm: Permission = None,
+    order: Ordered = None,
+    attribute: Attributes = None,
+) -> None:
+    """Change what is given, and leave the rest as it is."""
+    attributes, permission = _attributes(context, attribute), _permission(context, perm)
+    if not any(each is not None for each in (queues, read_queues, write_queues, permission, order)) and not attributes:
+        fail(context, "nothing to change is given; see --help for what can be changed")
+
+    async def change() -> None:
+        async with _admin(context, servers) as admin:
+            await admin.topics.update(
+                name,
+                cluster=cluster,
+                broker=broker,
+                queues=queues,
+                read_queues=read_queues,
+                write_queues=write_queues,
+                perm=permission,
+                order=order,
+                attributes=attributes,
+            )
+
+    run(context, change)
+    typer.echo(f"topic {name} is changed")
+
+
+@topic.command("delete")
+def delete_topic(
+    context: typer.Context,
+    name: Name,
+    servers: NameServers = "",
+    cluster: Annotated[str, typer.Option("--cluster", "-c", help="From every broker of this cluster.")] = "",
+    sure: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Delete a topic with everything that it holds."""
+
+    async def look() -> TopicDescription:
+        async with _admin(context, servers) as admin:
+            return await admin.topics.describe(name)
+
+    async def forget() -> None:
+        async with _admin(context, servers) as admin:
+            await admin.topics.delete(name, cluster=cluster)
+
+    told = run(context, look)
+    if not sure:
+        readers = f", consumed by {', '.join(told.groups)}" if told.groups else ""
+        typer.confirm(f"Delete topic {name} with {told.messages} messages{readers}?", abort=True)
+    run(context, forget)
+    typer.echo(f"topic {name} is gone")
+
+
+# ---- reading and showing
+
+
+def _permission(context: typer.Context, text: str | None) -> int | None:
+    if text is None:
+        return None
+    if text.isdigit():
+        return int(text)
+    if text.lower() not in PERMISSIONS:
+        fail(context, f"--perm {text} is no permission; write rw, r, w or none")
+    return PERMISSIONS[text.lower()]
+
+
+def _attributes(context: typer.Context, given: list[str] | None) -> dict[str, str]:
+    found = {}
+    for text in given or []:
+        name, sign, value = text.partition("=")
+        if not (name and sign):
+            fail(context, f"--attribute {text} has no value; write NAME=VALUE")
+        found[name] = value
+    return found
+
+
+def _perms(summary: TopicSummary) -> str:
+    return ", ".join(sorted({perm_text(each.perm) for each in summary.brokers}))
+
+
+def _summary(summary: TopicSummary) -> dict[str, object]:
+    return {
+        "topic": summary.name,
+        "kind": summary.kind,
+        "brokers": [
+            {
+                "broker": each.broker,
+                "readQueues": each.read_queues,
+                "writeQueues": each.write_queues,
+                "perm": perm_text(each.perm),
+                "order": each.order,
+                "attributes": each.attributes,
+            }
+            for each in summary.brokers
+        ],
+    }
+
+
+def _details(told: TopicDescription) -> dict[str, object]:
+    return {
+        "messages": told.messages,
+        "queues": [
+            {
+                "broker": each.queue.broker_name,
+                "queue": each.queue.queue_id,
+                "first": each.first,
+                "end": each.end,
+                "lastStored": each.last_stored_ms,
+            }
+            for each in told.queues
+        ],
+        "groups": told.groups,
+        "strictOrder": told.strict_order,
+    }

@@ -1,0 +1,137 @@
+"""Code blocks of Markdown pages, run in order as a reader would. The standard library alone: new users have no more.
+
+A shell block that starts ``firearrow dev`` runs beside the others, on free ports, and they wait until it answers. A
+block that installs is run only where something is to be installed. ``export`` lasts for the blocks after it.
+"""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, Self
+
+ROOT = Path(__file__).parents[2]
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+RUN = ("bash", "python")
+USUAL_PORT = "9876"
+DEV = "firearrow dev"
+BLOCK_SECONDS = 240
+START_SECONDS = 60
+
+SAID = ("one espresso", "SEND_OK", "asyncio: new two lattes", "blocking: hello")
+"""What the blocks of the README print."""
+
+
+class Block(NamedTuple):
+    """One block of a page."""
+
+    language: str
+    text: str
+
+
+def blocks(page: Path) -> list[Block]:
+    """All blocks of a page, in order."""
+    return [Block(language, text) for language, text in BLOCK.findall(page.read_text(encoding="utf-8"))]
+
+
+def free_ports() -> tuple[int, int]:
+    """A port for a name server, and one for a broker whose neighbour two below is free too."""
+    while True:
+        with socket.socket() as names, socket.socket() as broker, socket.socket() as fast:
+            names.bind(("127.0.0.1", 0))
+            broker.bind(("127.0.0.1", 0))
+            port = broker.getsockname()[1]
+            try:
+                fast.bind(("127.0.0.1", port - 2))
+            except OSError:
+                continue
+            return names.getsockname()[1], port
+
+
+@dataclass
+class Reader:
+    """Somebody who does what a page says. Use it in a ``with`` block; it ends the servers that it started."""
+
+    directory: Path
+    programs: Path = field(default_factory=lambda: Path(sys.executable).parent)
+    install: Callable[[str], str] | None = None
+    """Changes the command that installs; None: everything is there."""
+    environment: dict[str, str] = field(default_factory=dict)
+    output: str = ""
+    _ports: tuple[int, int] = field(default_factory=free_ports)
+    _servers: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        mine = {"PATH": f"{self.programs}:{os.environ['PATH']}", "PYTHONWARNINGS": "error"}
+        self.environment = {**os.environ, **mine, **self.environment}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for server in self._servers:
+            server.send_signal(signal.SIGTERM)
+            server.wait(START_SECONDS)
+
+    def read(self, page: Path) -> str:
+        """Run every block of a page; return all that was printed."""
+        for block in blocks(page):
+            if block.language in RUN:
+                self.run(block)
+        return self.output
+
+    def run(self, block: Block) -> None:
+        """Run one block; an error carries what it printed."""
+        text = block.text.replace(USUAL_PORT, str(self._ports[0]))
+        if block.language == "python":
+            self._finish([str(self.programs / "python"), "-c", text])
+        elif "pip install" in text:
+            if self.install is not None:
+                self._finish(["bash", "-euo", "pipefail", "-c", self.install(text)], warnings="default")
+        elif text.strip() == DEV:
+            self._serve()
+        else:
+            self._export(text)
+            self._finish(["bash", "-euo", "pipefail", "-c", text])
+
+    def _finish(self, words: list[str], warnings: str = "error") -> None:
+        ran = subprocess.run(
+            words,
+            cwd=self.directory,
+            env=self.environment | {"PYTHONWARNINGS": warnings},
+            capture_output=True,
+            text=True,
+            timeout=BLOCK_SECONDS,
+            check=False,
+        )
+        if ran.returncode:
+            raise AssertionError(f"{words[-1]}\nended with {ran.returncode}:\n{ran.stdout}\n{ran.stderr}")
+        self.output += ran.stdout
+
+    def _export(self, text: str) -> None:
+        for name, value in re.findall(r"^export (\w+)=(\S+)$", text, re.MULTILINE):
+            self.environment[name] = value
+
+    def _serve(self) -> None:
+        names, broker = self._ports
+        words = [*DEV.split(), "--name-server-port", str(names), "--port", str(broker)]
+        words[0] = str(self.programs / words[0])
+        log = (self.directory / "dev.log").open("wb")
+        with log:
+            self._servers.append(
+                subprocess.Popen(words, cwd=self.directory, env=self.environment, stdout=log, stderr=log)
+            )
+        deadline = time.monotonic() + START_SECONDS
+        while "data " not in (said := (self.directory / "dev.log").read_text()):
+            assert time.monotonic() < deadline, f"firearrow dev does not start: {said}"
+            assert self._servers[-1].poll() is None, f"firearrow dev ended: {said}"
+            time.sleep(0.05)

@@ -1,0 +1,69 @@
+"""A name server and a broker in a process of its own that a test can kill, and what it holds."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from firearrow.blocking import Message, Producer, PullConsumer
+from firearrow.model import StoredMessage
+
+
+class Served:
+    """`firearrow dev` on ports that stay the same over restarts."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.name_server = ""
+        self._ports = ("0", "0")
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        """Serve; return when it does."""
+        words = [str(Path(sys.executable).with_name("firearrow")), "dev", "-d", str(self.directory)]
+        words += ["--name-server-port", self._ports[0], "--port", self._ports[1]]
+        self._process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        lines = [self._process.stdout.readline().split() for _ in range(2)]
+        assert all(lines), "the broker did not start"
+        self.name_server = lines[0][-1]
+        self._ports = (lines[0][-1].rpartition(":")[2], lines[1][-1].rpartition(":")[2])
+
+    def kill(self) -> None:
+        """End it as a power switch of the process would."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+
+
+@contextmanager
+def served(directory: Path) -> Iterator[Served]:
+    """Serve within the block."""
+    running = Served(directory)
+    running.start()
+    try:
+        yield running
+    finally:
+        running.kill()
+
+
+def send(name_server: str, messages: Iterable[Message]) -> int:
+    """Send messages and return how many."""
+    with Producer(name_server, group="tests", send_timeout_ms=30_000) as producer:
+        return len(producer.send_batch(list(messages)))
+
+
+def held(name_server: str, topic: str) -> dict[tuple[int, int], StoredMessage]:
+    """Messages by queue and offset, read as a client reads them."""
+    found: dict[tuple[int, int], StoredMessage] = {}
+    with PullConsumer(name_server, group="tests-reading") as consumer:
+        for queue, bounds in consumer.bounds(topic).items():
+            offset = bounds.first
+            while offset < bounds.end:
+                pulled = consumer.pull_bytes(queue, offset)
+                found.update({(each.queue_id, each.queue_offset): each for each in pulled.messages()})
+                offset = pulled.next_offset
+    return found

@@ -19,6 +19,7 @@ from firearrow.testing.apache.payload import Payload
 
 CLIENT_TIMEOUT_MS = 3_000
 CLIENT_ROUTE_MS = 30_000
+CLIENT_RETRIES = 2
 PAUSE_MS = 4
 
 
@@ -99,12 +100,13 @@ def produce(
     pause_ms: int = PAUSE_MS,
     timeout_ms: int = CLIENT_TIMEOUT_MS,
     route_ms: int = CLIENT_ROUTE_MS,
+    retries: int = CLIENT_RETRIES,
 ) -> Producing:
     """Start a producer. With shards, message n goes to the queue of n modulo shards and is tried at no other."""
     payload = Payload(fresh(judge.client), size)
     request = {
         "verb": "produce", "name_server": judge.name_server, "topic": topic, "group": f"P-{topic}", "size": size,
         "prefix": payload.prefix, "shards": shards, "pause_ms": pause_ms, "timeout_ms": timeout_ms,
-        "route_ms": route_ms, "tags": [], "properties": {},
+        "route_ms": route_ms, "retries": retries, "tags": [], "properties": {},
     }  # fmt: skip
     return Producing(judge, judge.ask(request, _Handle, PATIENCE_SECONDS).handle, payload)

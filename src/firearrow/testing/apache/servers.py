@@ -123,12 +123,17 @@ class ApacheNameServer(Server):
 class FireArrowNameServer(Server):
     """Our name server, started as its users start it."""
 
-    def __init__(self, *, port: int | None = None, arguments: Sequence[str] = ()) -> None:
+    def __init__(
+        self, *, port: int | None = None, settings: Mapping[str, str] | None = None, arguments: Sequence[str] = ()
+    ) -> None:
         super().__init__("nameserver", port or free_port())
+        self.settings = dict(settings or {})
         self.arguments = tuple(arguments)
 
     def _launch(self) -> Child:
         words = [sys.executable, "-c", _COMMAND, "nameserver", "--port", str(self.port), "--directory", str(self.home)]
+        if self.settings:
+            words += ["-c", str(_write_settings(self.home / "namesrv.conf", self.settings))]
         return Child([*words, *self.arguments], self.log)
 
     def _ready(self) -> bool:

@@ -16,6 +16,7 @@ from typing import Self
 
 from firearrow.testing.apache.judge import Judge, Subscription, fresh
 from firearrow.testing.apache.producing import (
+    CLIENT_RETRIES,
     CLIENT_ROUTE_MS,
     CLIENT_TIMEOUT_MS,
     PAUSE_MS,
@@ -50,6 +51,7 @@ class Load:
         pause_ms: int = PAUSE_MS,
         timeout_ms: int = CLIENT_TIMEOUT_MS,
         route_ms: int = CLIENT_ROUTE_MS,
+        retries: int = CLIENT_RETRIES,
     ) -> None:
         self._judges = judges
         self._topic = topic
@@ -58,7 +60,16 @@ class Load:
             judge.subscribe(topic, group=self.group, ordered=ordered) for judge in _dealt(judges, consumers)
         ]
         self._producing: list[Producing] = [
-            produce(judge, topic, shards=shards, size=size, pause_ms=pause_ms, timeout_ms=timeout_ms, route_ms=route_ms)
+            produce(
+                judge,
+                topic,
+                shards=shards,
+                size=size,
+                pause_ms=pause_ms,
+                timeout_ms=timeout_ms,
+                route_ms=route_ms,
+                retries=retries,
+            )
             for judge in _dealt(judges, producers)
         ]
         self.produced: list[Produced] = []

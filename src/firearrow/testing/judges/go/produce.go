@@ -19,6 +19,7 @@ const afterAFailure = 20 * time.Millisecond
 // producing holds the members of a produce request that no other has.
 type producing struct {
 	PauseMs int `json:"pause_ms"`
+	Retries int `json:"retries"`
 }
 
 // producers send by themselves, one message after the other, until they are halted.
@@ -54,7 +55,7 @@ func (p *producers) produce(asked *request) (answer, error) {
 		producer.WithNameServer(asked.nameServers()),
 		producer.WithGroupName(asked.Group),
 		producer.WithInstanceName(fmt.Sprintf("producer-%d-%d", p.handles, os.Getpid())),
-		producer.WithRetry(2),
+		producer.WithRetry(asked.Retries),
 		producer.WithSendMsgTimeout(time.Duration(asked.TimeoutMs)*time.Millisecond),
 		producer.WithQueueSelector(byShard{producer.NewRoundRobinQueueSelector()}),
 	)

@@ -26,6 +26,7 @@ final class Producers {
         producer.setInstanceName("producer-" + handle + "-" + ProcessHandle.current().pid());
         producer.setPollNameServerInterval(request.number("route_ms", CLIENT_ROUTE_MS));
         producer.setSendMsgTimeout(request.number("timeout_ms", 3000));
+        producer.setRetryTimesWhenSendFailed(request.number("retries", 2));
         producer.start();
         Running one = new Running(request, producer, handle);
         running.put(handle, one);

@@ -4,6 +4,7 @@ Java: ``AclClientRPCHook`` and ``SessionCredentials``; ``TlsSystemConfig``.
 """
 
 import ssl
+from ipaddress import ip_address
 from typing import Final
 
 from msgspec import Struct
@@ -35,6 +36,15 @@ class Access(Struct, frozen=True):
         if not self.access_key:
             return context, None
         return context, Signer(Credentials(self.access_key, self.secret_key, self.security_token or None))
+
+
+def check_ip(text: str) -> None:
+    """Raise ``SettingsError`` unless it is an address of a machine, or empty."""
+    if text:
+        try:
+            ip_address(text)
+        except ValueError:
+            raise SettingsError(f"client_ip={text!r} is no IP address; write one, or leave it out") from None
 
 
 def without_secrets(settings: Struct) -> str:

@@ -32,6 +32,10 @@ class Doors(NamedTuple):
     offsets_disk: Callable[[], Disk]
     """Makes the disk on which broadcasting consumers keep their offsets."""
 
+    def at(self, ip: str) -> "Doors":
+        """The same under another address, if one is given."""
+        return self._replace(ip=ip) if ip else self
+
 
 def system_doors() -> Doors:
     """The doors of this process. Made when a client is opened, so a forked process has its own."""

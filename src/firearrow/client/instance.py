@@ -39,7 +39,6 @@ from firearrow.runtime.network import Address
 
 log: Final = logging.getLogger(__name__)
 
-ROUTE_TIMEOUT_MS: Final = 3000
 HEARTBEAT_TIMEOUT_MS: Final = 3000
 FAREWELL_TIMEOUT_MS: Final = 1000
 SOON_S: Final = 0.1
@@ -52,18 +51,19 @@ _KNOWN_OR_NOT: Final = frozenset({int(ResponseCode.SUCCESS), int(ResponseCode.TO
 
 
 class Rhythm(Struct, frozen=True):
-    """How often a client looks around."""
+    """How often a client looks around, and how long it waits for answers."""
 
     poll_name_server_ms: Annotated[int, Meta(ge=10, description="How often routes are asked for.")] = 30_000
     heartbeat_ms: Annotated[int, Meta(ge=10, description="How often brokers hear that the client is alive.")] = 30_000
     fetch_name_server_ms: Annotated[int, Meta(ge=10, description="How often name servers are looked up.")] = 120_000
+    request_timeout_ms: Annotated[int, Meta(ge=1, description="For questions about routes, offsets, members.")] = 3000
 
 
-def client_id(doors: Doors, instance_name: str = "", *, is_stable: bool = False) -> str:
+def client_id(doors: Doors, instance_name: str = "", unit_name: str = "", *, is_stable: bool = False) -> str:
     """An id that no other client has, or with ``is_stable`` the one that this machine's client always has."""
     if not instance_name:
         instance_name = "DEFAULT" if is_stable else f"{doors.pid}#{doors.chance.getrandbits(62)}"
-    return f"{doors.ip}@{instance_name}"
+    return f"{doors.ip}@{instance_name}" + (f"@{unit_name}" if unit_name else "")
 
 
 class Instance:
@@ -99,6 +99,7 @@ class Instance:
         self.routes: Final = RouteTable()
         self.tasks: Final = Tasks(identity)
         self._rhythm = rhythm or Rhythm()
+        self.request_timeout_ms: Final = self._rhythm.request_timeout_ms
         self._heartbeat = heartbeat
         self._on_route_change = on_route_change
         self._wanted: dict[str, None] = {}
@@ -179,7 +180,7 @@ class Instance:
     async def _ask(self, topic: str) -> Route | FireArrowError | None:
         request = GetRouteInfoByTopic(topic=topic, accept_standard_json_only=True)
         try:
-            reply = await self.names.ask(request, timeout_ms=ROUTE_TIMEOUT_MS, accept=_KNOWN_OR_NOT)
+            reply = await self.names.ask(request, timeout_ms=self.request_timeout_ms, accept=_KNOWN_OR_NOT)
             if reply.code == ResponseCode.TOPIC_NOT_EXIST:
                 return None
             route = read_route(topic, fastjson.decode(reply.body, TopicRouteData))

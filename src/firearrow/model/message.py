@@ -13,7 +13,7 @@ from firearrow.model import keys as key
 from firearrow.model.units import EpochMs, PhysicalOffset, QueueOffset
 
 
-class Address(Struct, frozen=True, order=True):
+class Address(Struct, frozen=True, order=True, gc=False):
     """An IP address in text form, and a port."""
 
     ip: str
@@ -23,7 +23,7 @@ class Address(Struct, frozen=True, order=True):
         return f"[{self.ip}]:{self.port}" if ":" in self.ip else f"{self.ip}:{self.port}"
 
 
-class MessageQueue(Struct, frozen=True, order=True, cache_hash=True, rename="camel"):
+class MessageQueue(Struct, frozen=True, order=True, cache_hash=True, rename="camel", gc=False):
     """One queue of one topic on one broker. The order is Java's, which clients divide queues by."""
 
     topic: str
@@ -52,14 +52,15 @@ class Message(Struct, frozen=True):
         properties: Mapping[str, str] | None = None,
     ) -> "Message":
         """A message from its usual parts; empty parts leave no property behind."""
-        merged = dict(properties or {})
-        parts = {
-            key.TAGS: tag,
-            key.KEYS: key.KEY_SEPARATOR.join(keys),
-            key.DELAY: str(delay_level) if delay_level else "",
-            key.SHARDING_KEY: sharding_key,
-        }
-        merged.update({name: value for name, value in parts.items() if value})
+        merged = dict(properties) if properties else {}
+        if tag:
+            merged[key.TAGS] = tag
+        if keys and (joined := key.KEY_SEPARATOR.join(keys)):
+            merged[key.KEYS] = joined
+        if delay_level:
+            merged[key.DELAY] = str(delay_level)
+        if sharding_key:
+            merged[key.SHARDING_KEY] = sharding_key
         return cls(topic, body, merged)
 
     def with_properties(self, more: Mapping[str, str]) -> "Message":
@@ -77,8 +78,11 @@ class Message(Struct, frozen=True):
         return self.properties.get(key.KEYS, "").split()
 
 
-class StoredMessage(Struct, frozen=True):
-    """A message as a broker stored it: everything its record holds."""
+class StoredMessage(Struct, frozen=True, gc=False):
+    """A message as a broker stored it: everything its record holds.
+
+    It holds nothing that could hold it, so the garbage collector need not look at it: a consumer has thousands.
+    """
 
     topic: str
     body: bytes

@@ -116,9 +116,10 @@ class JsonDecoder(Generic[F]):
 
     def _lies(self, header: bytes) -> bool:
         # msgspec takes 1 for true where Java takes it for false. Without escapes the name stands there literally.
-        if not any(form in header for form in _FORMS_OF_ONE):
-            return False
-        if b"\\" not in header and self._may_be_one(header) is None:
+        if b"\\" not in header:
+            if self._may_be_one(header) is None:
+                return False
+        elif not any(form in header for form in _FORMS_OF_ONE):
             return False
         _, ext = read_untyped(header)
         return any(ext.get(field.wire_name) == "1" for field in self._booleans)

@@ -119,6 +119,12 @@ class Caller:
         connection = await self.ready(address, timeout_ms=timeout_ms)
         connection.push(request, body)
 
+    def standing(self, address: Address) -> Connection | None:
+        """The connection to ``address`` if one stands and its server keeps up with reading: to ask without waiting."""
+        _, pool = self._made()
+        connection = pool.ready(address)
+        return connection if connection is not None and connection.is_writable else None
+
     async def ready(self, address: Address, *, timeout_ms: float = CALL_TIMEOUT_MS) -> Connection:
         """Return a connection to ``address`` whose server keeps up with reading: back-pressure for ``begin``."""
         _, pool = self._made()

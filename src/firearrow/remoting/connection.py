@@ -249,6 +249,17 @@ class Connection(Wire):
         finally:
             self._talk.forget(opaque)
 
+    def ask(
+        self, request: Request[A], body: Buffer, *, timeout_ms: float, accept: frozenset[int]
+    ) -> "asyncio.Future[Reply[A]]":
+        """Send a request; the future is its answer. Whoever gives up waiting leaves an answer that counts as late.
+
+        It asks again, over a new connection, for nobody: a server that is leaving refuses with GO_AWAY.
+        """
+        future: asyncio.Future[Reply[A]] = self._endpoint.loop.create_future()
+        self.begin(request, body, partial(settle, future), timeout_ms=timeout_ms, accept=accept)
+        return future
+
     # -- time
 
     def expire(self, now: float) -> None:

@@ -6,6 +6,8 @@ promises:
 
 * ``connect`` returns after ``connection_made``, or raises ``ConnectionFailed`` within the connect timeout;
 * bytes leave at once (``TCP_NODELAY``, which both loops set on every TCP connection);
+* a connection that we opened ends within seconds when the other machine is not there any more (the system probes it,
+  where the system can), so that nobody waits for an answer that cannot come;
 * a ``Listener`` that was closed accepts nobody any more, and leaves the connections it accepted alone;
 * ``get_extra_info("peername")`` and ``("sockname")`` are ``(host, port, ...)`` tuples.
 
@@ -13,12 +15,16 @@ TLS is a layer above this door (``runtime.tls``), so that it also runs over simu
 """
 
 import asyncio
+import socket
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
 from firearrow.errors import ConnectionFailed, ListenFailed, SettingsError
 
 CONNECT_TIMEOUT_S: Final = 3.0
+SILENT_FOR_S: Final = 3
+PROBES: Final = 3
+"""A peer from which nothing came for that long is probed once a second; after so many probes it is taken for gone."""
 LISTEN_BACKLOG: Final = 1024
 
 ProtocolFactory = Callable[[], asyncio.Protocol]
@@ -90,6 +96,7 @@ class SystemNetwork:
             raise ConnectionFailed(f"cannot connect to {address}: {reason}") from error
         except (OSError, UnicodeError) as error:
             raise ConnectionFailed(f"cannot connect to {address}: {_reason(error)}") from error
+        _notice_silence(transport)
         return transport
 
     async def listen(self, factory: ProtocolFactory, address: Address) -> Listener:
@@ -122,6 +129,19 @@ class _SystemListener:
         # are closed by close() itself; one turn of the loop lets uvloop finish with its handles.
         self._server.close()
         await asyncio.sleep(0)
+
+
+def _notice_silence(transport: asyncio.Transport) -> None:
+    peer = transport.get_extra_info("socket")
+    options = {"TCP_KEEPIDLE": SILENT_FOR_S, "TCP_KEEPINTVL": 1, "TCP_KEEPCNT": PROBES}
+    options["TCP_USER_TIMEOUT"] = (SILENT_FOR_S + PROBES) * 1000  # the same for bytes that were sent and not received
+    try:
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in options.items():
+            if hasattr(socket, name):
+                peer.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    except OSError:  # a system that does not offer it, or a connection that has ended already
+        return
 
 
 def _reason(error: Exception) -> str:

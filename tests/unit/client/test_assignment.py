@@ -1,7 +1,7 @@
 """Who reads which queue."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from firearrow.client.consumer.assignment import (
@@ -61,6 +61,7 @@ def test_a_member_that_is_not_listed_gets_nothing() -> None:
     assert assigned(average, "a", [], "ab") == []
 
 
+@settings(deadline=None)
 @given(
     st.sampled_from([*BY_NAME.values(), consistent_hash(3)]),
     st.integers(0, 40),

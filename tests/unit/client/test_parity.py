@@ -13,8 +13,8 @@ RENAMED = {
     "__aiter__": "__iter__",
     "__anext__": "__next__",
 }
-INSIDE_ONLY = {"attempts", "handed_at", "holder", "window"}
-"""What a message remembers for its consumer."""
+INSIDE_ONLY = {"attempts", "done", "fail", "handed_at", "holder", "window"}
+"""What a message remembers for its consumer, and does for it."""
 
 
 def surface(kind: type) -> set[str]:

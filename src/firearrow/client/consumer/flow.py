@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct
 
 from firearrow.client.consumer.message import ReceivedMessage
-from firearrow.client.consumer.window import Window
+from firearrow.client.consumer.window import Window, WindowLimits
 from firearrow.client.routes import MASTER_ID
 from firearrow.model import MessageQueue, StoredMessage
 
@@ -25,6 +25,7 @@ class Flow:
         self.queue = queue
         self.ordered = ordered
         self.window = Window(0)
+        self.limits = WindowLimits()
         self.task: asyncio.Task[Any] | None = None
         self.broker_id = MASTER_ID
         self.max_offset = 0

@@ -80,7 +80,8 @@ class Member:
         """Join the group."""
         if self._parts is not None:
             raise ClientClosed("the consumer is open already")
-        settings, doors = self.settings, self._given_doors or system_doors()
+        settings = self.settings
+        doors = (self._given_doors or system_doors()).at(settings.client_ip)
         for topic, expression in self._topics.items():
             self._subscriptions[topic] = subscription(topic, expression, version=doors.clock.now_ms())
         if self._consume_type is ConsumeType.CONSUME_PASSIVELY and not settings.broadcasting:
@@ -93,21 +94,28 @@ class Member:
             self._divide.set,
             lambda at: doors.clock.now_ms() - int((loop.time() - at) * 1000) if at else 0,
         )
-        identity = client_id(doors, settings.instance_name, is_stable=settings.broadcasting)
+        identity = client_id(doors, settings.instance_name, settings.unit_name, is_stable=settings.broadcasting)
         instance = Instance(
             self._addresses,
             identity,
             doors,
             lambda: self._heartbeat(identity),
-            rhythm=Rhythm(settings.poll_name_server_ms, settings.heartbeat_ms, settings.fetch_name_server_ms),
+            rhythm=Rhythm(
+                settings.poll_name_server_ms,
+                settings.heartbeat_ms,
+                settings.fetch_name_server_ms,
+                settings.request_timeout_ms,
+            ),
             handlers=requests.handlers,
             access=settings.access,
             on_route_change=self._route_changed,
         )
+        puller = Puller(instance, settings.group)
         receiver = Receiver(
             instance,
             settings,
-            self._offsets(instance),
+            puller,
+            self._offsets(instance, puller),
             self._subscriptions,
             self._wanted,
             # Brokers order nothing between a pull and a commit: who commits by hand would be overtaken by an old pull.
@@ -115,7 +123,7 @@ class Member:
         )
         requests.receiver, requests.tasks = receiver, instance.tasks
         self._requests = requests
-        membership = Membership(instance, settings.group, self._strategy, broadcasting=settings.broadcasting)
+        membership = Membership(instance, puller, settings.group, self._strategy, broadcasting=settings.broadcasting)
         self._parts = instance, receiver, membership
         instance.open()
         for work, name in (
@@ -128,11 +136,11 @@ class Member:
         if receiver.needs_locks:
             instance.tasks.spawn(self._renew_on(), "locks")
 
-    def _offsets(self, instance: Instance) -> Offsets:
+    def _offsets(self, instance: Instance, puller: Puller) -> Offsets:
         group = self.settings.group
         if self.settings.broadcasting:
             return LocalOffsets(instance.doors.offsets_disk(), instance.id, group)
-        return BrokerOffsets(instance, Puller(instance, group), group)
+        return BrokerOffsets(puller, group)
 
     async def close(self) -> None:
         """Commit, leave the group, end every connection. Messages that are not settled come again elsewhere."""

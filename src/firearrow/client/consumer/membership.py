@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from firearrow import fastjson
 from firearrow.client.consumer.assignment import Strategy, assigned
+from firearrow.client.consumer.pulling import Puller
 from firearrow.client.consumer.subscription import Subscription
 from firearrow.client.instance import Instance
 from firearrow.client.routes import Route
@@ -43,8 +44,11 @@ class Division(Struct, frozen=True):
 class Membership:
     """One member of a group."""
 
-    def __init__(self, instance: Instance, group: str, strategy: Strategy, *, broadcasting: bool) -> None:
+    def __init__(
+        self, instance: Instance, puller: Puller, group: str, strategy: Strategy, *, broadcasting: bool
+    ) -> None:
         self._instance = instance
+        self._puller = puller
         self._group = group
         self._strategy = strategy
         self._broadcasting = broadcasting
@@ -73,12 +77,11 @@ class Membership:
     async def members(self, route: Route) -> list[str]:
         """The client ids of the group, asked from a broker of the topic."""
         request = GetConsumerListByGroup(consumer_group=self._group)
-        brokers = [members for _, members in sorted(route.brokers.items()) if members]
+        brokers = [name for name, members in sorted(route.brokers.items()) if members]
         if not brokers:
             return []
         chosen = self._instance.doors.chance.choice(brokers)
-        address = chosen[min(chosen)]
-        reply = await self._instance.caller.call(address, request, accept=_MEMBERS_OR_NONE)
+        reply = await self._puller.ask(chosen, request, accept=_MEMBERS_OR_NONE)
         if reply.code != ResponseCode.SUCCESS or not reply.body:
             return []
         return fastjson.decode(reply.body, ConsumerIdList).consumer_id_list or []

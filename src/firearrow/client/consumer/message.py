@@ -117,8 +117,18 @@ class ReceivedMessage:
 
     async def ack(self) -> None:
         """It is done with."""
-        if self._settle():
+        self.done()
+
+    def done(self) -> None:
+        """The same for those who cannot wait, and need not."""
+        if not self.is_settled:
+            self.is_settled = True
             self._settler.ack(self)
+
+    async def fail(self, error: Exception) -> None:
+        """Its handler raised: log that, and have it delivered again."""
+        log.error("a message was not handled, it comes again", exc_info=error, extra={"id": self.message_id})
+        await self.retry()
 
     async def retry(self, delay_level: int = 0) -> None:
         """Deliver it again later: 0 lets the broker choose the delay, -1 sends it to the dead letters."""
@@ -156,11 +166,10 @@ class Processing:
     ) -> bool:
         """Settle the message. An error inside is logged and goes no further; a cancellation does."""
         if error is None:
-            await self._message.ack()
+            self._message.done()
             return False
         if not isinstance(error, Exception):
             self._message.release()
             return False
-        log.error("a message was not handled, it comes again", exc_info=error, extra={"id": self._message.message_id})
-        await self._message.retry()
+        await self._message.fail(error)
         return True

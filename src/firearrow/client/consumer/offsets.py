@@ -14,7 +14,6 @@ from typing import Final, Protocol
 
 from firearrow import fastjson
 from firearrow.client.consumer.pulling import Puller
-from firearrow.client.instance import Instance
 from firearrow.errors import BadBody, FileMissing, FireArrowError, RequestRefused
 from firearrow.model import MessageQueue
 from firearrow.protocol.bodies.body import encode_body
@@ -80,18 +79,16 @@ class Offsets(Protocol):
 class BrokerOffsets:
     """Offsets of a clustering group."""
 
-    def __init__(self, instance: Instance, puller: Puller, group: str) -> None:
+    def __init__(self, puller: Puller, group: str) -> None:
         self.table: Final = OffsetTable()
-        self._instance = instance
         self._puller = puller
         self._group = group
 
     async def read(self, queue: MessageQueue) -> int | None:
         """Ask the broker."""
-        _, address = self._puller.where(queue.broker_name)
         request = QueryConsumerOffset(consumer_group=self._group, topic=queue.topic, queue_id=queue.queue_id)
         try:
-            return (await self._instance.caller.call(address, request)).answer.offset
+            return (await self._puller.ask(queue.broker_name, request)).answer.offset
         except RequestRefused as refusal:
             if refusal.code != ResponseCode.QUERY_NOT_FOUND:
                 raise
@@ -106,8 +103,7 @@ class BrokerOffsets:
             consumer_group=self._group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
         )
         try:
-            _, address = self._puller.where(queue.broker_name)
-            await self._instance.caller.call(address, request)
+            await self._puller.ask(queue.broker_name, request)
         except FireArrowError as error:
             log.warning("an offset could not be committed", extra={"queue": str(queue), "reason": str(error)})
         else:

@@ -285,8 +285,7 @@ class PullConsumer:
         puller, request = self._member.receiver.puller, GetTopicStatsInfo(topic=topic)
 
         async def of(broker: str) -> dict[MessageQueue, Bounds]:
-            _, address = puller.where(broker)
-            reply = await instance.caller.call(address, request, timeout_ms=BOUNDS_TIMEOUT_MS)
+            reply = await puller.ask(broker, request, timeout_ms=BOUNDS_TIMEOUT_MS)
             table = fastjson.decode(reply.body, TopicStatsTable).offset_table
             return {queue: Bounds(each.min_offset, each.max_offset) for queue, each in sorted(table.items())}
 

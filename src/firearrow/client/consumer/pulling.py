@@ -1,4 +1,4 @@
-"""Asking brokers for messages and for the bounds of queues: what push and pull consumers have in common.
+"""Asking brokers for messages, offsets and the bounds of queues: what push and pull consumers have in common.
 
 A pull goes to the broker id that the last answer suggested (a slave, when the master is busy with old messages), and to
 whichever member is left when the master is gone. A member that could not be reached is passed over for a few seconds,
@@ -18,10 +18,12 @@ from firearrow.errors import ConnectionFailed, NoRoute
 from firearrow.model import MessageQueue, StoredMessage
 from firearrow.model.flags import is_wrapped_batch
 from firearrow.protocol.codes import ResponseCode
+from firearrow.protocol.conversation import A, Request
 from firearrow.protocol.requests.offset import GetMaxOffset, GetMinOffset, SearchOffsetByTimestamp
 from firearrow.protocol.requests.pull import PullMessage
 from firearrow.record.batch import unwrap
 from firearrow.record.decode import decode_all
+from firearrow.remoting.reply import SUCCESS_ONLY, Reply
 from firearrow.runtime.network import Address
 
 COMMITS: Final = 0x1
@@ -110,6 +112,28 @@ class Puller:
         members = self._instance.routes.brokers.get(broker, {}).items()
         return next((each for each in members if self._unreachable.get(each[1], now) <= now), found)
 
+    async def ask(
+        self,
+        broker: str,
+        request: Request[A],
+        *,
+        timeout_ms: float | None = None,
+        accept: frozenset[int] = SUCCESS_ONLY,
+    ) -> Reply[A]:
+        """Ask the member of a broker name that is there: its master, or a slave when that is gone."""
+        _, address = self.where(broker)
+        limit_ms = self._instance.request_timeout_ms if timeout_ms is None else timeout_ms
+        return await self._call(address, request, timeout_ms=limit_ms, accept=accept)
+
+    async def _call(
+        self, address: Address, request: Request[A], *, timeout_ms: float, accept: frozenset[int]
+    ) -> Reply[A]:
+        try:
+            return await self._instance.caller.call(address, request, timeout_ms=timeout_ms, accept=accept)
+        except ConnectionFailed:
+            self._unreachable[address] = asyncio.get_running_loop().time() + UNREACHABLE_S
+            raise
+
     async def pull(self, order: PullOrder) -> PulledBytes:
         """Pull once. Without messages it returns when ``suspend_ms`` is over."""
         number, address = self.where(order.queue.broker_name, order.broker_id)
@@ -133,11 +157,7 @@ class Puller:
             max_msg_bytes=order.max_bytes,
             large=True if order.is_large else None,
         )
-        try:
-            reply = await self._instance.caller.call(address, request, timeout_ms=order.timeout_ms, accept=_ANSWERS)
-        except ConnectionFailed:
-            self._unreachable[address] = asyncio.get_running_loop().time() + UNREACHABLE_S
-            raise
+        reply = await self._call(address, request, timeout_ms=order.timeout_ms, accept=_ANSWERS)
         answer = reply.answer
         return PulledBytes(
             PullStatus(reply.code),
@@ -150,18 +170,15 @@ class Puller:
 
     async def max_offset(self, queue: MessageQueue) -> int:
         """One past the last message."""
-        _, address = self.where(queue.broker_name)
         request = GetMaxOffset(topic=queue.topic, queue_id=queue.queue_id)
-        return (await self._instance.caller.call(address, request)).answer.offset
+        return (await self.ask(queue.broker_name, request)).answer.offset
 
     async def min_offset(self, queue: MessageQueue) -> int:
         """The first message that is still there."""
-        _, address = self.where(queue.broker_name)
         request = GetMinOffset(topic=queue.topic, queue_id=queue.queue_id)
-        return (await self._instance.caller.call(address, request)).answer.offset
+        return (await self.ask(queue.broker_name, request)).answer.offset
 
     async def offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
         """The first message stored at that time or later."""
-        _, address = self.where(queue.broker_name)
         request = SearchOffsetByTimestamp(topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp_ms)
-        return (await self._instance.caller.call(address, request)).answer.offset
+        return (await self.ask(queue.broker_name, request)).answer.offset

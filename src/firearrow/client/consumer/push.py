@@ -21,7 +21,7 @@ from typing import Final, Self, Unpack
 
 from firearrow.client.consumer.assignment import Strategy
 from firearrow.client.consumer.flow import Stall
-from firearrow.client.consumer.handling import Handler, as_coroutine, handle_batch, holder_of
+from firearrow.client.consumer.handling import Handler, as_coroutine, handle_batch, handle_one, holder_of
 from firearrow.client.consumer.member import Member, Topics
 from firearrow.client.consumer.message import ReceivedMessage
 from firearrow.client.consumer.receiving import Filter
@@ -132,10 +132,10 @@ class Consumer:
 
         A coroutine function runs on the loop, any other in a thread.
         """
-        call = as_coroutine(handler, self._pool)
+        call, holder = as_coroutine(handler, self._pool), holder_of(handler)
         self._member.handled_by(call)
         try:
-            await self._work(lambda: self._handle_one(call, holder_of(handler)), workers)
+            await self._work(lambda: self._handle_one(call, holder), workers)
         finally:
             self._member.handled_by(None)
 
@@ -143,8 +143,8 @@ class Consumer:
         self, handler: Handler[list[ReceivedMessage]], *, size: int = 32, workers: int | None = None
     ) -> None:
         """The same with up to ``size`` messages of one queue at a time, which succeed or fail together."""
-        call = as_coroutine(handler, self._pool)
-        await self._work(lambda: self._handle_some(call, holder_of(handler), size), workers)
+        call, holder = as_coroutine(handler, self._pool), holder_of(handler)
+        await self._work(lambda: self._handle_some(call, holder, size), workers)
 
     def _pool(self) -> Threads:
         if self._threads is None:
@@ -161,11 +161,12 @@ class Consumer:
                 group.create_task(work())
 
     async def _handle_one(self, call: Callable[[ReceivedMessage], Awaitable[object]], holder: str) -> bool:
-        taken = await self._member.receiver.take(holder)
-        for message in taken:
-            async with message.process():
-                await call(message)
-        return bool(taken)
+        receiver = self._member.receiver
+        message = receiver.take_now(holder) or await receiver.take_one(holder)
+        if message is None:
+            return False
+        await handle_one(call, message)
+        return True
 
     async def _handle_some(
         self, call: Callable[[list[ReceivedMessage]], Awaitable[object]], holder: str, size: int

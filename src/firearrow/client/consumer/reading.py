@@ -27,7 +27,6 @@ from firearrow.protocol.codes import ResponseCode
 
 log: Final = logging.getLogger(__name__)
 
-AFTER_REFUSAL_S: Final = 3.0
 BUSY_S: Final = 0.02
 FIRST_BACKOFF_S: Final = 0.1
 LONGEST_BACKOFF_S: Final = 1.0
@@ -44,6 +43,7 @@ class Reader:
         self,
         instance: Instance,
         settings: ConsumerSettings,
+        puller: Puller,
         offsets: Offsets,
         subscriptions: Mapping[str, Subscription],
         take_in: TakeIn,
@@ -57,7 +57,7 @@ class Reader:
         self._take_in = take_in
         self._commits = commits_with_pulls and settings.auto_commit and not settings.broadcasting
         self._opened_ms = instance.doors.clock.now_ms()
-        self.puller: Final = Puller(instance, settings.group)
+        self.puller: Final = puller
         self.locks: Final = QueueLocks(instance, settings.group)
         self.needs_locks: Final = settings.ordered and not settings.broadcasting
 
@@ -127,7 +127,7 @@ class Reader:
         return await self.puller.offset_at(queue, when)
 
     async def _room(self, flow: Flow) -> None:
-        while (full := flow.window.fullness(self._settings.window, ordered=flow.ordered)) is not None:
+        while (full := flow.window.fullness(flow.limits, ordered=flow.ordered)) is not None:
             flow.full = full
             flow.room.clear()
             await flow.room.wait()
@@ -164,7 +164,7 @@ class Reader:
             if error.code == ResponseCode.SUBSCRIPTION_NOT_EXIST:
                 await self._instance.beat()
                 return LONGEST_BACKOFF_S
-            return AFTER_REFUSAL_S if is_hopeless(error) else BUSY_S
+            return self._settings.pull_error_pause_ms / 1000 if is_hopeless(error) else BUSY_S
         self._instance.hurry()
         flow.broker_id = 0
         return min(FIRST_BACKOFF_S * count, LONGEST_BACKOFF_S)

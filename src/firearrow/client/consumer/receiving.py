@@ -44,6 +44,7 @@ class Receiver:
         self,
         instance: Instance,
         settings: ConsumerSettings,
+        puller: Puller,
         offsets: Offsets,
         subscriptions: Mapping[str, Subscription],
         wanted: Filter | None = None,
@@ -53,10 +54,10 @@ class Receiver:
         self._instance = instance
         self._settings = settings
         self._reader = Reader(
-            instance, settings, offsets, subscriptions, self._take_in, commits_with_pulls=commits_with_pulls
+            instance, settings, puller, offsets, subscriptions, self._take_in, commits_with_pulls=commits_with_pulls
         )
         self._returns = Returns(instance, settings)
-        self.puller: Final[Puller] = self._reader.puller
+        self.puller: Final = puller
         self.locks: Final[QueueLocks] = self._reader.locks
         self.needs_locks: Final = self._reader.needs_locks
         self.offsets: Final = offsets
@@ -88,6 +89,11 @@ class Receiver:
                 flow.locked_until = 0.0 if self.needs_locks else float("inf")
                 self._start(flow)
                 changed = True
+        if changed and mine:
+            limits = self._settings.window_among(len(mine))
+            for queue in mine:
+                self.flows[queue].limits = limits
+                self.flows[queue].room.set()
         return changed
 
     def _start(self, flow: Flow) -> None:
@@ -139,6 +145,11 @@ class Receiver:
                 flow.task.cancel()
         if self._leaving:
             await asyncio.wait(list(self._leaving.values()), timeout=LEAVING_S)
+        if self._settings.drain_ms:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._settings.drain_ms / 1000):
+                    for flow in flows:
+                        await flow.idle.wait()
         if self._settings.auto_commit:
             await self.persist()
         for flow in flows:
@@ -231,6 +242,22 @@ class Receiver:
             flow.handed[message.queue_offset] = message
             flow.idle.clear()
             self.ready.put([message])
+
+    def take_now(self, holder: str) -> ReceivedMessage | None:
+        """The next message, if there is one now and nobody waits for it."""
+        message = None if self.ready.takers else self.ready.take_now()
+        return None if message is None else self._hand(message, holder)
+
+    async def take_one(self, holder: str) -> ReceivedMessage | None:
+        """The next message; None once the consumer is closing."""
+        message = await self.ready.take()
+        return None if message is None else self._hand(message, holder)
+
+    def _hand(self, message: ReceivedMessage, holder: str) -> ReceivedMessage:
+        flow = self.flows.get(message.queue)
+        if flow is not None:
+            flow.hand(message, holder, self._now())
+        return message
 
     async def take(self, holder: str, count: int = 1) -> list[ReceivedMessage]:
         """The next messages of one queue, one at least; none once the consumer is closing."""

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, TypedDict
 import msgspec
 from msgspec import Meta, Struct
 
-from firearrow.client.access import Access, without_secrets
+from firearrow.client.access import Access, check_ip, without_secrets
 from firearrow.client.consumer.window import MIB, WindowLimits
 from firearrow.errors import SettingsError
 from firearrow.model.names import DEFAULT_CONSUMER_GROUP, group_fault
@@ -29,6 +29,8 @@ class ConsumerSettings(Struct, frozen=True, forbid_unknown_fields=True):
 
     group: Annotated[str, Meta(description="Consumer group.")]
     instance_name: Annotated[str, Meta(description="Last part of the client id; empty: unique.")] = ""
+    client_ip: Annotated[str, Meta(description="Address in client ids and unique keys; empty: this machine's.")] = ""
+    unit_name: Annotated[str, Meta(description="Added to the client id.")] = ""
     ordered: Annotated[bool, Meta(description="One message of a queue at a time, in order, on one member.")] = False
     broadcasting: Annotated[bool, Meta(description="Every member gets every message.")] = False
     start: Annotated[Start, Meta(description="Where a new group starts: first, last, timestamp, or a time.")] = LAST
@@ -39,6 +41,14 @@ class ConsumerSettings(Struct, frozen=True, forbid_unknown_fields=True):
     pull_threshold: Annotated[int, Meta(ge=1, le=65_535, description="Unfinished messages held of a queue.")] = 1000
     pull_threshold_bytes: Annotated[int, Meta(ge=1, description="Unfinished bytes held of a queue.")] = 100 * MIB
     consume_span: Annotated[int, Meta(ge=1, le=65_535, description="Offsets from first to last unfinished.")] = 2000
+    pull_threshold_topic: Annotated[
+        int,
+        Meta(ge=-1, le=6_553_500, description="Unfinished messages held of a topic, shared by its queues; -1: off."),
+    ] = -1
+    pull_threshold_topic_bytes: Annotated[
+        int, Meta(ge=-1, description="Unfinished bytes held of a topic, shared by its queues; -1: off.")
+    ] = -1
+    pull_error_pause_ms: Annotated[int, Meta(ge=1, description="Before the next pull after a refused one.")] = 3000
     max_reconsume_times: Annotated[
         int, Meta(ge=-1, description="Deliveries again before giving up; -1 is 16, or for ever when ordered.")
     ] = -1
@@ -48,6 +58,7 @@ class ConsumerSettings(Struct, frozen=True, forbid_unknown_fields=True):
     consume_timeout_ms: Annotated[int, Meta(ge=1, description="A handler that takes longer loses its message.")] = (
         900_000
     )
+    drain_ms: Annotated[int, Meta(ge=0, description="How long closing waits for handlers to finish.")] = 0
     auto_commit: Annotated[bool, Meta(description="Commit offsets regularly; otherwise only when told to.")] = True
     persist_ms: Annotated[int, Meta(ge=10, description="How often offsets are committed.")] = 5000
     rebalance_ms: Annotated[int, Meta(ge=10, description="How often queues are divided anew.")] = 20_000
@@ -59,6 +70,9 @@ class ConsumerSettings(Struct, frozen=True, forbid_unknown_fields=True):
     suspend_pull_ms: Annotated[int, Meta(ge=0, description="How long a broker holds a pull.")] = 15_000
     pull_timeout_ms: Annotated[int, Meta(ge=1, description="How long a pull's answer is awaited.")] = 30_000
     stall_ms: Annotated[int, Meta(ge=10, description="A queue that does not move for longer is reported.")] = 60_000
+    request_timeout_ms: Annotated[int, Meta(ge=1, description="For questions about routes, offsets and members.")] = (
+        3000
+    )
     tls: Annotated[ClientTls, Meta(description="TLS towards name servers and brokers.")] = ClientTls()
     access_key: Annotated[str, Meta(description="Account under which requests are signed; empty: not signed.")] = ""
     secret_key: Annotated[str, Meta(description="The account's secret.")] = ""
@@ -77,6 +91,15 @@ class ConsumerSettings(Struct, frozen=True, forbid_unknown_fields=True):
         """How much of a queue may be held."""
         return WindowLimits(self.pull_threshold, self.pull_threshold_bytes, self.consume_span)
 
+    def window_among(self, queues: int) -> WindowLimits:
+        """How much of a queue may be held when the member has so many of its topic."""
+        messages, size = self.pull_threshold, self.pull_threshold_bytes
+        if self.pull_threshold_topic >= 0:
+            messages = max(1, self.pull_threshold_topic // queues)
+        if self.pull_threshold_topic_bytes >= 0:
+            size = max(1, self.pull_threshold_topic_bytes // queues)
+        return WindowLimits(messages, size, self.consume_span)
+
     @property
     def reconsume_limit(self) -> int:
         """How often a broker delivers a message again before it gives up."""
@@ -87,6 +110,8 @@ class ConsumerOptions(TypedDict, total=False):
     """The knobs of a consumer as keyword arguments, other than its group."""
 
     instance_name: str
+    client_ip: str
+    unit_name: str
     ordered: bool
     broadcasting: bool
     start: Start
@@ -97,9 +122,13 @@ class ConsumerOptions(TypedDict, total=False):
     pull_threshold: int
     pull_threshold_bytes: int
     consume_span: int
+    pull_threshold_topic: int
+    pull_threshold_topic_bytes: int
+    pull_error_pause_ms: int
     max_reconsume_times: int
     suspend_ms: int
     consume_timeout_ms: int
+    drain_ms: int
     auto_commit: bool
     persist_ms: int
     rebalance_ms: int
@@ -109,6 +138,7 @@ class ConsumerOptions(TypedDict, total=False):
     suspend_pull_ms: int
     pull_timeout_ms: int
     stall_ms: int
+    request_timeout_ms: int
     tls: ClientTls
     access_key: str
     secret_key: str
@@ -128,6 +158,7 @@ def consumer_settings(group: str, options: ConsumerOptions) -> ConsumerSettings:
     except msgspec.ValidationError as wrong:
         raise SettingsError(f"a setting of the consumer is not usable: {wrong}") from wrong
     settings.access.check()
+    check_ip(settings.client_ip)
     if isinstance(settings.start, str) and settings.start not in (FIRST, LAST, TIMESTAMP):
         raise SettingsError(f"start={settings.start!r}: write first, last, timestamp, or milliseconds since 1970")
     return settings

@@ -10,12 +10,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Final
 
-from firearrow.client.producer.outgoing import SENT_ALONE, Portion, weight
+from firearrow.client.producer.outgoing import Portion, companions, weight
 from firearrow.client.producer.result import SendResult
 from firearrow.client.tasks import Tasks
 from firearrow.errors import ClientClosed, FireArrowError
 from firearrow.model import Message
-from firearrow.model.names import is_retry_topic
 
 MAX_TOGETHER: Final = 1000
 
@@ -35,7 +34,7 @@ class _Pocket:
 
 def may_wait(message: Message) -> bool:
     """Whether a message may travel with others at all."""
-    return not is_retry_topic(message.topic) and not any(name in message.properties for name in SENT_ALONE)
+    return companions(message) is not None
 
 
 class Linger:
@@ -81,8 +80,8 @@ class Linger:
 
     async def close(self) -> None:
         """Send what waits, and return when all of it has an outcome."""
-        for companions in list(self._pockets):
-            self._leave(companions)
+        for pocket in list(self._pockets):
+            self._leave(pocket)
         if self._leaving:
             await asyncio.wait(list(self._leaving))
 

@@ -8,6 +8,7 @@ Java: ``DefaultMQProducerImpl.sendKernelImpl``, ``Validators``, ``MessageBatch``
 """
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Final
 
 from msgspec import Struct
@@ -42,15 +43,20 @@ class Outgoing(Struct, frozen=True):
 
 def check(message: Message, settings: ProducerSettings) -> None:
     """Raise ``IllegalMessage`` if no broker would take the message."""
-    fault = topic_fault(message.topic)
+    fault = _fault(message.topic)
     if fault:
         raise IllegalMessage(fault)
-    if message.topic in UNSENDABLE_TOPICS:
-        raise IllegalMessage(f"topic {message.topic} belongs to the brokers; nobody may send to it")
     if len(message.body) > settings.max_message_bytes:
         raise IllegalMessage(
             f"the body has {len(message.body)} bytes, more than max_message_bytes ({settings.max_message_bytes})"
         )
+
+
+@lru_cache(maxsize=1024)
+def _fault(topic: str) -> str | None:
+    if topic in UNSENDABLE_TOPICS:
+        return f"topic {topic} belongs to the brokers; nobody may send to it"
+    return topic_fault(topic)
 
 
 def prepare(message: Message, settings: ProducerSettings, unique_keys: UniqueKeys, now: EpochMs) -> Outgoing:
@@ -102,31 +108,33 @@ class Portion(Struct, frozen=True):
 def portions(messages: Sequence[Message], settings: ProducerSettings) -> Iterator[Portion]:
     """Cut a list into what may travel together, in order."""
     together: list[Message] = []
-    size = 0
+    size, company = 0, None
     for message in messages:
-        more = weight(message)
-        if together and (not _may_join(together[0], message) or size + more > settings.max_message_bytes):
+        more, own = weight(message), companions(message)
+        if together and (own is None or own != company or size + more > settings.max_message_bytes):
             yield Portion(tuple(together))
             together, size = [], 0
         together.append(message)
         size += more
+        company = own
     if together:
         yield Portion(tuple(together))
 
 
-def _may_join(first: Message, message: Message) -> bool:
-    same_topic = first.topic == message.topic and not is_retry_topic(message.topic)
-    same_key = first.properties.get(keys.SHARDING_KEY) == message.properties.get(keys.SHARDING_KEY)
-    same_wait = first.properties.get(keys.WAIT) == message.properties.get(keys.WAIT)
-    alone = any(name in each.properties for each in (first, message) for name in SENT_ALONE)
-    return same_topic and same_key and same_wait and not alone
+def companions(message: Message) -> tuple[str | None, ...] | None:
+    """What messages that travel together have in common; None for one that travels alone."""
+    topic, properties = message.topic, message.properties
+    if is_retry_topic(topic) or not SENT_ALONE.isdisjoint(properties):
+        return None
+    return topic, properties.get(keys.SHARDING_KEY), properties.get(keys.WAIT)
 
 
 def weight(message: Message) -> int:
     """Bytes that a message takes in a batch, at most."""
     # Characters may take three bytes each; the unique key and separators are counted generously.
-    text = sum(len(name) + len(value) for name, value in message.properties.items())
-    return _BATCH_ENTRY_BYTES + len(message.body) + 3 * text + 2 * len(message.properties) + 64
+    properties = message.properties
+    text = sum(map(len, properties)) + sum(map(len, properties.values()))
+    return _BATCH_ENTRY_BYTES + len(message.body) + 3 * text + 2 * len(properties) + 64
 
 
 class OutgoingBatch(Struct, frozen=True):
@@ -141,11 +149,15 @@ class OutgoingBatch(Struct, frozen=True):
 
 def prepare_batch(portion: Portion, settings: ProducerSettings, unique_keys: UniqueKeys, now: EpochMs) -> OutgoingBatch:
     """Make a portion ready."""
-    stamped = []
+    stamped, ids = [], []
     for message in portion.messages:
         check(message, settings)
-        if keys.UNIQ_KEY not in message.properties:
-            message = message.with_properties({keys.UNIQ_KEY: unique_keys.next(now)})
+        properties = message.properties
+        key = properties.get(keys.UNIQ_KEY)
+        if key is None:
+            key = unique_keys.next(now)
+            message = Message(message.topic, message.body, {**properties, keys.UNIQ_KEY: key}, message.flag)
+        ids.append(key)
         stamped.append(message)
     body = encode_batch(stamped)
     if len(body) > settings.max_message_bytes:
@@ -155,9 +167,8 @@ def prepare_batch(portion: Portion, settings: ProducerSettings, unique_keys: Uni
         )
     first = stamped[0]
     wait = first.properties.get(keys.WAIT)
-    properties = format_properties({keys.WAIT: wait} if wait is not None else {})
-    ids = tuple(message.properties[keys.UNIQ_KEY] for message in stamped)
-    return OutgoingBatch(first.topic, ids, body, properties, now)
+    shared = format_properties({keys.WAIT: wait} if wait is not None else {})
+    return OutgoingBatch(first.topic, tuple(ids), body, shared, now)
 
 
 def batch_request_for(batch: OutgoingBatch, queue: MessageQueue, settings: ProducerSettings) -> SendBatchMessage:

@@ -11,7 +11,7 @@ A producer belongs to the loop and the process that opened it. Java: ``DefaultMQ
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Final, Self, Unpack
 
@@ -90,6 +90,8 @@ class Producer:
         self._rounds: dict[str, RoundRobin] = {}
         self._faults = Faults()
         self._linger: Linger | None = None
+        self._attempt_ms = float(self.settings.attempt_timeout_ms or "inf")
+        self._places = asyncio.Semaphore(self.settings.max_sends) if self.settings.max_sends else None
 
     async def __aenter__(self) -> Self:
         """Open it."""
@@ -106,14 +108,20 @@ class Producer:
         """Begin. Brokers are connected to when there is something to send."""
         if self._instance is not None:
             raise ClientClosed("the producer is open already")
-        settings, doors = self.settings, self._given_doors or system_doors()
+        settings = self.settings
+        doors = (self._given_doors or system_doors()).at(settings.client_ip)
         self._unique_keys = UniqueKeys(doors.ip, doors.pid, doors.chance.getrandbits(32), doors.zone)
         self._instance = Instance(
             self._addresses,
-            client_id(doors, settings.instance_name),
+            client_id(doors, settings.instance_name, settings.unit_name),
             doors,
             self._heartbeat,
-            rhythm=Rhythm(settings.poll_name_server_ms, settings.heartbeat_ms, settings.fetch_name_server_ms),
+            rhythm=Rhythm(
+                settings.poll_name_server_ms,
+                settings.heartbeat_ms,
+                settings.fetch_name_server_ms,
+                settings.request_timeout_ms,
+            ),
             access=settings.access,
         )
         if settings.linger_ms:
@@ -162,7 +170,11 @@ class Producer:
         if self._linger is not None and timeout_ms is None and may_wait(message):
             return await self._send_together(self._linger, message, choose)
         outgoing = self._prepared(message)
-        code, answer, sent_to = await self._attempts(outgoing, choose, timeout_ms)
+        if self._places is None:
+            code, answer, sent_to = await self._attempts(outgoing, choose, timeout_ms)
+        else:
+            async with self._places:
+                code, answer, sent_to = await self._attempts(outgoing, choose, timeout_ms)
         return read_result(code, answer, sent_to, outgoing.unique_key)
 
     async def _send_together(self, linger: Linger, message: Message, choose: "_Choice | None") -> SendResult:
@@ -241,7 +253,7 @@ class Producer:
     async def _attempts(
         self, outgoing: Outgoing | OutgoingBatch, choose: "_Choice | None", timeout_ms: float | None
     ) -> tuple[int, SendAnswer, MessageQueue]:
-        loop = asyncio.get_running_loop()
+        loop, routes = asyncio.get_running_loop(), self._opened().routes
         limit_ms = self.settings.send_timeout_ms if timeout_ms is None else timeout_ms
         deadline = loop.time() + limit_ms / 1000
         attempts = 1 if choose else 1 + self.settings.retries
@@ -249,14 +261,16 @@ class Producer:
         failed: str | None = None
         stored: tuple[int, SendAnswer, MessageQueue] | None = None
         for _ in range(attempts):
-            left_ms = (deadline - loop.time()) * 1000
-            if left_ms <= 0:
+            if loop.time() >= deadline:
                 break
             chosen: MessageQueue | None = None
             try:
-                route = await self._route(outgoing.topic)
+                route = routes.get(outgoing.topic)
+                if route is None or not route.write_queues:
+                    route = await self._route(outgoing.topic)
                 chosen = choose(route.write_queues) if choose else self._next_queue(route, failed)
-                reply = await self._attempt(outgoing, chosen, (deadline - loop.time()) * 1000)
+                left_ms = (deadline - loop.time()) * 1000
+                reply = await self._attempt(outgoing, chosen, min(left_ms, self._attempt_ms))
             except (*UNANSWERED, NoRoute, RequestRefused) as error:
                 errors.append(error)
                 failed = chosen.broker_name if chosen else None
@@ -284,13 +298,28 @@ class Producer:
         began = loop.time()
         try:
             address = self._master(instance, queue)
-            reply = await instance.caller.call(address, request, outgoing.body, timeout_ms=left_ms, accept=STORED)
+            try:
+                reply = await self._say(instance, address, request, outgoing.body, left_ms)
+            except RequestRefused as refusal:
+                if refusal.code != ResponseCode.GO_AWAY:
+                    raise
+                reply = await instance.caller.call(address, request, outgoing.body, timeout_ms=left_ms, accept=STORED)
         except FireArrowError:
             self._faults.note(queue.broker_name, 0, loop.time(), failed=True)
             raise
-        now = loop.time()
-        self._faults.note(queue.broker_name, (now - began) * 1000, now)
+        if self.settings.latency_fault_tolerance:
+            now = loop.time()
+            self._faults.note(queue.broker_name, (now - began) * 1000, now)
         return reply
+
+    def _say(
+        self, instance: Instance, address: Address, request: Request[SendAnswer], body: bytes, left_ms: float
+    ) -> Awaitable[Reply[SendAnswer]]:
+        """Ask a broker: at once where a connection stands, which is nearly always, without a coroutine of its own."""
+        connection = instance.caller.standing(address)
+        if connection is None:
+            return instance.caller.call(address, request, body, timeout_ms=left_ms, accept=STORED)
+        return connection.ask(request, body, timeout_ms=left_ms, accept=STORED)
 
     def _goes_on(self, error: FireArrowError) -> bool:
         if isinstance(error, RequestRefused):

@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypedDict
 import msgspec
 from msgspec import Meta, Struct
 
-from firearrow.client.access import Access, without_secrets
+from firearrow.client.access import Access, check_ip, without_secrets
 from firearrow.errors import SettingsError
 from firearrow.model.names import AUTO_CREATE_TOPIC, DEFAULT_PRODUCER_GROUP, group_fault
 from firearrow.record.compression import DEFAULT_LEVEL, Codec
@@ -21,7 +21,10 @@ class ProducerSettings(Struct, frozen=True, forbid_unknown_fields=True):
 
     group: Annotated[str, Meta(description="Producer group.")] = DEFAULT_PRODUCER_GROUP
     instance_name: Annotated[str, Meta(description="Last part of the client id; empty: unique.")] = ""
+    client_ip: Annotated[str, Meta(description="Address in client ids and unique keys; empty: this machine's.")] = ""
+    unit_name: Annotated[str, Meta(description="Added to the client id.")] = ""
     send_timeout_ms: Annotated[int, Meta(ge=1, description="For one send, its retries included.")] = 3000
+    attempt_timeout_ms: Annotated[int, Meta(ge=0, description="For one attempt of a send; 0: what is left.")] = 0
     retries: Annotated[int, Meta(ge=0, description="More attempts after the first failed, on other brokers.")] = 2
     retry_not_ok: Annotated[
         bool, Meta(description="Send again, elsewhere, what was stored with a weaker promise than OK.")
@@ -32,6 +35,7 @@ class ProducerSettings(Struct, frozen=True, forbid_unknown_fields=True):
     max_message_bytes: Annotated[int, Meta(ge=1, description="Largest body, of a message or a batch.")] = (
         4 * 1024 * 1024
     )
+    max_sends: Annotated[int, Meta(ge=0, description="Sends under way at once, the next ones wait; 0: no limit.")] = 0
     linger_ms: Annotated[float, Meta(ge=0, description="How long a send waits for others to travel with; 0: not.")] = 0
     default_topic: Annotated[
         str, Meta(description="Whose brokers get the first message of a topic that does not exist.")
@@ -43,6 +47,9 @@ class ProducerSettings(Struct, frozen=True, forbid_unknown_fields=True):
         int, Meta(ge=10, description="How often name servers are looked up, where an http:// address is given.")
     ] = 120_000
     heartbeat_ms: Annotated[int, Meta(ge=10, description="How often brokers hear of this client.")] = 30_000
+    request_timeout_ms: Annotated[int, Meta(ge=1, description="For questions about routes, offsets and members.")] = (
+        3000
+    )
     tls: Annotated[ClientTls, Meta(description="TLS towards name servers and brokers.")] = ClientTls()
     access_key: Annotated[str, Meta(description="Account under which requests are signed; empty: not signed.")] = ""
     secret_key: Annotated[str, Meta(description="The account's secret.")] = ""
@@ -61,13 +68,17 @@ class ProducerOptions(TypedDict, total=False):
     """The knobs of a producer as keyword arguments, other than its group."""
 
     instance_name: str
+    client_ip: str
+    unit_name: str
     send_timeout_ms: int
+    attempt_timeout_ms: int
     retries: int
     retry_not_ok: bool
     compress_over_bytes: int
     compress_level: int
     compress_codec: Codec
     max_message_bytes: int
+    max_sends: int
     linger_ms: float
     default_topic: str
     default_topic_queues: int
@@ -75,6 +86,7 @@ class ProducerOptions(TypedDict, total=False):
     poll_name_server_ms: int
     fetch_name_server_ms: int
     heartbeat_ms: int
+    request_timeout_ms: int
     tls: ClientTls
     access_key: str
     secret_key: str
@@ -92,4 +104,5 @@ def producer_settings(group: str, options: ProducerOptions) -> ProducerSettings:
     except msgspec.ValidationError as wrong:
         raise SettingsError(f"a setting of the producer is not usable: {wrong}") from wrong
     settings.access.check()
+    check_ip(settings.client_ip)
     return settings

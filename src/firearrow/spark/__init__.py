@@ -1,1 +1,20 @@
-"""Topics, store files and lakes in Spark."""
+"""Topics, store files and lakes in Spark (extra ``spark``).
+
+    spark.read.format("rocketmq").option("nameServer", "host:9876").option("subscribe", "orders").load()
+
+Spark finds the sources by itself where this package is installed on driver and executors. ``register`` names them to a
+session by hand, which is needed where it is not found so.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def register(spark: "SparkSession") -> None:
+    """Make ``format("rocketmq")`` and ``format("rocketmq-store")`` known to a session."""
+    from firearrow.spark.source import RocketmqSource, RocketmqStoreSource
+
+    spark.dataSource.register(RocketmqSource)
+    spark.dataSource.register(RocketmqStoreSource)

@@ -1,0 +1,151 @@
+"""The spans of one task as records, in order, with many pulls under way.
+
+Runs on the loop of a `Link`; the task's own thread takes what has come and makes rows of it meanwhile. A few spans are
+read at once, each with several pulls ahead (`client.consumer.ranges`), since Apache's brokers hand out 32 messages at a
+time and queues may be many and short. What is held is bounded: spans under way, answers that wait for each.
+
+What should be there and is not is a `Loss`: offsets below the broker's first (retention), a queue that ends too early,
+a log file that is deleted already. The reader decides whether that fails the job. A replica that is behind is waited
+for a little, then the master is asked.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Coroutine, Sequence
+from contextlib import aclosing
+from typing import Any, Final
+
+from msgspec import Struct
+
+from firearrow.client import MessageQueue, PulledBytes, PullStatus
+from firearrow.client.consumer.ranges import read_range
+from firearrow.spark.link import Link
+from firearrow.spark.options import Fetching
+from firearrow.spark.plan import Loss, Span
+
+SPANS_AT_ONCE: Final = 4
+ANSWERS_AHEAD: Final = 4
+REPLICA_PATIENCE_S: Final = 5.0
+REPLICA_PAUSE_S: Final = 0.1
+
+
+class Records(Struct, frozen=True):
+    """Records as they lie in a log, all of one span; or, with a loss, what is not there."""
+
+    span: Span
+    body: bytes = b""
+    next_offset: int = 0
+    loss: Loss | None = None
+
+
+class Fetch:
+    """Reads the spans of a task."""
+
+    def __init__(self, link: Link, spans: Sequence[Span], fetching: Fetching) -> None:
+        self._link = link
+        self._spans = spans
+        self._fetching = fetching
+        self._is_filtered = bool(fetching.sql) or fetching.tags not in ("", "*")
+        self._lanes: list[asyncio.Queue[Records | BaseException | None]] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._started = self._current = 0
+
+    async def next(self, rows: int) -> list[Records]:
+        """What comes next, about ``rows`` of one span or several; nothing at the end."""
+        found: list[Records] = []
+        held = 0
+        while self._current < len(self._spans) and held < rows:
+            self._start_some()
+            lane = self._lanes[self._current]
+            if found and lane.empty() and held:
+                break  # rather a smaller batch now than waiting with one in hand
+            got = await lane.get()
+            if isinstance(got, BaseException):
+                raise got
+            if got is None:
+                self._current += 1
+                continue
+            before = found[-1].next_offset if found and found[-1].span == got.span else got.span.begin
+            held += max(0, got.next_offset - before)
+            found.append(got)
+        return found
+
+    async def close(self) -> None:
+        """End what is under way."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _start_some(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._started < min(self._current + SPANS_AT_ONCE, len(self._spans)):
+            lane: asyncio.Queue[Records | BaseException | None] = asyncio.Queue(ANSWERS_AHEAD)
+            self._lanes.append(lane)
+            self._tasks.append(loop.create_task(self._fill(lane, self._spans[self._started])))
+            self._started += 1
+
+    async def _fill(self, lane: "asyncio.Queue[Records | BaseException | None]", span: Span) -> None:
+        try:
+            async with aclosing(self._read(span)) as answers:
+                async for records in answers:
+                    await lane.put(records)
+        except Exception as error:  # noqa: BLE001 - handed to whoever reads
+            await lane.put(error)
+        else:
+            await lane.put(None)
+
+    async def _read(self, span: Span) -> AsyncGenerator[Records, None]:
+        cursor = span.begin
+        async with aclosing(self._answers(span)) as answers:
+            async for pulled in answers:
+                loss = self._loss_of(span, cursor, pulled)
+                if loss is not None:
+                    yield Records(span, b"", min(pulled.next_offset, span.end), loss)
+                if pulled.status is PullStatus.FOUND:
+                    yield Records(span, pulled.body, min(pulled.next_offset, span.end))
+                cursor = max(cursor, pulled.next_offset)
+        if cursor < span.end:
+            yield Records(span, b"", span.end, await self._early_end(span, cursor))
+
+    def _answers(self, span: Span) -> AsyncGenerator[PulledBytes, None]:
+        def ask(offset: int, most: int) -> Coroutine[Any, Any, PulledBytes]:
+            return self._pull(span, offset, most)
+
+        fetching = self._fetching
+        return read_range(ask, span.begin, span.end, fetching.max_messages, fetching.in_flight)
+
+    async def _pull(self, span: Span, offset: int, most: int) -> PulledBytes:
+        if not self._fetching.from_replica:
+            return await self._ask(span.queue, offset, most)
+        loop = asyncio.get_running_loop()
+        until = loop.time() + REPLICA_PATIENCE_S
+        while loop.time() < until:
+            pulled = await self._ask(span.queue, offset, most, from_replica=True)
+            if pulled.status is not PullStatus.NOTHING_NEW or pulled.max_offset >= span.end:
+                return pulled
+            await asyncio.sleep(REPLICA_PAUSE_S)
+        return await self._ask(span.queue, offset, most)
+
+    async def _ask(self, queue: MessageQueue, offset: int, most: int, *, from_replica: bool = False) -> PulledBytes:
+        return await self._link.pull(queue, offset, most, self._fetching, from_replica=from_replica)
+
+    def _loss_of(self, span: Span, cursor: int, pulled: PulledBytes) -> Loss | None:
+        """What an answer says is gone between ``cursor`` and where it goes on."""
+        if pulled.min_offset > cursor and pulled.status is not PullStatus.NOTHING_NEW:
+            reason = f"the broker's first message is {pulled.min_offset} now; retention deleted those before it"
+            return Loss(span.queue, cursor, min(pulled.min_offset, span.end), reason)
+        if self._is_filtered or pulled.next_offset <= cursor:
+            return None
+        if pulled.status is PullStatus.NOTHING_MATCHED:
+            reason = "the files of the log that held them are deleted"
+            return Loss(span.queue, cursor, min(pulled.next_offset, span.end), reason)
+        return None
+
+    async def _early_end(self, span: Span, cursor: int) -> Loss:
+        pulled = await self._ask(span.queue, cursor, 1)
+        return Loss(span.queue, cursor, span.end, _why_early(span.queue, pulled))
+
+
+def _why_early(queue: MessageQueue, pulled: PulledBytes) -> str:
+    if pulled.min_offset > pulled.max_offset - 1 and pulled.max_offset == 0:
+        return f"broker {queue.broker_name} has no messages in this queue; its topic or store was made anew"
+    return f"the queue ends at {pulled.max_offset}; its broker or topic was made anew, or lost its last messages"

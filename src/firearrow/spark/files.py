@@ -1,0 +1,222 @@
+"""The files of a store as a table, without a broker: ours or Apache's, a live directory or a copy of one.
+
+The log is cut into tasks by bytes; consume queues tell which records of each cut are wanted and where exactly they lie,
+so whole files of the log that hold nothing wanted are never opened, and nothing is looked for by reading. A task goes
+through its cut in windows: the entries of all its queues that lie in the window, in the order of the log, then the
+bytes between the first and the last of them (or the runs of them, where wanted records are few and far between).
+
+Every entry is compared with the record it names: its size, queue and both offsets. Entries that name zeros or a place
+behind the end of the log are the torn tail of a store that crashed and are passed over; others are damage. Files that
+are deleted while they are read are a loss that is told with its offsets.
+"""
+
+import asyncio
+import logging
+import re
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from firearrow.errors import BadRecord, SettingsError
+from firearrow.model import MessageQueue
+from firearrow.runtime.realdisk import RealDisk
+from firearrow.spark import plan
+from firearrow.spark.options import EARLIEST, LATEST, StoreOptions
+from firearrow.spark.plan import Span
+from firearrow.spark.pushdown import Narrowing, narrowed, narrowing_of, wanted_rows
+from firearrow.spark.reader import report_losses, treatment
+from firearrow.spark.windows import LogWindows
+from firearrow.store.reading import FILLER_SIZE, QueueSeen, StoreView
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.datasource import Filter
+
+log: Final = logging.getLogger(__name__)
+
+LIGHT_QUEUES: Final = "%LMQ%"
+ENTRY: Final = struct.Struct(">qiq")
+
+
+class CutPartition(InputPartition):
+    """What one task reads: a stretch of the log, and the entries of queues that lie in it."""
+
+    def __init__(self, begin: int, end: int, spans: Sequence[Span]) -> None:
+        super().__init__((begin, end))
+        self.begin = begin
+        self.end = end
+        self.spans = tuple(spans)
+
+
+class _Reach(Struct, frozen=True):
+    """A span of a queue, and from where to where in the log it reaches."""
+
+    queue: QueueSeen
+    span: Span
+    begin: int
+    end: int
+
+
+def open_view(path: str) -> StoreView:
+    """Look at a directory."""
+    disk = RealDisk(path, read_only=True)
+    if not disk.exists("commitlog"):
+        raise SettingsError(f"{path} is no store: it has no directory commitlog")
+    return asyncio.run(StoreView.open(disk))
+
+
+class StoreReader(DataSourceReader):
+    """Reads a store's files in one job."""
+
+    def __init__(self, options: StoreOptions, columns: tuple[str, ...]) -> None:
+        self._options = options
+        self._columns = columns
+        self._narrowing = Narrowing()
+
+    # -- on the driver
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Plan the tasks."""
+        view = open_view(self._options.path)
+        try:
+            reaches = [reach for queue in self._queues(view) if (reach := self._reach(view, queue)) is not None]
+            return self._cut(view, reaches) or [CutPartition(0, 0, ())]
+        finally:
+            view.close()
+
+    def _queues(self, view: StoreView) -> Iterator[QueueSeen]:
+        chosen, known = self._options.chosen, asyncio.run(view.topics())
+        missing = [topic for topic in chosen.topics if topic not in known]
+        if missing:
+            raise SettingsError(f"the store has no topic {', '.join(missing)}")
+        matches = re.compile(chosen.pattern or ".*").fullmatch
+        for topic in chosen.topics or sorted(known):
+            if (chosen.topics or matches(topic)) and not topic.startswith(LIGHT_QUEUES):
+                yield from asyncio.run(view.queues(topic))
+
+    def _reach(self, view: StoreView, queue: QueueSeen) -> _Reach | None:
+        """The part of a queue that is wanted; None when there is none."""
+        named = MessageQueue(queue.topic, self._options.broker, queue.queue_id)
+        if not narrowed([Span(named, 0, 1 << 62)], self._narrowing):
+            return None
+        first = view.first_kept(queue)
+        begin = self._edge(view, queue, first, is_start=True)
+        end = self._edge(view, queue, first, is_start=False)
+        spans = narrowed([Span(named, max(begin, first), min(end, queue.end))], self._narrowing)
+        if not spans or not (places := _places(view, queue, spans[0])):
+            return None
+        return _Reach(queue, spans[0], *places)
+
+    def _edge(self, view: StoreView, queue: QueueSeen, first: int, *, is_start: bool) -> int:
+        options, narrowing = self._options, self._narrowing
+        bound = options.starting if is_start else options.ending
+        asked = bound.of(queue.topic, options.broker, queue.queue_id)
+        if bound.kind == "time":
+            found = first if is_start else queue.end
+            found = found if asked is None else view.offset_by_time(queue, asked)
+        else:
+            found = plan.resolved(asked, first, queue.end, EARLIEST if is_start else LATEST)
+        pushed = narrowing.from_ms if is_start else narrowing.before_ms
+        if pushed is None:
+            return found
+        at = view.offset_by_time(queue, pushed)
+        return max(found, at) if is_start else min(found, at)
+
+    def _cut(self, view: StoreView, reaches: Sequence[_Reach]) -> list[CutPartition]:
+        """Cut the log that is reached into parts of about the same number of bytes."""
+        rows = sum(reach.span.rows for reach in reaches)
+        if not rows:
+            return []
+        count = plan.task_count(rows, self._options.planning)
+        first, last = min(reach.begin for reach in reaches), max(reach.end for reach in reaches)
+        edges = [first + (last - first) * number // count for number in range(count)] + [last]
+        found = []
+        left = list(reaches)
+        for begin, end in pairwise(edges):
+            spans = []
+            for number, reach in enumerate(left):
+                span = reach.span
+                until = (
+                    span.end if end >= reach.end else min(max(view.first_at(reach.queue, end), span.begin), span.end)
+                )
+                if until > span.begin:
+                    spans.append(Span(span.queue, span.begin, until))
+                left[number] = _Reach(reach.queue, Span(span.queue, until, span.end), reach.begin, reach.end)
+            if spans:
+                found.append(CutPartition(begin, end, spans))
+        return found
+
+    # -- in tasks
+
+    def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
+        """Read one task's rows."""
+        assert isinstance(partition, CutPartition)
+        if not partition.spans:
+            return
+        view = open_view(self._options.path)
+        try:
+            yield from self._read(view, partition)
+        finally:
+            view.close()
+
+    def _read(self, view: StoreView, partition: CutPartition) -> Iterator["pa.RecordBatch"]:
+        options, narrowing = self._options, self._narrowing
+        how, sets = treatment(options.decoding), _sets(narrowing)
+        windows = LogWindows(view, _with_queues(view, partition.spans), narrowing.tags)
+        for window in windows.read(options.decoding.batch_rows):
+            report_losses(window.losses, fails=options.fail_on_data_loss)
+            try:
+                batch = wanted_rows(window.heads, self._columns, sets, broker=options.broker, treatment=how)
+            except BadRecord as wrong:
+                raise BadRecord(f"{wrong.reason} (in {options.path})", offset=wrong.offset) from wrong
+            if batch.num_rows:
+                yield batch
+
+
+class PushingStoreReader(StoreReader):
+    """The same, taking conditions into the source. Spark refuses readers that can, unless it is told to use them."""
+
+    def pushFilters(self, filters: "list[Filter]") -> "list[Filter]":  # noqa: N802 - Spark's name
+        """Note what can be left out; Spark applies every condition itself as well."""
+        self._narrowing = narrowing_of(filters)
+        return filters
+
+
+def _sets(narrowing: Narrowing) -> dict[str, frozenset[str]]:
+    found = {"tags": narrowing.tags, "keys": narrowing.keys}
+    return {name: values for name, values in found.items() if values is not None}
+
+
+def _places(view: StoreView, queue: QueueSeen, span: Span) -> tuple[int, int] | None:
+    """From where to where in the log a span reaches; None where its entries stand for no message."""
+    places = [
+        place + size
+        for offset, is_end in ((span.begin, False), (span.end - 1, True))
+        for place, size in _entry(view, queue, offset, is_end=is_end)
+    ]
+    return (places[0], places[-1]) if places else None
+
+
+def _entry(view: StoreView, queue: QueueSeen, offset: int, *, is_end: bool) -> list[tuple[int, int]]:
+    """The place of an entry, and its size where its end is meant; of the next one that stands for a message."""
+    step = -1 if is_end else 1
+    while queue.start <= offset < queue.end:
+        ((place, size, _),) = ENTRY.iter_unpack(view.entry_bytes(queue, offset, 1))
+        if 0 < size < FILLER_SIZE:
+            return [(place, size if is_end else 0)]
+        offset += step
+    return []
+
+
+def _with_queues(view: StoreView, spans: Iterable[Span]) -> list[tuple[QueueSeen, Span]]:
+    seen: dict[tuple[str, int], QueueSeen] = {}
+    spans = list(spans)
+    for topic in dict.fromkeys(span.queue.topic for span in spans):
+        for queue in asyncio.run(view.queues(topic)):
+            seen[topic, queue.queue_id] = queue
+    found = [(seen.get((span.queue.topic, span.queue.queue_id)), span) for span in spans]
+    return [(queue, span) for queue, span in found if queue is not None]

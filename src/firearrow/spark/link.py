@@ -1,0 +1,236 @@
+"""A process's way to a cluster: one client for each set of connection options, kept for the life of the process.
+
+Spark keeps its Python workers between tasks, so a task finds the connections of the one before. A forked worker makes
+its own: a portal refuses to work in a child. Everything that may pass is tried again here, with pauses that double,
+because an error in a driver's call ends the query.
+"""
+
+import asyncio
+import logging
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from firearrow import fastjson
+from firearrow.client import Bounds, MessageQueue, PullConsumer, PulledBytes
+from firearrow.client.access import Access
+from firearrow.client.consumer.settings import ConsumerOptions
+from firearrow.client.doors import system_doors
+from firearrow.client.nameservers import NameServers, parse_name_servers
+from firearrow.client.routes import MASTER_ID, Route, read_route
+from firearrow.errors import FireArrowError, RequestRefused, SettingsError
+from firearrow.model.names import is_dlq_topic, is_retry_topic, is_system_topic
+from firearrow.protocol.bodies.route import TopicList, TopicRouteData
+from firearrow.protocol.codes import ResponseCode
+from firearrow.protocol.conversation import Request
+from firearrow.protocol.requests.route import GetAllTopicListFromNameserver, GetRouteInfoByTopic
+from firearrow.remoting.caller import Caller
+from firearrow.runtime.portal import Portal
+from firearrow.runtime.process import process_id
+from firearrow.runtime.tlssettings import ClientTls
+from firearrow.spark.options import Chosen, Connection, Fetching
+
+log: Final = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+LONGEST_PAUSE_S: Final = 5.0
+ROUTES_MS: Final = 5000
+"""How often routes are asked for: queues and brokers that come or go are noticed within this time."""
+REPLICA_ID: Final = 1
+BUSY: Final = frozenset({int(ResponseCode.SYSTEM_BUSY), int(ResponseCode.SERVICE_NOT_AVAILABLE)})
+
+_links: dict[tuple[int, Connection, str], "Link"] = {}
+
+
+def link_of(connection: Connection, fetching: Fetching) -> "Link":
+    """The client of this process for a cluster and a group, opened when it is first asked for."""
+    key = (process_id(), connection, fetching.group)
+    found = _links.get(key)
+    if found is None:
+        found = _links[key] = Link(connection, fetching)
+    return found
+
+
+def close_links() -> None:
+    """End every client of this process."""
+    while _links:
+        (process, _, _), link = _links.popitem()
+        if process == process_id():
+            link.close()
+
+
+class Link:
+    """Questions to a cluster, asked from outside its loop, and a door to that loop for whoever reads in bulk."""
+
+    def __init__(self, connection: Connection, fetching: Fetching) -> None:
+        self._connection = connection
+        self.fetching: Final = fetching
+        self.portal: Final = Portal("firearrow-spark")
+        self.consumer: Final = PullConsumer(
+            connection.name_server, group=fetching.group, **_consumer_options(connection)
+        )
+        self.portal.call(self.consumer.open())
+
+    def close(self) -> None:
+        """Say goodbye."""
+        self.portal.call(self.consumer.close())
+        self.portal.close()
+
+    # -- which topics and queues
+
+    def topics(self, chosen: Chosen) -> tuple[str, ...]:
+        """The topics that are chosen, as things are now."""
+        if chosen.topics:
+            return chosen.topics
+        if chosen.assigned:
+            return tuple(chosen.assigned)
+        try:
+            matches = re.compile(chosen.pattern).fullmatch
+        except re.error as wrong:
+            raise SettingsError(f"subscribePattern {chosen.pattern!r} is no regular expression: {wrong}") from wrong
+        names = self.portal.call(self._patiently(self._all_topics))
+        return tuple(name for name in sorted(names) if matches(name) and _is_plain(name, chosen.pattern))
+
+    async def _all_topics(self) -> list[str]:
+        return fastjson.decode(await self._ask_names(GetAllTopicListFromNameserver()), TopicList).topic_list
+
+    async def _ask_names(self, request: Request[Any]) -> bytes:
+        """Ask the name servers something that the client has no word for."""
+        connection, doors = self._connection, system_doors()
+        context, sign = access_of(connection).prepared()
+        caller = Caller(doors.network, tls=context, sign=sign)
+        try:
+            names = NameServers(caller, parse_name_servers(connection.name_server), doors.chance)
+            return (await names.ask(request)).body
+        finally:
+            await caller.close()
+
+    def bounds(self, topics: Iterable[str]) -> dict[MessageQueue, Bounds]:
+        """The first and last offsets of every queue of some topics that can be read now."""
+        return self.portal.call(self._bounds_of_all(list(topics)))
+
+    async def _bounds_of_all(self, topics: list[str]) -> dict[MessageQueue, Bounds]:
+        found: dict[MessageQueue, Bounds] = {}
+        for some in await asyncio.gather(*(self._patiently(partial(self._bounds, topic)) for topic in topics)):
+            found.update(some)
+        return found
+
+    async def _bounds(self, topic: str) -> dict[MessageQueue, Bounds]:
+        readable = frozenset(await self.consumer.queues(topic))
+        return {queue: bounds for queue, bounds in (await self.consumer.bounds(topic)).items() if queue in readable}
+
+    def offsets_at(self, times: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
+        """Where queues are at times, each at its own."""
+        by_time: dict[int, list[MessageQueue]] = {}
+        for queue, time_ms in times.items():
+            by_time.setdefault(time_ms, []).append(queue)
+        found: dict[MessageQueue, int] = {}
+        for time_ms, queues in by_time.items():
+            found.update(self.portal.call(self._patiently(partial(self.consumer.offsets_at, queues, time_ms))))
+        return found
+
+    def require_replicas(self, queues: Iterable[MessageQueue]) -> None:
+        """Raise unless every broker of some queues has a replica that can be read."""
+        routes = self.portal.call(self._routes(sorted({queue.topic for queue in queues})))
+        for broker in sorted({queue.broker_name for queue in queues}):
+            if not any(number != MASTER_ID for route in routes for number in route.brokers.get(broker, {})):
+                raise SettingsError(f"broker {broker} has no replica to read from; set readFrom to master")
+
+    async def _routes(self, topics: Iterable[str]) -> list[Route]:
+        async def ask(topic: str) -> Route:
+            request = GetRouteInfoByTopic(topic=topic, accept_standard_json_only=True)
+            return read_route(topic, fastjson.decode(await self._ask_names(request), TopicRouteData))
+
+        return [await self._patiently(partial(ask, topic)) for topic in topics]
+
+    # -- reading and reporting
+
+    async def pull(
+        self, queue: MessageQueue, offset: int, most: int, fetching: Fetching, *, from_replica: bool = False
+    ) -> PulledBytes:
+        """One pull, tried again while that may help. To be awaited on the loop of the portal."""
+        return await self._patiently(
+            lambda: self.consumer.pull_bytes(
+                queue,
+                offset,
+                expression=fetching.sql or fetching.tags,
+                kind="SQL92" if fetching.sql else "TAG",
+                max_messages=most,
+                max_bytes=fetching.max_bytes,
+                timeout_ms=fetching.timeout_ms,
+                broker_id=REPLICA_ID if from_replica else 0,
+            )
+        )
+
+    def sizes(self, offsets: Mapping[MessageQueue, int]) -> dict[MessageQueue, float]:
+        """The usual size of a record of each queue from an offset on, by a sample."""
+
+        async def ask() -> list[PulledBytes]:
+            return await asyncio.gather(*(self.pull(queue, at, 32, self.fetching) for queue, at in offsets.items()))
+
+        found = {}
+        for (queue, at), pulled in zip(offsets.items(), self.portal.call(ask()), strict=True):
+            if pulled.body:
+                found[queue] = max(1.0, len(pulled.body) / max(1, min(32, pulled.next_offset - at)))
+        return found
+
+    def report(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """Tell brokers how far the group is. A broker that is gone for a while hears it the next time."""
+        try:
+            self.portal.call(self.consumer.commit(offsets))
+        except FireArrowError as error:
+            log.warning("progress could not be reported", extra={"reason": str(error)})
+
+    async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
+        fetching, pause_s = self.fetching, self.fetching.retry_interval_ms / 1000
+        for attempt in range(fetching.retries + 1):
+            try:
+                return await ask()
+            except FireArrowError as error:
+                if attempt == fetching.retries or not _may_pass(error):
+                    raise
+                log.warning("a request is tried again", extra={"reason": str(error), "attempt": attempt + 1})
+                await asyncio.sleep(pause_s)
+                pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+        raise AssertionError("the last attempt returns or raises")
+
+
+def _may_pass(error: FireArrowError) -> bool:
+    return error.retryable or (isinstance(error, RequestRefused) and error.code in BUSY)
+
+
+def _is_plain(name: str, pattern: str) -> bool:
+    """Whether a pattern may mean a topic: those of the system and of groups only when it says so."""
+    if is_system_topic(name):
+        return False
+    return pattern.startswith("%") or not (is_retry_topic(name) or is_dlq_topic(name))
+
+
+def client_tls(connection: Connection) -> ClientTls:
+    """What TLS is told."""
+    return ClientTls(
+        connection.tls,
+        connection.tls_verify,
+        connection.tls_ca_file,
+        connection.tls_cert_file,
+        connection.tls_key_file,
+        connection.tls_key_password,
+    )
+
+
+def access_of(connection: Connection) -> Access:
+    """What servers are shown."""
+    return Access(client_tls(connection), connection.access_key, connection.secret_key, connection.security_token)
+
+
+def _consumer_options(connection: Connection) -> ConsumerOptions:
+    return ConsumerOptions(
+        auto_commit=False,
+        tls=client_tls(connection),
+        poll_name_server_ms=ROUTES_MS,
+        access_key=connection.access_key,
+        secret_key=connection.secret_key,
+        security_token=connection.security_token,
+    )

@@ -1,0 +1,221 @@
+"""Offsets -> what one micro-batch or job reads, and in which tasks. Pure, imports no Spark.
+
+Offsets are a mapping of queues to numbers; in Spark's checkpoint they are JSON by topic, broker and queue::
+
+    {"orders": {"broker-a": {"0": 1200, "1": 1187}}}
+
+Invariants: a batch never ends before it begins; with a limit every queue that is behind moves by its share of the whole
+backlog, and at least one row moves; tasks cover every range exactly once, each range in order; the same input
+gives the same tasks.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from msgspec import Struct
+
+from firearrow.model import MessageQueue
+from firearrow.spark.options import EARLIEST, LATEST, ByQueue, Planning
+
+Offsets = Mapping[MessageQueue, int]
+Sizes = Mapping[MessageQueue, float]
+OffsetsJson = dict[str, dict[str, dict[str, int]]]
+
+
+class Span(Struct, frozen=True):
+    """Messages of one queue, ``begin`` to ``end`` exclusive."""
+
+    queue: MessageQueue
+    begin: int
+    end: int
+
+    @property
+    def rows(self) -> int:
+        """How many offsets it has."""
+        return self.end - self.begin
+
+
+class Loss(Struct, frozen=True):
+    """Messages that should have been read and are gone."""
+
+    queue: MessageQueue
+    begin: int
+    end: int
+    reason: str
+
+    def __str__(self) -> str:
+        queue = self.queue
+        return (
+            f"{self.end - self.begin} messages of {queue.topic} on {queue.broker_name}, queue {queue.queue_id}, "
+            f"offsets {self.begin} to {self.end - 1}: {self.reason}"
+        )
+
+
+def to_json(offsets: Offsets) -> OffsetsJson:
+    """Offsets as they go into the checkpoint, in a fixed order: Spark compares them as text."""
+    found: OffsetsJson = {}
+    for queue in sorted(offsets):
+        found.setdefault(queue.topic, {}).setdefault(queue.broker_name, {})[str(queue.queue_id)] = offsets[queue]
+    return found
+
+
+def from_json(data: Mapping[str, Any] | None) -> dict[MessageQueue, int]:
+    """The reverse of `to_json`."""
+    return {
+        MessageQueue(topic, broker, int(number)): int(offset)
+        for topic, brokers in (data or {}).items()
+        for broker, queues in brokers.items()
+        for number, offset in queues.items()
+    }
+
+
+def is_assigned(assigned: ByQueue, queue: MessageQueue) -> bool:
+    """Whether option ``assign`` names a queue."""
+    found = assigned.get(queue.topic)
+    if isinstance(found, dict):
+        found = found.get(queue.broker_name)
+    return isinstance(found, list) and queue.queue_id in found
+
+
+def resolved(asked: int | None, first: int, end: int, otherwise: int) -> int:
+    """An offset as a number: the special ones by a queue's bounds, ``otherwise`` where nothing was asked for."""
+    if asked is None:
+        asked = otherwise
+    if asked == EARLIEST:
+        return first
+    return end if asked == LATEST else asked
+
+
+# -- how far a micro-batch goes
+
+
+def behind(start: Offsets, latest: Offsets) -> dict[MessageQueue, int]:
+    """How many messages each queue is behind; queues that ``start`` does not know begin at 0."""
+    return {queue: max(0, end - start.get(queue, 0)) for queue, end in sorted(latest.items())}
+
+
+def merged(start: Offsets, latest: Offsets) -> dict[MessageQueue, int]:
+    """``latest``, but no queue goes back, and one that is not to be seen now keeps its place."""
+    return {queue: max(latest.get(queue, 0), start.get(queue, 0)) for queue in sorted({*start, *latest})}
+
+
+def limited_rows(start: Offsets, latest: Offsets, most: int) -> dict[MessageQueue, int]:
+    """Offsets at most ``most`` rows behind ``start``, each queue by its share of the backlog."""
+    return _limited(start, latest, most, dict.fromkeys(latest, 1.0))
+
+
+def limited_bytes(
+    start: Offsets, latest: Offsets, most: int, sizes: Mapping[MessageQueue, float]
+) -> dict[MessageQueue, int]:
+    """The same for bytes, by the usual size of a record of each queue."""
+    return _limited(start, latest, most, sizes)
+
+
+def _limited(
+    start: Offsets, latest: Offsets, most: float, sizes: Mapping[MessageQueue, float]
+) -> dict[MessageQueue, int]:
+    backlog = behind(start, latest)
+    total = sum(rows * sizes.get(queue, 1.0) for queue, rows in backlog.items())
+    end = merged(start, latest)
+    if total <= most:
+        return end
+    share = most / total
+    exact = {queue: rows * share for queue, rows in backlog.items()}
+    taken = {queue: int(rows) for queue, rows in exact.items()}
+    left = most - sum(rows * sizes.get(queue, 1.0) for queue, rows in taken.items())
+    for queue in sorted(exact, key=lambda queue: (taken[queue] - exact[queue], queue)):
+        if taken[queue] < backlog[queue] and (left >= sizes.get(queue, 1.0) or not any(taken.values())):
+            taken[queue] += 1
+            left -= sizes.get(queue, 1.0)
+    return {queue: start.get(queue, 0) + taken[queue] if queue in taken else offset for queue, offset in end.items()}
+
+
+# -- what is gone
+
+
+def lost(spans: Iterable[Span], firsts: Offsets, ends: Offsets) -> list[Loss]:
+    """Which parts of what is to be read the brokers do not have, by their bounds."""
+    found = []
+    for span in spans:
+        first, end = firsts.get(span.queue), ends.get(span.queue)
+        if first is None or end is None:
+            continue
+        if first > span.begin:
+            reason = f"the broker's first message is {first} now; retention deleted those before it"
+            found.append(Loss(span.queue, span.begin, min(first, span.end), reason))
+        if end < span.end and span.rows:
+            reason = f"the queue ends at {end}; its broker or topic was made anew, or lost its last messages"
+            found.append(Loss(span.queue, max(span.begin, end), span.end, reason))
+    return found
+
+
+def without(spans: Iterable[Span], losses: Iterable[Loss]) -> list[Span]:
+    """The spans without what is gone at their beginnings and ends."""
+    gone: dict[MessageQueue, list[Loss]] = {}
+    for loss in losses:
+        gone.setdefault(loss.queue, []).append(loss)
+    found = []
+    for span in spans:
+        begin, end = span.begin, span.end
+        for loss in gone.get(span.queue, ()):
+            if loss.begin <= begin:
+                begin = max(begin, loss.end)
+            else:
+                end = min(end, loss.begin)
+        if begin < end:
+            found.append(Span(span.queue, begin, end))
+    return found
+
+
+def clipped(spans: Iterable[Span], places: Offsets, *, is_start: bool) -> list[Span]:
+    """The spans from, or up to, a place in each queue."""
+    found = []
+    for span in spans:
+        place = places.get(span.queue, span.begin if is_start else span.end)
+        begin, end = (max(span.begin, place), span.end) if is_start else (span.begin, min(span.end, place))
+        if begin < end:
+            found.append(Span(span.queue, begin, end))
+    return found
+
+
+# -- in which tasks
+
+_SPARE: Final = 1
+
+
+def tasks(spans: Iterable[Span], planning: Planning) -> list[tuple[Span, ...]]:
+    """Spread spans over tasks of about the same number of rows; a queue may be in several tasks, in order."""
+    listed = [span for span in spans if span.rows > 0]
+    rows = sum(span.rows for span in listed)
+    if not rows:
+        return []
+    return _cut(listed, rows, task_count(rows, planning))
+
+
+def task_count(rows: int, planning: Planning) -> int:
+    """How many tasks so many rows are worth."""
+    count = -(-rows // planning.rows_per_partition)
+    count = min(max(count, planning.min_partitions), planning.max_partitions)
+    return min(max(count, -(-rows // planning.max_records_per_partition)), rows)
+
+
+def _cut(spans: Sequence[Span], rows: int, count: int) -> list[tuple[Span, ...]]:
+    found: list[tuple[Span, ...]] = []
+    task: list[Span] = []
+    held = 0
+    room = -(-rows // count)
+    for span in spans:
+        begin = span.begin
+        while begin < span.end:
+            end = min(span.end, begin + room - held)
+            task.append(Span(span.queue, begin, end))
+            held += end - begin
+            begin = end
+            if held == room:
+                found.append(tuple(task))
+                task, held = [], 0
+                rows -= room
+                room = -(-rows // max(count - len(found), _SPARE)) if rows else 1
+    if task:
+        found.append(tuple(task))
+    return found

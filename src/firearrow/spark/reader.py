@@ -1,0 +1,242 @@
+"""One job over a stretch of topics, and the reading that jobs and streams have in common.
+
+Planned on the driver, read by tasks: ``read_spans`` is all that a task does. Its rows leave as Arrow batches of a few
+thousand, in the order of each queue.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from firearrow.client import Bounds, MessageQueue
+from firearrow.errors import BadRecord, FireArrowError, SettingsError
+from firearrow.spark import plan
+from firearrow.spark.fetch import Fetch, Records
+from firearrow.spark.link import Link, link_of
+from firearrow.spark.options import EARLIEST, LATEST, Bound, Decoding, Fetching, SourceOptions
+from firearrow.spark.plan import Loss, Span
+from firearrow.spark.pushdown import Narrowing, narrowed, narrowing_of, wanted_rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.datasource import Filter
+
+    from firearrow.columns import Treatment
+
+log: Final = logging.getLogger(__name__)
+
+MAX_JOINED_BYTES: Final = 64 << 20
+
+
+class DataLost(FireArrowError):
+    """Messages that a job or a stream had yet to read are gone."""
+
+    def __init__(self, losses: Sequence[Loss]) -> None:
+        shown = "; ".join(str(loss) for loss in losses[:10])
+        more = f"; and {len(losses) - 10} more gaps" if len(losses) > 10 else ""
+        super().__init__(
+            f"data was lost: {shown}{more}. Set failOnDataLoss to false to go on without them, "
+            "or start at offsets that are there"
+        )
+
+
+class SpanPartition(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, spans: Sequence[Span]) -> None:
+        super().__init__(tuple(spans))
+        self.spans: tuple[Span, ...] = tuple(spans)
+
+
+class Reading(Struct, frozen=True):
+    """Everything a task must know besides its spans."""
+
+    options: SourceOptions
+    columns: tuple[str, ...]
+    narrowing: Narrowing = Narrowing()
+
+    def sets(self) -> dict[str, frozenset[str]]:
+        """Tags and keys that rows must have: brokers compare hashes of tags alone."""
+        found: dict[str, frozenset[str]] = {}
+        tags = self.options.fetching.tags
+        if not self.options.fetching.sql and tags not in ("", "*"):
+            found["tags"] = frozenset(part.strip() for part in tags.split("||"))
+        elif self.narrowing.tags is not None:
+            found["tags"] = self.narrowing.tags
+        if self.narrowing.keys is not None:
+            found["keys"] = self.narrowing.keys
+        return found
+
+    @property
+    def fetching(self) -> Fetching:
+        """How records are asked for: tags of a condition go to the brokers."""
+        fetching, pushed = self.options.fetching, self.narrowing.tag_expression
+        is_free = not fetching.sql and fetching.tags in ("", "*")
+        return replace(fetching, tags=pushed) if pushed and is_free else fetching
+
+
+def report_losses(losses: Sequence[Loss], *, fails: bool) -> None:
+    """Fail, or say what is missing."""
+    if losses and fails:
+        raise DataLost(losses)
+    for loss in losses:
+        log.warning("messages are gone", extra={"loss": str(loss)})
+
+
+def read_spans(reading: Reading, spans: Sequence[Span]) -> Iterator["pa.RecordBatch"]:
+    """The rows of some spans."""
+    options = reading.options
+    link = link_of(options.connection, options.fetching)
+    fetch = Fetch(link, spans, reading.fetching)
+    rows = options.decoding.batch_rows
+    try:
+        while found := link.portal.call(fetch.next(rows)):
+            report_losses([each.loss for each in found if each.loss], fails=options.fail_on_data_loss)
+            for span, body in _joined(found):
+                batch = _rows(reading, span, body)
+                if batch.num_rows:
+                    yield batch
+    finally:
+        link.portal.call(fetch.close())
+
+
+def _joined(found: Sequence[Records]) -> Iterator[tuple[Span, bytes]]:
+    """Answers of the same span put together: columns are made of many records at once."""
+    parts: list[bytes] = []
+    size = 0
+    for number, records in enumerate(found):
+        if records.body:
+            parts.append(records.body)
+            size += len(records.body)
+        is_last = number + 1 == len(found) or found[number + 1].span != records.span
+        if parts and (is_last or size >= MAX_JOINED_BYTES):
+            yield records.span, parts[0] if len(parts) == 1 else b"".join(parts)
+            parts, size = [], 0
+
+
+def _rows(reading: Reading, span: Span, body: bytes) -> "pa.RecordBatch":
+    # Imported here: planning needs neither numpy nor Arrow.
+    from firearrow.columns import Heads, as_bytes, record_starts
+
+    queue = span.queue
+    try:
+        heads = Heads(data := as_bytes(body), record_starts(data))
+        offsets = heads.longs("queue_offset")
+        within = (offsets >= span.begin) & (offsets < span.end)
+        if not within.all():
+            heads = Heads(data, heads.starts[within])
+        how = treatment(reading.options.decoding)
+        return wanted_rows(heads, reading.columns, reading.sets(), broker=queue.broker_name, treatment=how)
+    except BadRecord as wrong:
+        place = f"{queue.topic} on {queue.broker_name}, queue {queue.queue_id}, offsets {span.begin} to {span.end}"
+        raise BadRecord(f"{wrong.reason} (in {place})", offset=wrong.offset) from wrong
+
+
+def treatment(decoding: Decoding) -> "Treatment":
+    """How columns treat bodies."""
+    from firearrow.columns import Treatment
+
+    return Treatment(decoding.check_crc, decoding.max_body_bytes, decoding.keep_bad_bodies)
+
+
+# -- where queues begin and end
+
+
+class Edges:
+    """Turns what options say about beginnings and ends into offsets, asking brokers where times are meant."""
+
+    def __init__(self, link: Link, options: SourceOptions, bounds: Mapping[MessageQueue, Bounds]) -> None:
+        self._link = link
+        self._options = options
+        self._bounds = bounds
+
+    def starts(self) -> dict[MessageQueue, int]:
+        """Where each queue begins."""
+        found = self._offsets(self._options.starting, EARLIEST)
+        if self._options.starting.kind == "time" and self._options.starting_strategy == "error":
+            for queue, offset in found.items():
+                if offset >= self._bounds[queue].end:
+                    raise SettingsError(
+                        f"nothing was stored in {queue.topic} on {queue.broker_name}, queue {queue.queue_id}, since "
+                        "the starting time; startingOffsetsByTimestampStrategy latest would begin at its end"
+                    )
+        return found
+
+    def ends(self) -> dict[MessageQueue, int]:
+        """Where each queue ends."""
+        return self._offsets(self._options.ending, LATEST)
+
+    def _offsets(self, bound: Bound, otherwise: int) -> dict[MessageQueue, int]:
+        asked = {q: bound.of(q.topic, q.broker_name, q.queue_id) for q in self._bounds}
+        if bound.kind == "time":
+            times = {queue: time_ms for queue, time_ms in asked.items() if time_ms is not None}
+            at = self._link.offsets_at(times)
+            return {
+                queue: max(first, min(at[queue], end)) if queue in at else plan.resolved(None, first, end, otherwise)
+                for queue, (first, end) in self._bounds.items()
+            }
+        return {
+            queue: plan.resolved(asked[queue], first, end, otherwise) for queue, (first, end) in self._bounds.items()
+        }
+
+
+def chosen_bounds(link: Link, options: SourceOptions) -> dict[MessageQueue, Bounds]:
+    """The bounds of the queues that are chosen, as they are now."""
+    bounds = link.bounds(link.topics(options.chosen))
+    if options.chosen.assigned:
+        bounds = {queue: each for queue, each in bounds.items() if plan.is_assigned(options.chosen.assigned, queue)}
+    if options.fetching.from_replica:
+        link.require_replicas(bounds)
+    return bounds
+
+
+class TopicsReader(DataSourceReader):
+    """Reads topics in one job."""
+
+    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
+        self._options = options
+        self._columns = columns
+        self._narrowing = Narrowing()
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Plan the tasks."""
+        options = self._options
+        link = link_of(options.connection, options.fetching)
+        bounds = chosen_bounds(link, options)
+        if options.chosen.assigned and not bounds:
+            raise SettingsError("option assign names no queue that can be read")
+        edges = Edges(link, options, bounds)
+        starts, ends = edges.starts(), edges.ends()
+        spans = [Span(queue, starts[queue], max(starts[queue], ends[queue])) for queue in sorted(bounds)]
+        spans = self._narrow(link, spans)
+        first = {queue: each.first for queue, each in bounds.items()}
+        losses = plan.lost(spans, first, {queue: each.end for queue, each in bounds.items()})
+        report_losses(losses, fails=options.fail_on_data_loss)
+        found = plan.tasks(plan.without(spans, losses), options.planning)
+        return [SpanPartition(spans) for spans in found] or [SpanPartition(())]
+
+    def _narrow(self, link: Link, spans: list[Span]) -> list[Span]:
+        spans = narrowed(spans, self._narrowing)
+        for is_start, time_ms in ((True, self._narrowing.from_ms), (False, self._narrowing.before_ms)):
+            if time_ms is not None and spans:
+                at = link.offsets_at({span.queue: time_ms for span in spans})
+                spans = plan.clipped(spans, at, is_start=is_start)
+        return spans
+
+    def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
+        """Read one task's rows."""
+        assert isinstance(partition, SpanPartition)
+        return read_spans(Reading(self._options, self._columns, self._narrowing), partition.spans)
+
+
+class PushingTopicsReader(TopicsReader):
+    """The same, taking conditions into the source. Spark refuses readers that can, unless it is told to use them."""
+
+    def pushFilters(self, filters: "list[Filter]") -> "list[Filter]":  # noqa: N802 - Spark's name
+        """Note what can be left out; Spark applies every condition itself as well."""
+        self._narrowing = narrowing_of(filters)
+        return filters

@@ -4,33 +4,43 @@ A client's batch is a concatenation of::
 
     totalSize 4   magic 4 (0)   bodyCRC 4 (0)   flag 4   bodyLength 4   body   propertiesLength 2   properties
 
-The broker stores each as a record of its own with consecutive queue offsets (`split_batch`, then `encode_each`),
-except on topics with batch queues, where the whole body becomes one record that consumers take apart (`unwrap`).
-The magic and the CRC inside are ignored, as in Java; the sizes are added up again and must agree. Must agree with
-Java's ``MessageDecoder.encodeMessages``, ``MessageExtEncoder.encode(MessageExtBatch)`` and
-``MessageDecoder.decodeMessage``.
+The broker stores each as a record of its own with consecutive queue offsets (`split_batch`, then `encode_each`; or
+`pieces_of`, then `encode_pieces`, which makes the same records in less time), except on topics with batch queues, where
+the whole body becomes one record that consumers take apart (`unwrap`). The magic and the CRC inside are ignored, as in
+Java; the sizes are added up again and must agree. Must agree with Java's ``MessageDecoder.encodeMessages``,
+``MessageExtEncoder.encode(MessageExtBatch)`` and ``MessageDecoder.decodeMessage``.
 """
 
 import struct
 from collections.abc import Iterable, Iterator
 from typing import Final
+from zlib import crc32
 
 from msgspec.structs import replace
 
 from firearrow.errors import BadBody, IllegalMessage
 from firearrow.model import EpochMs, Message, PhysicalOffset, QueueOffset, StoredMessage
+from firearrow.model.flags import BORN_HOST_V6, HOST_V6_MASK, STORE_HOST_V6
 from firearrow.record.encode import Draft, encode
-from firearrow.record.layout import SHORT, Buffer
-from firearrow.record.properties import decode_properties, encode_properties, stored_properties
+from firearrow.record.hosts import V4_SIZE
+from firearrow.record.layout import CRC_MASK, SHORT, Buffer, topic_field
+from firearrow.record.properties import StoredProperties, decode_properties, encode_properties, stored_properties
+from firearrow.record.stamp import REVERSED_STAMP, STAMP_SIZE
 
 MAX_BATCH_MESSAGES: Final = 65_536
 """More than any stock client fits into 4 MiB: each of its messages carries a UNIQ_KEY and takes 66 bytes or more."""
 
+_INT = struct.Struct(">i")
+_LONG = struct.Struct(">q")
+_PLACE = struct.Struct(">iIiiiqq")
+"""The record up to its physical offset: size, magic, CRC, queue, flag, queue offset, physical offset."""
 _HEAD = struct.Struct(">iiiii")
 _HEAD_SIZE: Final = _HEAD.size
 _SMALLEST: Final = _HEAD_SIZE + 2
 _unpack_head = _HEAD.unpack_from
 _unpack_short = SHORT.unpack_from
+_pack_place = _PLACE.pack
+_join = b"".join
 
 
 def encode_batch(messages: Iterable[Message]) -> bytes:
@@ -72,8 +82,25 @@ def _entries(batch: Buffer, max_messages: int) -> Iterator[tuple[int, bytes, byt
         start = end
 
 
-def split_batch(batch: Buffer, template: Draft, *, max_messages: int = MAX_BATCH_MESSAGES) -> list[Draft]:
-    """A draft for each message of a client's batch; what the messages share comes from ``template``."""
+Piece = tuple[int, bytes, StoredProperties]
+"""One message of a batch: its flag, its body, its properties as they are stored."""
+
+
+def pieces_of(batch: Buffer, *, max_messages: int = MAX_BATCH_MESSAGES) -> list[Piece]:
+    """The messages of a client's batch."""
+    # Properties that are closed and hold no stamp are stored as they came: `stored_properties`, without the call.
+    return [
+        (
+            flag,
+            body,
+            StoredProperties(given) if given[-1:] == b"\x02" and b"#" not in given else stored_properties(given),
+        )
+        for flag, body, given in _entries(batch, max_messages)
+    ]
+
+
+def drafts_of(pieces: Iterable[Piece], template: Draft) -> list[Draft]:
+    """A draft for each piece; what they share comes from ``template``."""
     topic = template.topic
     queue_id = template.queue_id
     born_timestamp = template.born_timestamp
@@ -86,7 +113,7 @@ def split_batch(batch: Buffer, template: Draft, *, max_messages: int = MAX_BATCH
             topic,
             queue_id,
             body,
-            stored_properties(properties),
+            properties,
             born_timestamp,
             born_host,
             store_host,
@@ -94,8 +121,59 @@ def split_batch(batch: Buffer, template: Draft, *, max_messages: int = MAX_BATCH
             sys_flag,
             reconsume_times,
         )
-        for flag, body, properties in _entries(batch, max_messages)
+        for flag, body, properties in pieces
     ]
+
+
+def split_batch(batch: Buffer, template: Draft, *, max_messages: int = MAX_BATCH_MESSAGES) -> list[Draft]:
+    """A draft for each message of a client's batch; what the messages share comes from ``template``."""
+    return drafts_of(pieces_of(batch, max_messages=max_messages), template)
+
+
+def encode_pieces(
+    pieces: Iterable[Piece], template: Draft, queue_offset: int, physical_offset: int, store_timestamp: int
+) -> list[bytes]:
+    """The stamped records of pieces that lie one after the other in the log and in their queue."""
+    magic, topic = topic_field(template.topic)
+    queue_id = template.queue_id
+    # Messages of a batch are mostly alike: what depends on their lengths alone is made when the lengths change.
+    body_length = properties_length = -1
+    size, before, between = 0, b"", b""
+    records = []
+    try:
+        shared = _shared_fields(template, store_timestamp)
+        for flag, body, properties in pieces:
+            if len(body) != body_length or len(properties) != properties_length:
+                body_length, properties_length = len(body), len(properties)
+                before = shared + _INT.pack(body_length)
+                between = topic + SHORT.pack(properties_length + STAMP_SIZE)
+                size = _PLACE.size + len(before) + body_length + len(between) + properties_length + STAMP_SIZE
+            head = _pack_place(size, magic, crc32(body) & CRC_MASK, queue_id, flag, queue_offset, physical_offset)
+            record = _join((head, before, body, between, properties))
+            records.append(record + (REVERSED_STAMP % (crc32(record) & CRC_MASK))[::-1])
+            physical_offset += size
+            queue_offset += 1
+    except struct.error as wrong:
+        raise IllegalMessage(f"a message of a batch for topic {template.topic!r} does not fit: {wrong}") from wrong
+    return records
+
+
+def _shared_fields(template: Draft, store_timestamp: int) -> bytes:
+    """What lies between the physical offset and the length of the body, alike in all records of a batch."""
+    bits = (BORN_HOST_V6 if len(template.born_host) != V4_SIZE else 0) | (
+        STORE_HOST_V6 if len(template.store_host) != V4_SIZE else 0
+    )
+    return b"".join(
+        (
+            _INT.pack(template.sys_flag & ~HOST_V6_MASK | bits),
+            _LONG.pack(template.born_timestamp),
+            template.born_host,
+            _LONG.pack(store_timestamp),
+            template.store_host,
+            _INT.pack(template.reconsume_times),
+            _LONG.pack(0),
+        )
+    )
 
 
 def decode_batch(batch: Buffer, topic: str, *, max_messages: int = MAX_BATCH_MESSAGES) -> list[Message]:

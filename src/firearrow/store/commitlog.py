@@ -14,6 +14,7 @@ goes to the next one. Bytes above the tail are zero. Java: ``CommitLog``, ``Defa
 
 import asyncio
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import cast
 
 from firearrow.errors import (
@@ -26,6 +27,7 @@ from firearrow.errors import (
 )
 from firearrow.model import EpochMs, PhysicalOffset, QueueOffset
 from firearrow.model.flags import PREPARED
+from firearrow.record.batch import Piece, drafts_of, encode_pieces
 from firearrow.record.encode import Draft, encode
 from firearrow.record.layout import BLANK_SIZE, blank
 from firearrow.runtime.clock import Clock
@@ -134,6 +136,30 @@ class CommitLog(Progress):
         self.tail = physical
         tail.next_offset = queue_offset
         return AppendedBatch(places, first, physical, store_ms)
+
+    def append_pieces(self, tail: QueueTail, shared: Draft, pieces: Sequence[Piece]) -> AppendedBatch:
+        """What `append_batch` does with the drafts of a client's batch, without making them."""
+        if not self._pending:
+            self._begin_turn()
+        first, start, store_ms = tail.next_offset, self.tail, self._store_ms
+        try:
+            records = encode_pieces(pieces, shared, first, start, store_ms)
+        except IllegalMessage:
+            return self.append_batch(tail, drafts_of(pieces, shared))
+        sizes = [len(record) for record in records]
+        places = list(accumulate(sizes, initial=start))
+        end = places.pop()
+        if end > self._limit:
+            return self.append_batch(tail, drafts_of(pieces, shared))
+        self._pending += records
+        self.tail = end
+        after = tail.next_offset = first + len(records)
+        sys_flag = shared.sys_flag
+        self._fresh += [
+            (tail, place, size, offset, store_ms, sys_flag, piece[2])
+            for place, size, offset, piece in zip(places, sizes, range(first, after), pieces, strict=True)
+        ]
+        return AppendedBatch(places, first, end, store_ms)
 
     def _begin_turn(self) -> None:
         now_ms = self._clock.now_ms()

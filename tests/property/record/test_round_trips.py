@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from firearrow.errors import BadRecord
 from firearrow.model import EpochMs, Message, PhysicalOffset, QueueOffset
-from firearrow.record.batch import decode_batch, encode_batch, encode_each, split_batch
+from firearrow.record.batch import decode_batch, encode_batch, encode_each, encode_pieces, pieces_of, split_batch
 from firearrow.record.compression import Codec, decompress
 from firearrow.record.decode import check_stamp, decode, decode_all, heads, peek
 from firearrow.record.encode import Draft, encode, size_of
@@ -81,6 +81,7 @@ def test_batches(messages: list[Message], template: Draft, place: tuple[QueueOff
     assert decode_batch(batch, "T") == messages
     queue_offset, physical_offset = QueueOffset(place[0] >> 1), PhysicalOffset(place[1] >> 1)
     records = encode_each(split_batch(batch, template), queue_offset, physical_offset, place[2])
+    assert encode_pieces(pieces_of(batch), template, queue_offset, physical_offset, place[2]) == records
     stored = list(decode_all(b"".join(records)))
     assert [(m.body, m.properties, m.flag) for m in stored] == [(m.body, m.properties, m.flag) for m in messages]
     assert [m.queue_offset for m in stored] == list(range(queue_offset, queue_offset + len(messages)))

@@ -15,10 +15,9 @@ import random
 from collections.abc import Callable
 from typing import Final, Protocol
 
-import msgspec
-
 from firearrow.broker.acknowledging import Acks
 from firearrow.broker.admission import Admission
+from firearrow.broker.checked import Checked, CheckedTopics, PutCounts, added_flags
 from firearrow.broker.incoming import (
     MAX_BATCH_TOPIC,
     MAX_SENT_PROPERTIES,
@@ -34,14 +33,13 @@ from firearrow.broker.incoming import (
     waits_for_store,
 )
 from firearrow.broker.live import LiveSettings
-from firearrow.broker.meters import Counts
 from firearrow.broker.stamps import BORN, Stamps, born_host
 from firearrow.broker.topicbook import Topics
 from firearrow.broker.topics import DLQ_QUEUES, describe
 from firearrow.errors import BadBody, DiskError, FireArrowError, IllegalMessage
 from firearrow.model import Address as Host
 from firearrow.model import EpochMs, keys, names
-from firearrow.model.flags import INNER_BATCH, MULTI_TAGS, TRANSACTION_MASK, topic_sys_flag
+from firearrow.model.flags import INNER_BATCH, TRANSACTION_MASK, topic_sys_flag
 from firearrow.model.versions import version_number
 from firearrow.protocol.bodies.group import SubscriptionGroupConfig
 from firearrow.protocol.bodies.topic import TopicConfig
@@ -56,7 +54,7 @@ from firearrow.protocol.requests.send import (
     SendMessageV2,
     ShortSend,
 )
-from firearrow.record.batch import split_batch
+from firearrow.record.batch import Piece, pieces_of
 from firearrow.record.encode import Draft
 from firearrow.record.hosts import host_bytes
 from firearrow.record.message_id import UniqueKeys
@@ -66,9 +64,6 @@ from firearrow.runtime.clock import Clock
 from firearrow.store.placement import FLUSHED, WRITTEN, QueueTail
 from firearrow.store.store import Store
 
-KNOWN_MAX: Final = 65_536
-"""Topics that are remembered as checked."""
-MULTI_TAG: Final = "MULTI_TAG"
 COUNTS_RETRIES_SINCE: Final = version_number("3.4.9")
 _ODD_FLAGS: Final = TRANSACTION_MASK | INNER_BATCH
 _UNIQ_KEY: Final = keys.UNIQ_KEY + "\x01"
@@ -78,29 +73,12 @@ _SEPARATOR: Final = 2
 AnySend = Send | ShortSend
 
 
-class PutCounts(Protocol):
-    """Who counts what is stored."""
-
-    def of_topic(self, topic: str) -> Counts:
-        """The numbers of a topic, to be added to."""
-        ...
-
-
 class KnownGroups(Protocol):
     """Where groups are looked up."""
 
     def get(self, name: str) -> SubscriptionGroupConfig | None:
         """A group, made if it may be."""
         ...
-
-
-class _Known(msgspec.Struct):
-    """A topic that was checked: what the short way needs of it."""
-
-    limit: int
-    added_flags: int
-    counts: Counts
-    tails: dict[int, QueueTail]
 
 
 class SendHandlers:
@@ -124,7 +102,7 @@ class SendHandlers:
     ) -> None:
         log = store.log
         self._append = log.append
-        self._append_batch = log.append_batch
+        self._append_pieces = log.append_pieces
         self._retention = store.retention
         self._tails = store.queues
         self._topics = topics
@@ -139,15 +117,14 @@ class SendHandlers:
         self._admission = admission
         self._is_consumed_in_order = is_consumed_in_order
         self._disk_text = disk_text
-        self._known: dict[str, _Known] = {}
+        self._checked = CheckedTopics(topics, settings, counts, clock)
+        self._known = self._checked.by_name
         self._syncs = settings.value.log.syncs_first
         self._written = Acks(log, WRITTEN, self._store_refusal)
         self._flushed = Acks(log, FLUSHED, self._store_refusal, lambda: settings.broker.sync_flush_timeout)
         self._acks = self._flushed if self._syncs else self._written
         self._reconfigure()
         settings.on_change.append(self._reconfigure)
-        topics.on_changed.append(lambda _: self._known.clear())
-        topics.on_deleted.append(lambda _: self._known.clear())
 
     def add_to(self, handlers: Handlers) -> None:
         """Register every answer given here."""
@@ -161,7 +138,6 @@ class SendHandlers:
             broker.region_id, broker.broker_cluster_name, self._store_host, trace_on=broker.trace_on
         )
         self._max_body = self._settings.value.log.max_message_size
-        self._known.clear()
 
     # ---- the short way
 
@@ -175,7 +151,6 @@ class SendHandlers:
         if (
             known is None
             or not properties
-            or request.batch
             or not 0 <= queue_id < known.limit
             or sys_flag & _ODD_FLAGS
             or not 0 < len(body) <= self._max_body
@@ -203,10 +178,12 @@ class SendHandlers:
             return self._carefully(request, call)
         end = properties.find("\x02", at)
         unique = properties[at + _UNIQ_KEY_LENGTH : end if end > 0 else None]
+        if request.batch:
+            return self._put_batch(request, call, known, unique)
         return self._put(request, call, known, StoredProperties(stored), unique)
 
     def _put(
-        self, request: AnySend, call: Call, known: _Known, properties: StoredProperties, unique: str
+        self, request: AnySend, call: Call, known: Checked, properties: StoredProperties, unique: str
     ) -> Answer | Later:
         """Store a message that passed every check."""
         stamps, asked, queue_id = self._stamps, call.asked, request.queue_id
@@ -246,7 +223,28 @@ class SendHandlers:
         self._acks.add(place.end, later, Answer(answer))
         return later
 
-    def _tail(self, known: _Known, topic: str, queue_id: int) -> QueueTail:
+    def _put_batch(self, request: AnySend, call: Call, known: Checked, unique: str) -> Answer | Later:
+        """Store a batch that passed every check."""
+        queue_id = request.queue_id
+        if len(request.topic) > MAX_BATCH_TOPIC:
+            return self._carefully(request, call)
+        tail = known.tails.get(queue_id) or self._tail(known, request.topic, queue_id)
+        try:
+            place = self._append_pieces(tail, *self._pieces(request, call, queue_id, known.added_flags))
+        except Refused as refusal:
+            return Answer(self._stamps.marks, code=refusal.code, remark=refusal.remark)
+        except (DiskError, IllegalMessage) as error:
+            return self._store_refusal(error)
+        places, counts = place.physical_offsets, known.counts
+        counts.messages += len(places)
+        counts.size += place.end - places[0]
+        if call.is_oneway:
+            return SUCCESS
+        later = call.later()
+        self._acks.add(place.end, later, self._stored(self._ids(places), queue_id, place.queue_offset, unique))
+        return later
+
+    def _tail(self, known: Checked, topic: str, queue_id: int) -> QueueTail:
         tail = known.tails[queue_id] = self._tails.tail_of(topic, queue_id)
         return tail
 
@@ -324,7 +322,7 @@ class SendHandlers:
         refuse_transaction(properties, request.sys_flag, reconsume_times, self._broker_ip)
         self._check_body(call.body)
         refuse_inner_batch(properties, request.sys_flag, self._max_body)
-        sys_flag = request.sys_flag | (MULTI_TAGS if topic.topic_filter_type == MULTI_TAG else 0)
+        sys_flag = request.sys_flag | added_flags(topic)
         parked = park(target, queue_id, properties, sys_flag, len(self._settings.broker.delays_ms))
         draft = Draft(
             parked.topic,
@@ -342,7 +340,7 @@ class SendHandlers:
         place = self._append(self._tails.tail_of(parked.topic, parked.queue_id), draft)
         self._count(parked.topic, 1, place.end - place.physical_offset)
         if target == request.topic:
-            self._remember(topic)
+            self._checked.remember(topic)
         ids = self._id(place.physical_offset)
         answer = self._stored(ids, queue_id, place.queue_offset, unique)
         return self._acknowledge(call, target, place.end, answer, waits=waits_for_store(properties))
@@ -395,19 +393,20 @@ class SendHandlers:
         refuse_timer(shared)
         if request.sys_flag & TRANSACTION_MASK or delay_level(shared) > 0:
             raise illegal_message(self._max_body)
-        drafts = self._drafts(request, call, topic, queue_id)
+        template, pieces = self._pieces(request, call, queue_id, added_flags(topic))
         self._check_room()
-        place = self._append_batch(self._tails.tail_of(name, queue_id), drafts)
+        place = self._append_pieces(self._tails.tail_of(name, queue_id), template, pieces)
         self._count(name, len(place.physical_offsets), place.end - place.physical_offsets[0])
-        self._remember(topic)
-        ids = ",".join(map(self._id, place.physical_offsets))
-        answer = self._stored(ids, queue_id, place.queue_offset, shared.get(keys.UNIQ_KEY))
+        self._checked.remember(topic)
+        answer = self._stored(
+            self._ids(place.physical_offsets), queue_id, place.queue_offset, shared.get(keys.UNIQ_KEY)
+        )
         return self._acknowledge(call, name, place.end, answer, waits=waits_for_store(shared))
 
-    def _drafts(self, request: AnySend, call: Call, topic: TopicConfig, queue_id: int) -> list[Draft]:
+    def _pieces(self, request: AnySend, call: Call, queue_id: int, flags: int) -> tuple[Draft, list[Piece]]:
+        """What the messages of a batch share, and each of them."""
         if len(call.body) > self._max_body:
             raise Refused(ResponseCode.SYSTEM_ERROR, "message body size exceeded")
-        sys_flag = request.sys_flag | (MULTI_TAGS if topic.topic_filter_type == MULTI_TAG else 0)
         template = Draft(
             request.topic,
             queue_id,
@@ -417,21 +416,25 @@ class SendHandlers:
             born_host(call),
             self._store_host,
             request.flag,
-            sys_flag,
+            request.sys_flag | flags,
             request.reconsume_times or 0,
         )
         try:
-            drafts = split_batch(call.body, template)
+            pieces = pieces_of(call.body)
         except BadBody as error:
             raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
-        if not drafts:
+        if not pieces:
             raise Refused(ResponseCode.SYSTEM_ERROR, "the batch is empty")
-        return drafts
+        return template, pieces
 
     # ---- answering
 
     def _id(self, physical: int) -> str:
         return f"{self._stamps.id_prefix}{physical:016X}"
+
+    def _ids(self, places: list[int]) -> str:
+        """The ids of a batch, divided by commas: one formatting for all."""
+        return (f",{self._stamps.id_prefix}%016X" * len(places))[1:] % tuple(places)
 
     def _stored(self, ids: str, queue_id: int, queue_offset: int, transaction_id: str | None) -> Answer:
         marks = self._stamps.marks
@@ -475,25 +478,7 @@ class SendHandlers:
             )
         return Answer(self._stamps.marks, code=refusal.code, remark=refusal.remark)
 
-    # ---- what the short way knows
-
     def _count(self, topic: str, messages: int, size: int) -> None:
         counts = self._counts.of_topic(topic)
         counts.messages += messages
         counts.size += size
-
-    def _remember(self, topic: TopicConfig) -> None:
-        """Let the next message of this topic take the short way, if it may."""
-        name = topic.topic_name or ""
-        is_plain = not (topic.order or name.startswith(names.RETRY_PREFIX) or name in self._topics.young)
-        opens = self._settings.broker.start_accept_send_request_time_stamp
-        if name in self._known or not is_plain or opens > self._clock.now_ms():
-            return
-        if len(self._known) >= KNOWN_MAX:
-            self._known.clear()
-        self._known[name] = _Known(
-            max(topic.write_queue_nums, topic.read_queue_nums),
-            MULTI_TAGS if topic.topic_filter_type == MULTI_TAG else 0,
-            self._counts.of_topic(name),
-            {},
-        )

@@ -18,9 +18,10 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 ROOT = Path(__file__).parents[2]
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 RUN = ("bash", "python")
 USUAL_PORT = "9876"
+USUAL_ADDRESS = f"127.0.0.1:{USUAL_PORT}"
 DEV = "firearrow dev"
 BLOCK_SECONDS = 240
 START_SECONDS = 60
@@ -30,15 +31,16 @@ SAID = ("one espresso", "SEND_OK", "asyncio: new two lattes", "blocking: hello")
 
 
 class Block(NamedTuple):
-    """One block of a page."""
+    """One block of a page; a title is the name of a file."""
 
     language: str
+    title: str
     text: str
 
 
 def blocks(page: Path) -> list[Block]:
     """All blocks of a page, in order."""
-    return [Block(language, text) for language, text in BLOCK.findall(page.read_text(encoding="utf-8"))]
+    return [Block(*parts) for parts in BLOCK.findall(page.read_text(encoding="utf-8"))]
 
 
 def free_ports() -> tuple[int, int]:
@@ -64,6 +66,8 @@ class Reader:
     install: Callable[[str], str] | None = None
     """Changes the command that installs; None: everything is there."""
     environment: dict[str, str] = field(default_factory=dict)
+    address: str = ""
+    """A cluster that is there already; without one ``firearrow dev`` is expected among the blocks."""
     output: str = ""
     _ports: tuple[int, int] = field(default_factory=free_ports)
     _servers: list[subprocess.Popen[bytes]] = field(default_factory=list)
@@ -91,9 +95,9 @@ class Reader:
 
     def run(self, block: Block) -> None:
         """Run one block; an error carries what it printed."""
-        text = block.text.replace(USUAL_PORT, str(self._ports[0]))
+        text = block.text.replace(USUAL_ADDRESS, self.address or f"127.0.0.1:{self._ports[0]}")
         if block.language == "python":
-            self._finish([str(self.programs / "python"), "-c", text])
+            self._run_python(block.title or "block.py", text)
         elif "pip install" in text:
             if self.install is not None:
                 self._finish(["bash", "-euo", "pipefail", "-c", self.install(text)], warnings="default")
@@ -102,6 +106,14 @@ class Reader:
         else:
             self._export(text)
             self._finish(["bash", "-euo", "pipefail", "-c", text])
+
+    def _run_python(self, name: str, text: str) -> None:
+        (self.directory / name).write_text(text, encoding="utf-8")
+        python = str(self.programs / "python")
+        if name.startswith("test_"):
+            self._finish([python, "-m", "pytest", "-q", "-p", "no:cacheprovider", name], warnings="default")
+        else:
+            self._finish([python, name])
 
     def _finish(self, words: list[str], warnings: str = "error") -> None:
         ran = subprocess.run(

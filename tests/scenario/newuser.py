@@ -2,7 +2,8 @@
 
     python -m tests.scenario.newuser dist/firearrow-*.whl
 
-Fails above ``LIMIT_SECONDS``, or when a block does not do what it says.
+Fails above ``LIMIT_SECONDS``, or when a block does not do what it says. Afterwards a user's project is held to
+``mypy --strict`` against what was installed there, by the mypy of whoever runs this.
 """
 
 import subprocess
@@ -37,11 +38,21 @@ def walk(wheel: Path, directory: Path) -> float:
     return time.monotonic() - begun
 
 
+def check_types(directory: Path) -> None:
+    """A project written against the installed wheel is typed."""
+    python, cache = directory / "environment" / "bin" / "python", directory / "cache"
+    words = ["--strict", "--explicit-package-bases", "--config-file", ""]
+    where = ["--python-executable", str(python), "--cache-dir", str(cache)]
+    modules = ["tests/scenario/user_project/shop.py"]
+    subprocess.run([sys.executable, "-m", "mypy", *words, *where, *modules], cwd=ROOT, check=True)
+
+
 def main() -> None:
     """Walk, and print the time."""
     wheel = Path(sys.argv[1]).resolve()
     with tempfile.TemporaryDirectory(prefix="firearrow-new-user-") as directory:
         seconds = walk(wheel, Path(directory))
+        check_types(Path(directory))
     print(f"a new user, from an empty environment to consumed messages: {seconds:.1f} s (limit {LIMIT_SECONDS:g} s)")
     assert seconds < LIMIT_SECONDS, "the first five minutes take longer than that"
 

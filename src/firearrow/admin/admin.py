@@ -10,10 +10,11 @@ from typing import Final, Self
 from firearrow.admin.brokers import Brokers
 from firearrow.admin.groups import Groups
 from firearrow.admin.topics import Topics
+from firearrow.client.access import Access
 from firearrow.client.doors import Doors, system_doors
 from firearrow.client.nameservers import NameServers, parse_name_servers
 from firearrow.remoting.caller import Caller
-from firearrow.runtime.tlssettings import ClientTls, client_context
+from firearrow.runtime.tlssettings import ClientTls
 
 TIMEOUT_MS: Final = 5000
 
@@ -26,12 +27,17 @@ class Admin:
         name_servers: str | Sequence[str],
         *,
         tls: ClientTls | None = None,
+        access_key: str = "",
+        secret_key: str = "",
+        security_token: str = "",
         timeout_ms: float = TIMEOUT_MS,
         doors: Doors | None = None,
     ) -> None:
         doors = doors or system_doors()
-        context = client_context(tls) if tls is not None and tls.enabled else None
-        self._caller = Caller(doors.network, tls=context)
+        access = Access(tls or ClientTls(), access_key, secret_key, security_token)
+        access.check()
+        context, sign = access.prepared()
+        self._caller = Caller(doors.network, tls=context, sign=sign)
         names = NameServers(self._caller, parse_name_servers(name_servers), doors.chance)
         self.brokers: Final = Brokers(self._caller, names, timeout_ms)
         self.topics: Final = Topics(self.brokers)

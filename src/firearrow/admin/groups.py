@@ -25,6 +25,7 @@ from firearrow.protocol.bodies.group import SubscriptionGroupConfig, Subscriptio
 from firearrow.protocol.bodies.heartbeat import ConsumerConnection
 from firearrow.protocol.bodies.offset import read_reset_offsets
 from firearrow.protocol.bodies.stats import ConsumeStats, OffsetWrapper
+from firearrow.protocol.bodies.topic import TopicOffset, TopicStatsTable
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.requests.group import GetAllSubscriptionGroupConfig, GetConsumerConnectionList
 from firearrow.protocol.requests.offset import (
@@ -35,6 +36,7 @@ from firearrow.protocol.requests.offset import (
 )
 from firearrow.protocol.requests.reset import InvokeBrokerToResetOffset
 from firearrow.protocol.requests.stats import GetConsumeStats
+from firearrow.protocol.requests.topic import GetTopicStatsInfo
 
 FIRST: Final = 0
 """A time before every message."""
@@ -272,17 +274,27 @@ class Groups:
     async def _places(
         self, member: BrokerMember, queues: Sequence[MessageQueue], timestamp_ms: int
     ) -> dict[MessageQueue, int]:
-        offsets = await together(self._place(member, queue, timestamp_ms) for queue in queues)
+        if timestamp_ms in (FIRST, LAST):
+            offsets = await together(self._end(member, queue, timestamp_ms) for queue in queues)
+            return dict(zip(queues, offsets, strict=True))
+        reply = await self._brokers.ask(member.at, GetTopicStatsInfo(topic=queues[0].topic))
+        held = fastjson.decode(reply.body, TopicStatsTable).offset_table
+        offsets = await together(self._at_time(member, queue, held.get(queue), timestamp_ms) for queue in queues)
         return dict(zip(queues, offsets, strict=True))
 
-    async def _place(self, member: BrokerMember, queue: MessageQueue, timestamp_ms: int) -> int:
-        at, topic, number = member.at, queue.topic, queue.queue_id
-        if timestamp_ms == LAST:
-            return (await self._brokers.ask(at, GetMaxOffset(topic=topic, queue_id=number))).answer.offset
-        if timestamp_ms == FIRST:
-            return (await self._brokers.ask(at, GetMinOffset(topic=topic, queue_id=number))).answer.offset
-        search = SearchOffsetByTimestamp(topic=topic, queue_id=number, timestamp=timestamp_ms)
-        return (await self._brokers.ask(at, search)).answer.offset
+    async def _end(self, member: BrokerMember, queue: MessageQueue, which: int) -> int:
+        topic, number = queue.topic, queue.queue_id
+        if which == LAST:
+            return (await self._brokers.ask(member.at, GetMaxOffset(topic=topic, queue_id=number))).answer.offset
+        return (await self._brokers.ask(member.at, GetMinOffset(topic=topic, queue_id=number))).answer.offset
+
+    async def _at_time(
+        self, member: BrokerMember, queue: MessageQueue, held: TopicOffset | None, timestamp_ms: int
+    ) -> int:
+        if held is not None and held.last_update_timestamp < timestamp_ms:
+            return held.max_offset  # brokers of 4.9 would answer with the last message
+        search = SearchOffsetByTimestamp(topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp_ms)
+        return (await self._brokers.ask(member.at, search)).answer.offset
 
 
 def _members(seen: Iterable[ConsumerConnection]) -> tuple[MemberState, ...]:

@@ -239,16 +239,17 @@ class Topics:
     async def _apply(self, wanted: Mapping[BrokerMember, TopicConfig], attributes: Mapping[str, str]) -> None:
         for config in wanted.values():
             _check(config)
-        was_ordered = await self._order_text(next(iter(wanted.values())).topic_name or "")
+        by_broker = {member.name: config for member, config in wanted.items()}
+        topic = next(iter(by_broker.values())).topic_name or ""
+        before = await self._order_text(topic)
+        if before is not None or any(config.order for config in by_broker.values()):
+            # First, because brokers of 4.9 take their own order from this text whenever they register.
+            await self._set_order(topic, by_broker, before)
         for member, config in wanted.items():
             await self._brokers.ask(member.at, _request(config, attributes))
-        by_broker = {member.name: config for member, config in wanted.items()}
-        if was_ordered is not None or any(config.order for config in by_broker.values()):
-            await self._set_order(by_broker, was_ordered)
-        await self._routed(by_broker)
+        await self._routed(topic, by_broker)
 
-    async def _set_order(self, wanted: Mapping[str, TopicConfig], before: str | None) -> None:
-        topic = next(iter(wanted.values())).topic_name or ""
+    async def _set_order(self, topic: str, wanted: Mapping[str, TopicConfig], before: str | None) -> None:
         counts = dict(part.rpartition(":")[::2] for part in (before or "").split(";") if part)
         for broker, config in wanted.items():
             counts.pop(broker, None)
@@ -260,8 +261,7 @@ class Topics:
         else:
             await self._brokers.tell_name_servers(DeleteKvConfig(namespace=ORDER_TOPIC_CONFIG, key=topic))
 
-    async def _routed(self, wanted: Mapping[str, TopicConfig]) -> None:
-        topic = next(iter(wanted.values())).topic_name or ""
+    async def _routed(self, topic: str, wanted: Mapping[str, TopicConfig]) -> None:
         try:
             async with asyncio.timeout(ROUTE_SECONDS):
                 await self._until_routed(topic, wanted)

@@ -9,6 +9,8 @@ import sys
 def main() -> None:
     """Run the ``firearrow`` command."""
     try:
+        import rich  # noqa: F401 - typer itself finds out late that it is missing
+
         from firearrow.cli.app import app
     except ModuleNotFoundError as exc:
         if exc.name not in {"typer", "rich"}:

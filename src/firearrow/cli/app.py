@@ -82,4 +82,4 @@ def root(
 ) -> None:
     """A message platform compatible with Apache RocketMQ."""
     speaks_tls = ClientTls(enabled=tls or bool(trust), verify_server=bool(trust), trust_path=trust)
-    context.obj = Reach(speaks_tls, access_key, secret_key)
+    context.obj = Reach(tls=speaks_tls, access_key=access_key, secret_key=secret_key)

@@ -79,7 +79,7 @@ def consume(
 
 async def _look(where: str, reach: Reach, look: Look, printer: "_Printer") -> None:
     async with (
-        PullConsumer(where, group=TOOLS_CONSUMER_GROUP, tls=reach.tls) as consumer,
+        PullConsumer(where, group=TOOLS_CONSUMER_GROUP, **reach) as consumer,
         aclosing(Reader(consumer, look).messages()) as found,
     ):
         async for message, queue in found:
@@ -97,7 +97,7 @@ async def _take_part(
     idle: float | None,
     printer: "_Printer",
 ) -> None:
-    consumer = Consumer(where, group=group, topics={topic: tag}, start=start, tls=reach.tls)
+    consumer = Consumer(where, group=group, topics={topic: tag}, start=start, **reach)
     taken = 0
     async with consumer:
         while not limit or taken < limit:

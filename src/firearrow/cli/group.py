@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from firearrow.admin import Admin, GroupDescription, GroupSummary, QueueMove
+from firearrow.admin import GroupDescription, GroupSummary, QueueMove
 from firearrow.admin.groups import FIRST, LAST
-from firearrow.cli.reaching import AsJson, NameServers, fail, name_servers, reach_of, run
+from firearrow.cli.reaching import AsJson, NameServers, admin_of, fail, run
 from firearrow.cli.showing import print_json, print_table, time_text
 from firearrow.cli.times import time_ms
 from firearrow.errors import SettingsError
@@ -17,11 +17,6 @@ from firearrow.runtime.clock import SystemClock
 group = typer.Typer(help="List, describe and reset consumer groups.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="GROUP", help="The consumer group.")]
-
-
-def _admin(context: typer.Context, servers: str) -> Admin:
-    reach = reach_of(context)
-    return Admin(name_servers(context, servers), tls=reach.tls)
 
 
 @group.command("list")
@@ -35,7 +30,7 @@ def list_groups(
     """List consumer groups with their members and how far they are behind."""
 
     async def ask() -> Sequence[GroupSummary]:
-        async with _admin(context, servers) as admin:
+        async with admin_of(context, servers) as admin:
             return await admin.groups.list(cluster=cluster, system=everything)
 
     groups = run(context, ask)
@@ -57,7 +52,7 @@ def describe_group(context: typer.Context, name: Name, servers: NameServers = ""
     """Show a group's members, what they subscribe to, and how far it is in every queue."""
 
     async def ask() -> GroupDescription:
-        async with _admin(context, servers) as admin:
+        async with admin_of(context, servers) as admin:
             return await admin.groups.describe(name)
 
     told = run(context, ask)
@@ -97,7 +92,7 @@ def reset_group(
         fail(context, "say where to: either --to first, last or a time, or --offset with --queue")
 
     async def move() -> Sequence[QueueMove]:
-        async with _admin(context, servers) as admin:
+        async with admin_of(context, servers) as admin:
             if offset is not None:
                 place = _queue(topic, queue)
                 return [

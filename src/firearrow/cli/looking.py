@@ -26,6 +26,8 @@ READ_AHEAD: Final = 64
 RETRY_S: Final = 1.0
 """A broker that does not answer is asked again after this long."""
 
+NO_TIME: Final = 1 << 62
+
 Found = tuple[StoredMessage, MessageQueue]
 
 
@@ -48,6 +50,8 @@ class Reader:
         self._consumer = consumer
         self._look = look
         self._wanted = subscription(look.topic, look.tag, version=0)
+        self._earliest_ms = 0
+        self._latest_ms = NO_TIME
 
     async def messages(self) -> AsyncGenerator[Found]:
         """One after the other, until the end or the limit."""
@@ -68,7 +72,11 @@ class Reader:
             if not bounds:
                 raise NoSuchName(f"there is no queue {look.queue} of {look.topic}; firearrow topic describe lists them")
         starts = await self._places(look.start or ("last" if look.follow else "first"), bounds)
-        ends = await self._places(look.to or "last", bounds)
+        ends = {queue: each.end for queue, each in bounds.items()}
+        if _is_time(look.to):
+            self._latest_ms = time_ms(look.to, SystemClock().now_ms())
+        elif look.to:
+            ends = await self._places(look.to, bounds)
         return {
             queue: Bounds(max(starts[queue], each.first), min(ends[queue], each.end)) for queue, each in bounds.items()
         }
@@ -78,17 +86,24 @@ class Reader:
             return {queue: each.first for queue, each in bounds.items()}
         if text == "last":
             return {queue: each.end for queue, each in bounds.items()}
-        if text.isascii() and text.isdigit():
+        if not _is_time(text):
             return dict.fromkeys(bounds, int(text))
         held = [queue for queue, each in bounds.items() if each.end > each.first]
-        found = await self._consumer.offsets_at(held, time_ms(text, SystemClock().now_ms()))
+        self._earliest_ms = time_ms(text, SystemClock().now_ms())
+        found = await self._consumer.offsets_at(held, self._earliest_ms)
         return {queue: found.get(queue, each.first) for queue, each in bounds.items()}
+
+    def _wants(self, message: StoredMessage) -> bool:
+        # Brokers of 4.9 find the last message for every time after it, and hash tags.
+        return message.store_timestamp >= self._earliest_ms and self._wanted.wants(message.tag)
 
     async def _read(self, queue: MessageQueue, offset: int, end: int) -> AsyncIterator[StoredMessage]:
         while offset < end:
             pulled = await self._consumer.pull_bytes(queue, offset, expression=self._look.tag)
             for message in pulled.messages():
-                if offset <= message.queue_offset < end and self._wanted.wants(message.tag):
+                if message.store_timestamp > self._latest_ms:
+                    return
+                if offset <= message.queue_offset < end and self._wants(message):
                     yield message
             if pulled.next_offset <= offset and pulled.status is PullStatus.NOTHING_NEW:
                 return
@@ -135,6 +150,10 @@ class Reader:
                 await asyncio.sleep(RETRY_S)
                 continue
             for message in pulled.messages():
-                if message.queue_offset >= offset and self._wanted.wants(message.tag):
+                if message.queue_offset >= offset and self._wants(message):
                     await come.put((message, queue))
             offset = pulled.next_offset
+
+
+def _is_time(text: str) -> bool:
+    return bool(text) and text not in ("first", "last") and not (text.isascii() and text.isdigit())

@@ -66,7 +66,7 @@ def produce(
     shown = sys.stderr.isatty() if progress is None else progress
 
     async def send() -> tuple[int, float]:
-        async with Producer(where, group=group, tls=reach.tls) as producer:
+        async with Producer(where, group=group, **reach) as producer:
             results = sys.stdout if as_json else None
             sending = _Sending(producer, rate, results, waits_for_input=not (files or message))
             return await sending.run(waiting, shown=shown)

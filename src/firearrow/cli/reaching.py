@@ -9,12 +9,15 @@ A failure is one line on standard error, which says what happened, why, and what
 import asyncio
 import sys
 from collections.abc import Callable, Coroutine
-from typing import Annotated, Any, Final, NamedTuple, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn, TypedDict, TypeVar, cast
 
 import typer
 
 from firearrow.errors import FireArrowError
 from firearrow.runtime.tlssettings import ClientTls
+
+if TYPE_CHECKING:
+    from firearrow.admin import Admin
 
 T = TypeVar("T")
 
@@ -34,18 +37,25 @@ NameServers = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
-class Reach(NamedTuple):
-    """What servers are shown: TLS and keys, the same for every command."""
+class Reach(TypedDict, total=False):
+    """What servers are shown: TLS and keys, the same for every command and every client."""
 
-    tls: ClientTls = ClientTls()
-    access_key: str = ""
-    secret_key: str = ""
+    tls: ClientTls
+    access_key: str
+    secret_key: str
 
 
 def reach_of(context: typer.Context) -> Reach:
     """What was given before the command."""
-    found = context.find_object(Reach)
-    return Reach() if found is None else found
+    found = context.find_object(dict)
+    return Reach() if found is None else cast("Reach", found)
+
+
+def admin_of(context: typer.Context, servers: str) -> "Admin":
+    """An administrator of the cluster."""
+    from firearrow.admin import Admin  # here, because servers do without it
+
+    return Admin(name_servers(context, servers), **reach_of(context))
 
 
 def name_servers(context: typer.Context, given: str) -> str:

@@ -4,8 +4,8 @@ from typing import Annotated, Final
 
 import typer
 
-from firearrow.admin import Admin, TopicDescription, TopicSummary
-from firearrow.cli.reaching import AsJson, NameServers, fail, name_servers, reach_of, run
+from firearrow.admin import TopicDescription, TopicSummary
+from firearrow.cli.reaching import AsJson, NameServers, admin_of, fail, run
 from firearrow.cli.showing import print_json, print_table, time_text
 from firearrow.model.flags import PERM_READ, PERM_WRITE, perm_text
 
@@ -28,11 +28,6 @@ Attributes = Annotated[
 ]
 
 
-def _admin(context: typer.Context, servers: str) -> Admin:
-    reach = reach_of(context)
-    return Admin(name_servers(context, servers), tls=reach.tls)
-
-
 @topic.command("list")
 def list_topics(
     context: typer.Context,
@@ -45,7 +40,7 @@ def list_topics(
     """List topics with their queues and permissions."""
 
     async def ask() -> list[TopicSummary]:
-        async with _admin(context, servers) as admin:
+        async with admin_of(context, servers) as admin:
             found = await admin.topics.list(cluster=cluster, broker=broker)
             return [each for each in found if everything or each.kind == "normal"]
 
@@ -64,7 +59,7 @@ def describe_topic(context: typer.Context, name: Name, servers: NameServers = ""
     """Show a topic on each broker, its queues with their offsets, and who consumes it."""
 
     async def ask() -> TopicDescription:
-        async with _admin(context, servers) as admin:
+        async with admin_of(context, servers) as admin:
             return await admin.topics.describe(name)
 
     told = run(context, ask)
@@ -104,7 +99,7 @@ def create_topic(
     attributes, permission = _attributes(context, attribute), _permission(context, perm)
 
     async def make() -> None:
-        async with _admin(context, servers) as admin:
+        async with admin_of(context, servers) as admin:
             await admin.topics.create(
                 name,
                 cluster=cluster,
@@ -141,7 +136,7 @@ def update_topic(
         fail(context, "nothing to change is given; see --help for what can be changed")
 
     async def change() -> None:
-        async with _admin(context, servers) as admin:
+        async with admin_of(context, servers) as admin:
             await admin.topics.update(
                 name,
                 cluster=cluster,
@@ -169,11 +164,11 @@ def delete_topic(
     """Delete a topic with everything that it holds."""
 
     async def look() -> TopicDescription:
-        async with _admin(context, servers) as admin:
+        async with admin_of(context, servers) as admin:
             return await admin.topics.describe(name)
 
     async def forget() -> None:
-        async with _admin(context, servers) as admin:
+        async with admin_of(context, servers) as admin:
             await admin.topics.delete(name, cluster=cluster)
 
     told = run(context, look)

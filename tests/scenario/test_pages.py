@@ -1,0 +1,64 @@
+"""The programs and commands of the tutorial and the how-tos do what the pages say, and are typed."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from mypy import api
+
+from tests.scenario.blocks import ROOT, Reader, blocks
+
+DOCS = ROOT / "docs"
+PAGES = {
+    "tutorial/first-messages.md": [
+        "SEND_OK",
+        "sent 100",
+        "handled 101",
+        "counted 201",
+        "ordered paid served",
+        "read 201",
+        "hello",
+    ],
+    "how-to/fastapi.md": ["1 passed"],
+    "how-to/worker-processes.md": ["squares 100 exits [0, 0]"],
+    "how-to/pytest.md": ["2 passed", "1 passed"],
+    "how-to/idempotent-handlers.md": ["deliveries 2 payments 1"],
+    "how-to/slow-consumers.md": ["handled 500 messages", "loaded 100 rows"],
+    "how-to/skip-a-backlog.md": ["sent 1000 messages", "behind 0", "reads again 1000"],
+    "how-to/migrate-from-rocketmq-client-python.md": ["SEND_OK", "one espresso"],
+    "how-to/migrate-from-aiokafka.md": ["ordered", "paid", "served"],
+    "how-to/migrate-from-java.md": ["SEND_OK", "TagA Hello"],
+}
+
+
+@pytest.fixture
+def fresh_address() -> Iterator[str]:
+    """A cluster of its own: pages use the same names for their topics."""
+    from firearrow.testing.blocking import Cluster
+
+    with Cluster() as cluster:
+        yield cluster.address
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_block_runs(page: str, fresh_address: str, tmp_path: Path) -> None:
+    with Reader(tmp_path, address=fresh_address) as reader:
+        output = reader.read(DOCS / page)
+    for line in PAGES[page]:
+        assert line in output
+
+
+def test_every_program_is_typed(tmp_path: Path) -> None:
+    """``mypy --strict``, as a user runs it, on every program of every page."""
+    files = []
+    for page in ("../README.md", *PAGES):
+        for number, block in enumerate(blocks(DOCS / page)):
+            if block.language == "python":
+                stem = Path(page).stem.replace("-", "_").lower()
+                name = block.title if block.title == "shop.py" else f"{stem}_{number}.py"
+                files.append(tmp_path / name)
+                files[-1].write_text(block.text, encoding="utf-8")
+    words = ["--strict", "--python-executable", sys.executable, "--cache-dir", str(ROOT / ".mypy_cache" / "pages")]
+    output, errors, status = api.run([*words, "--config-file", "", *map(str, files)])
+    assert status == 0, output + errors

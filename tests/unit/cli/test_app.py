@@ -1,0 +1,93 @@
+"""The tree of commands: what it says without an address, without an extra, and how little it loads."""
+
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from firearrow.cli.app import COMMANDS, app
+
+RUNNER = CliRunner()
+WITHOUT_NAMES = {"FIREARROW_NAMESRV": "", "NAMESRV_ADDR": ""}
+ASKING = [
+    ["topic", "list"],
+    ["topic", "create", "T"],
+    ["topic", "describe", "T"],
+    ["topic", "update", "T", "-q", "2"],
+    ["topic", "delete", "T", "-y"],
+    ["group", "list"],
+    ["group", "describe", "G"],
+    ["group", "reset", "G", "-t", "T", "--to", "last"],
+    ["produce", "T", "-m", "x"],
+    ["consume", "T"],
+]
+
+
+@pytest.mark.parametrize("words", ASKING, ids=" ".join)
+def test_a_command_without_an_address_says_how_to_give_one(words: list[str]) -> None:
+    result = RUNNER.invoke(app, words, env=WITHOUT_NAMES)
+    assert result.exit_code == 1
+    assert "FIREARROW_NAMESRV" in result.stderr
+
+
+@pytest.mark.parametrize("words", ASKING, ids=" ".join)
+def test_a_cluster_that_is_not_there_is_named(words: list[str]) -> None:
+    result = RUNNER.invoke(app, words, env={**WITHOUT_NAMES, "NAMESRV_ADDR": "127.0.0.1:1"})
+    assert result.exit_code == 1
+    assert "127.0.0.1:1" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_the_help_names_every_command() -> None:
+    text = RUNNER.invoke(app, ["--help"]).stdout
+    assert all(name in text for name in COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["topic", "update", "T"], "nothing to change"),
+        (["topic", "create", "T", "--perm", "x"], "write rw, r, w or none"),
+        (["topic", "create", "T", "-a", "x"], "write NAME=VALUE"),
+        (["produce", "T", "-m", "x", "--delay", "7s"], "brokers have 1s 5s 10s"),
+        (["produce", "T", "-m", "x", "-p", "y"], "write NAME=VALUE"),
+        (["consume", "T", "-g", "G", "--to", "5"], "looking at a topic"),
+        (["consume", "T", "-g", "G", "--from", "-1h"], "group reset"),
+        (["group", "reset", "G", "-t", "T", "--offset", "3"], "write BROKER:NUMBER"),
+    ],
+)
+def test_a_mistake_says_what_to_write(words: list[str], said: str) -> None:
+    result = RUNNER.invoke(app, [*words, "-n", "127.0.0.1:1"])
+    assert result.exit_code == 1
+    assert said in result.stderr
+
+
+def test_a_question_loads_no_server() -> None:
+    code = "import sys, firearrow.cli.topic, firearrow.cli.produce; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not [
+        name for name in loaded if name.startswith(("firearrow.broker", "firearrow.nameserver", "firearrow.store"))
+    ]
+
+
+@pytest.mark.parametrize("missing", ["typer", "rich"])
+def test_without_the_extra_the_command_says_what_to_install(missing: str) -> None:
+    code = (
+        f"import sys; sys.modules[{missing!r}] = None; from firearrow import cli; sys.argv[1:] = ['--help']; cli.main()"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ran.returncode == 1
+    assert "pip install 'firearrow[cli]'" in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def test_the_plugin_needs_nothing_but_pytest() -> None:
+    code = (
+        "import sys\n"
+        "for name in 'typer rich uvloop lz4 zstandard hypothesis cryptography'.split(): sys.modules[name] = None\n"
+        "import firearrow.testing.pytest_plugin\n"
+        "print(*(name for name in sys.modules if name.startswith('firearrow')))"
+    )
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert set(loaded) == {"firearrow", "firearrow.testing", "firearrow.testing.pytest_plugin"}

@@ -6,7 +6,7 @@ FUZZ_SECONDS ?= 600
 SEEDS ?= 2000
 
 .PHONY: help venv check format test test-all-pythons sim integration interop fuzz bench bench-codec bench-remoting \
-        bench-nameserver bench-store pages docs dist judges clean
+        bench-nameserver bench-store pages surface docs dist new-user judges clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -66,11 +66,17 @@ bench-store: venv ## the store beside the least that could do the same
 pages: venv ## write the reference pages that are made from the code
 	for page in docs/generate/*.py; do $(BIN)/python $$page; done
 
+surface: venv ## write down the public surface, after a change that is meant
+	$(BIN)/python -m tests.architecture.surface
+
 docs: venv ## build the documentation, warnings are errors
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 dist: venv ## build wheel and sdist and try them in an empty environment
 	.ci/dist
+
+new-user: dist ## README's first five minutes in an empty environment, from the built wheel
+	$(BIN)/python -m tests.scenario.newuser dist/*.whl
 
 clean: ## remove what the targets made
 	rm -rf build dist site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -71,6 +71,7 @@ class Member:
         self._parts: tuple[Instance, Receiver, Membership] | None = None
         self._divide = asyncio.Event()
         self._divides = True
+        self._is_closing = False
         self._undivided: dict[str, tuple[float, str]] = {}
         self._requests: BrokerRequests | None = None
 
@@ -144,12 +145,15 @@ class Member:
 
     async def close(self) -> None:
         """Commit, leave the group, end every connection. Messages that are not settled come again elsewhere."""
-        parts, self._parts = self._parts, None
-        if parts is None:
+        if self._parts is None or self._is_closing:
             return
-        instance, receiver, _ = parts
-        await receiver.close()
-        await instance.close(consumer_group=self.settings.group)
+        instance, receiver, _ = self._parts
+        self._is_closing = True  # its own tasks and its handlers go on until the end, and find their way to it
+        try:
+            await receiver.close()
+            await instance.close(consumer_group=self.settings.group)
+        finally:
+            self._parts, self._is_closing = None, False
 
     def opened(self) -> tuple[Instance, Receiver, Membership]:
         """Its parts; raise ``ClientClosed`` when there are none."""

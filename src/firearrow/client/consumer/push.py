@@ -16,6 +16,7 @@ Java: ``DefaultMQPushConsumer``.
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Final, Self, Unpack
 
@@ -24,7 +25,7 @@ from firearrow.client.consumer.flow import Stall
 from firearrow.client.consumer.handling import Handler, as_coroutine, handle_batch, handle_one, holder_of
 from firearrow.client.consumer.member import Member, Topics
 from firearrow.client.consumer.message import ReceivedMessage
-from firearrow.client.consumer.receiving import Filter
+from firearrow.client.consumer.receiving import Filter, Receiver
 from firearrow.client.consumer.settings import ConsumerOptions, ConsumerSettings, consumer_settings
 from firearrow.client.consumer.subscription import EVERYTHING, TAG
 from firearrow.client.doors import Doors
@@ -135,7 +136,7 @@ class Consumer:
         call, holder = as_coroutine(handler, self._pool), holder_of(handler)
         self._member.handled_by(call)
         try:
-            await self._work(lambda: self._handle_one(call, holder), workers)
+            await self._work(partial(_handle_one, self._member.receiver, call, holder), workers)
         finally:
             self._member.handled_by(None)
 
@@ -144,7 +145,7 @@ class Consumer:
     ) -> None:
         """The same with up to ``size`` messages of one queue at a time, which succeed or fail together."""
         call, holder = as_coroutine(handler, self._pool), holder_of(handler)
-        await self._work(lambda: self._handle_some(call, holder, size), workers)
+        await self._work(partial(_handle_some, self._member.receiver, call, holder, size), workers)
 
     def _pool(self) -> Threads:
         if self._threads is None:
@@ -160,18 +161,19 @@ class Consumer:
             for _ in range(workers or self.settings.workers):
                 group.create_task(work())
 
-    async def _handle_one(self, call: Callable[[ReceivedMessage], Awaitable[object]], holder: str) -> bool:
-        receiver = self._member.receiver
-        message = receiver.take_now(holder) or await receiver.take_one(holder)
-        if message is None:
-            return False
-        await handle_one(call, message)
-        return True
 
-    async def _handle_some(
-        self, call: Callable[[list[ReceivedMessage]], Awaitable[object]], holder: str, size: int
-    ) -> bool:
-        taken = await self._member.receiver.take(holder, size)
-        if taken:
-            await handle_batch(call, taken)
-        return bool(taken)
+async def _handle_one(receiver: Receiver, call: Callable[[ReceivedMessage], Awaitable[object]], holder: str) -> bool:
+    message = receiver.take_now(holder) or await receiver.take_one(holder)
+    if message is None:
+        return False
+    await handle_one(call, message)
+    return True
+
+
+async def _handle_some(
+    receiver: Receiver, call: Callable[[list[ReceivedMessage]], Awaitable[object]], holder: str, size: int
+) -> bool:
+    taken = await receiver.take(holder, size)
+    if taken:
+        await handle_batch(call, taken)
+    return bool(taken)

@@ -11,22 +11,22 @@ from firearrow.cli.reaching import Reach
 from firearrow.runtime.tlssettings import ClientTls
 
 COMMANDS: Final = {
-    "broker": "firearrow.cli.broker",
-    "consume": "firearrow.cli.consume",
-    "dev": "firearrow.cli.dev",
-    "group": "firearrow.cli.group",
-    "nameserver": "firearrow.cli.nameserver",
-    "produce": "firearrow.cli.produce",
-    "pipeline": "firearrow.cli.pipeline",
-    "store": "firearrow.cli.store",
-    "topic": "firearrow.cli.topic",
+    "broker": "Run a broker: takes messages, keeps them, hands them out.",
+    "consume": "Print the messages of a topic: those that are there, or those that come.",
+    "dev": "Run a name server and a broker on this machine alone, for developing against.",
+    "group": "List, describe and reset consumer groups.",
+    "nameserver": "Run a name server: knows which broker holds which topic, and tells whoever asks.",
+    "pipeline": "Topics as tables: archive, replay, audit. Needs the extra spark.",
+    "produce": "Send messages: from texts, files or standard input.",
+    "store": "Look at a store directory, ours or Apache's.",
+    "topic": "List, create, describe, update and delete topics.",
 }
-"""The module of each command; what runs in it has the command's own name."""
+"""The commands. Each is a module of this package, and what runs in it has the command's own name."""
 
 
 def load_command(name: str) -> Any:  # noqa: ANN401 - a command of whichever click is inside typer
     """Import a command."""
-    found = getattr(import_module(COMMANDS[name]), name)
+    found = getattr(import_module(f"firearrow.cli.{name}"), name)
     if isinstance(found, typer.Typer):
         command = typer.main.get_command(found)
     else:
@@ -38,13 +38,18 @@ def load_command(name: str) -> Any:  # noqa: ANN401 - a command of whichever cli
 
 
 class _LateCommands(typer.core.TyperGroup):
-    """A group whose commands are imported when they are asked for."""
+    """A group whose commands are imported when they are run; to list them their names and help suffice."""
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401, ARG002
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401, ARG002
-        return load_command(cmd_name) if cmd_name in COMMANDS else None
+        return typer.core.TyperCommand(cmd_name, help=COMMANDS[cmd_name]) if cmd_name in COMMANDS else None
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401
+        if args and args[0] in COMMANDS:
+            return args[0], load_command(args[0]), args[1:]
+        return super().resolve_command(ctx, args)
 
 
 app = typer.Typer(

@@ -6,7 +6,7 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from firearrow.cli.app import COMMANDS, app
+from firearrow.cli.app import COMMANDS, app, load_command
 
 RUNNER = CliRunner()
 WITHOUT_NAMES = {"FIREARROW_NAMESRV": "", "NAMESRV_ADDR": ""}
@@ -91,3 +91,9 @@ def test_the_plugin_needs_nothing_but_pytest() -> None:
     )
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert set(loaded) == {"firearrow", "firearrow.testing", "firearrow.testing.pytest_plugin"}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_list_says_what_the_command_says(name: str) -> None:
+    told = " ".join((load_command(name).help or "").split())
+    assert told.startswith(COMMANDS[name].rstrip("."))

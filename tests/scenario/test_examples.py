@@ -1,0 +1,41 @@
+"""Every example runs, and prints what it is about."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.scenario.blocks import ROOT
+
+EXAMPLES = ROOT / "examples"
+SAID = {
+    "delayed.py": "came: the one at once, the later one",
+    "dead_letters.py": "given up: two\nparsed: [1, 2, 3]",
+    "broadcast.py": "first drops price-list\nsecond drops price-list\nthird drops price-list",
+    "many_sends.py": "linger 2 ms: 1000 stored",
+    "replay.py": "again: after 0, after 1, after 2, after 3, after 4",
+    "blocking_worker.py": "handled 10 and left in order",
+}
+
+
+def test_every_example_is_listed() -> None:
+    assert {file.name for file in EXAMPLES.glob("*.py")} == set(SAID)
+    text = (EXAMPLES / "README.md").read_text()
+    assert all(f"]({name})" in text for name in SAID)
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_an_example_runs(name: str, firearrow_address: str, tmp_path: Path) -> None:
+    environment = {**os.environ, "FIREARROW_NAMESRV": firearrow_address, "HOME": str(tmp_path)}
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", str(EXAMPLES / name)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert SAID[name] in ran.stdout

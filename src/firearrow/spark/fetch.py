@@ -34,6 +34,8 @@ class Records(Struct, frozen=True):
     span: Span
     body: bytes = b""
     next_offset: int = 0
+    goes_over: bool = False
+    """Whether some of them may lie behind the span's end."""
     loss: Loss | None = None
 
 
@@ -99,12 +101,13 @@ class Fetch:
             async for pulled in answers:
                 loss = self._loss_of(span, cursor, pulled)
                 if loss is not None:
-                    yield Records(span, b"", min(pulled.next_offset, span.end), loss)
+                    yield Records(span, b"", min(pulled.next_offset, span.end), loss=loss)
                 if pulled.status is PullStatus.FOUND:
-                    yield Records(span, pulled.body, min(pulled.next_offset, span.end))
+                    reached = min(pulled.next_offset, span.end)
+                    yield Records(span, pulled.body, reached, pulled.next_offset > span.end)
                 cursor = max(cursor, pulled.next_offset)
         if cursor < span.end:
-            yield Records(span, b"", span.end, await self._early_end(span, cursor))
+            yield Records(span, b"", span.end, loss=await self._early_end(span, cursor))
 
     def _answers(self, span: Span) -> AsyncGenerator[PulledBytes, None]:
         def ask(offset: int, most: int) -> Coroutine[Any, Any, PulledBytes]:

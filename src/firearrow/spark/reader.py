@@ -96,44 +96,50 @@ def read_spans(reading: Reading, spans: Sequence[Span]) -> Iterator["pa.RecordBa
     try:
         while found := link.portal.call(fetch.next(rows)):
             report_losses([each.loss for each in found if each.loss], fails=options.fail_on_data_loss)
-            for span, body in _joined(found):
-                batch = _rows(reading, span, body)
+            for some in _joined(found):
+                batch = _rows(reading, some)
                 if batch.num_rows:
                     yield batch
     finally:
         link.portal.call(fetch.close())
 
 
-def _joined(found: Sequence[Records]) -> Iterator[tuple[Span, bytes]]:
-    """Answers of the same span put together: columns are made of many records at once."""
-    parts: list[bytes] = []
+def _joined(found: Sequence[Records]) -> Iterator[list[Records]]:
+    """Answers of one broker put together, whatever their queues: columns are made of many records at once."""
+    together: list[Records] = []
     size = 0
-    for number, records in enumerate(found):
-        if records.body:
-            parts.append(records.body)
+    for records in found:
+        if not records.body:
+            continue
+        apart = together and records.span.queue.broker_name != together[0].span.queue.broker_name
+        if apart or size + len(records.body) > MAX_JOINED_BYTES:
+            yield together
+            together, size = [], 0
+        if records.goes_over:
+            yield [records]
+        else:
+            together.append(records)
             size += len(records.body)
-        is_last = number + 1 == len(found) or found[number + 1].span != records.span
-        if parts and (is_last or size >= MAX_JOINED_BYTES):
-            yield records.span, parts[0] if len(parts) == 1 else b"".join(parts)
-            parts, size = [], 0
+    if together:
+        yield together
 
 
-def _rows(reading: Reading, span: Span, body: bytes) -> "pa.RecordBatch":
+def _rows(reading: Reading, some: Sequence[Records]) -> "pa.RecordBatch":
     # Imported here: planning needs neither numpy nor Arrow.
     from firearrow.columns import Heads, as_bytes, record_starts
 
-    queue = span.queue
+    span = some[0].span
     try:
-        heads = Heads(data := as_bytes(body), record_starts(data))
-        offsets = heads.longs("queue_offset")
-        within = (offsets >= span.begin) & (offsets < span.end)
-        if not within.all():
-            heads = Heads(data, heads.starts[within])
+        data = as_bytes(some[0].body if len(some) == 1 else b"".join([records.body for records in some]))
+        heads = Heads(data, record_starts(data))
+        if some[0].goes_over:
+            heads = Heads(data, heads.starts[heads.longs("queue_offset") < span.end])
         how = treatment(reading.options.decoding)
-        return wanted_rows(heads, reading.columns, reading.sets(), broker=queue.broker_name, treatment=how)
+        return wanted_rows(heads, reading.columns, reading.sets(), broker=span.queue.broker_name, treatment=how)
     except BadRecord as wrong:
-        place = f"{queue.topic} on {queue.broker_name}, queue {queue.queue_id}, offsets {span.begin} to {span.end}"
-        raise BadRecord(f"{wrong.reason} (in {place})", offset=wrong.offset) from wrong
+        queues = ", ".join(dict.fromkeys(f"{each.span.queue.topic}/{each.span.queue.queue_id}" for each in some))
+        place = f"from {queues} on {span.queue.broker_name}, {span.begin} to {some[-1].span.end}"
+        raise BadRecord(f"{wrong.reason} (in records {place})", offset=wrong.offset) from wrong
 
 
 def treatment(decoding: Decoding) -> "Treatment":

@@ -6,16 +6,32 @@ Everything that is not in its arguments comes from here, so that a simulated cli
 import random
 from collections.abc import Callable
 from datetime import UTC, datetime, tzinfo
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from firearrow.runtime.clock import Clock, SystemClock
-from firearrow.runtime.disk import Disk
 from firearrow.runtime.machine import own_ip
 from firearrow.runtime.network import Network, SystemNetwork
+from firearrow.runtime.plainfiles import PlainFiles
 from firearrow.runtime.process import home_directory, process_id
 
 LOCAL_OFFSETS: Final = ".rocketmq_offsets"
 """Where Java's clients keep the offsets of broadcasting, below the user's own directory."""
+
+
+class WholeFiles(Protocol):
+    """Files that are read and replaced whole."""
+
+    def make_directory(self, path: str) -> None:
+        """Make a directory, unless it is there."""
+        ...
+
+    async def read_whole(self, path: str) -> bytes:
+        """All bytes of a file; raise ``FileMissing`` when there is none."""
+        ...
+
+    async def replace(self, path: str, data: bytes) -> None:
+        """Put these bytes in place of a file, all at once."""
+        ...
 
 
 class Doors(NamedTuple):
@@ -29,8 +45,8 @@ class Doors(NamedTuple):
     pid: int
     zone: tzinfo
     """The local time zone: unique keys count from the beginning of a local month."""
-    offsets_disk: Callable[[], Disk]
-    """Makes the disk on which broadcasting consumers keep their offsets."""
+    offsets_disk: Callable[[], WholeFiles]
+    """Where broadcasting consumers keep their offsets."""
 
     def at(self, ip: str) -> "Doors":
         """The same under another address, if one is given."""
@@ -44,8 +60,5 @@ def system_doors() -> Doors:
     return Doors(SystemNetwork(), clock, random.Random(), own_ip(), process_id(), here or UTC, _home_disk)
 
 
-def _home_disk() -> Disk:
-    # Imported here: this disk needs calls that not every system has, and only broadcasting needs this disk.
-    from firearrow.runtime.realdisk import RealDisk
-
-    return RealDisk(f"{home_directory()}/{LOCAL_OFFSETS}")
+def _home_disk() -> WholeFiles:
+    return PlainFiles(f"{home_directory()}/{LOCAL_OFFSETS}")

@@ -16,6 +16,8 @@ class Tasks:
     def __init__(self, owner: str) -> None:
         self._owner = owner
         self._running: dict[asyncio.Task[Any], None] = {}
+        self.failure = ""
+        """What went wrong in a task that should not have ended; empty while nothing has."""
 
     def __len__(self) -> int:
         return len(self._running)
@@ -31,6 +33,7 @@ class Tasks:
         self._running.pop(task, None)
         if task.cancelled() or (error := task.exception()) is None:
             return
+        self.failure = f"{task.get_name()} failed: {type(error).__name__}: {error}"
         context = {"message": f"{task.get_name()} failed", "exception": error, "task": task}
         task.get_loop().call_exception_handler(context)
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from firearrow import blocking
 from firearrow.client import Consumer, Message, Producer, ReceivedMessage
 from firearrow.testing.apache import Delivery, Payload, ReceiveReport, SendReport, fresh
 
@@ -35,7 +36,7 @@ def report(payload: Payload, count: int, tags: Sequence[str] = ()) -> SendReport
     )
 
 
-def delivery(message: ReceivedMessage, *, failed: bool = False) -> Delivery:
+def delivery(message: ReceivedMessage | blocking.ReceivedMessage, *, failed: bool = False) -> Delivery:
     """One message as a judge would report it."""
     return Delivery(
         digest=hashlib.sha256(message.body).hexdigest(),

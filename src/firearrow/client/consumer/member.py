@@ -306,7 +306,7 @@ class Member:
 
         A topic whose queues are not even known counts as one queue, numbered -1.
         """
-        _, receiver, _ = self.opened()
+        instance, receiver, _ = self.opened()
         now = asyncio.get_running_loop().time()
         patience_s = self.settings.stall_ms / 1000
         found = [
@@ -314,6 +314,8 @@ class Member:
             for topic, (since, reason) in self._undivided.items()
             if now - since > patience_s
         ]
+        if instance.tasks.failure:
+            found.append(Stall(MessageQueue("", "", NO_QUEUE), 0, 0.0, f"this is a bug: {instance.tasks.failure}"))
         for flow in receiver.flows.values():
             flow.note_movement(now)
             if flow.is_behind and now - flow.moved_at > patience_s:

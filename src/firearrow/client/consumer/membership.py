@@ -57,7 +57,7 @@ class Membership:
         """Find out which queues of the subscribed topics are this member's."""
         mine: dict[str, frozenset[MessageQueue]] = {}
         unknown: dict[str, str] = {}
-        for topic in subscriptions:
+        for topic in list(subscriptions):  # somebody may subscribe meanwhile
             try:
                 mine[topic] = frozenset(await self._share(topic))
             except FireArrowError as error:

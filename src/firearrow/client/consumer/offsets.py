@@ -14,13 +14,13 @@ from typing import Final, Protocol
 
 from firearrow import fastjson
 from firearrow.client.consumer.pulling import Puller
+from firearrow.client.doors import WholeFiles
 from firearrow.errors import BadBody, FileMissing, FireArrowError, RequestRefused
 from firearrow.model import MessageQueue
 from firearrow.protocol.bodies.body import encode_body
 from firearrow.protocol.bodies.offset import ResetOffsetBody
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.requests.offset import QueryConsumerOffset, UpdateConsumerOffset
-from firearrow.runtime.disk import Disk
 
 log: Final = logging.getLogger(__name__)
 
@@ -113,7 +113,7 @@ class BrokerOffsets:
 class LocalOffsets:
     """Offsets of a broadcasting consumer, in one file."""
 
-    def __init__(self, disk: Disk, client_id: str, group: str) -> None:
+    def __init__(self, disk: WholeFiles, client_id: str, group: str) -> None:
         self.table: Final = OffsetTable()
         self._disk = disk
         self._directory = f"{client_id}/{group}"

@@ -1,0 +1,1 @@
+"""Our client beside the other Python clients and Apache's Java client."""

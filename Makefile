@@ -6,7 +6,7 @@ FUZZ_SECONDS ?= 600
 SEEDS ?= 2000
 
 .PHONY: help venv check format test test-all-pythons sim integration interop fuzz bench bench-codec bench-remoting \
-        bench-nameserver bench-store pages surface docs dist new-user judges clean
+        bench-nameserver bench-client bench-store pages surface docs dist new-user judges clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,6 +59,9 @@ bench-remoting: venv ## requests a second through the remoting server
 
 bench-nameserver: judges ## our name server beside Apache's in one run
 	$(BIN)/python -m benchmarks.nameserver
+
+bench-client: judges ## our client beside the other Python clients and Apache's Java client in one run
+	$(BIN)/python -m benchmarks.client
 
 bench-store: venv ## the store beside the least that could do the same
 	$(BIN)/python -m benchmarks.store

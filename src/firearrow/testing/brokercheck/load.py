@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
-from firearrow.testing.apache.judge import Judge, Subscription, fresh
+from firearrow.testing.apache.judge import Judge, Start, Subscription, fresh
 from firearrow.testing.apache.producing import (
     CLIENT_RETRIES,
     CLIENT_ROUTE_MS,
@@ -52,12 +52,14 @@ class Load:
         timeout_ms: int = CLIENT_TIMEOUT_MS,
         route_ms: int = CLIENT_ROUTE_MS,
         retries: int = CLIENT_RETRIES,
+        start: Start = "first",
     ) -> None:
         self._judges = judges
         self._topic = topic
         self.group = fresh("load")
         self._consuming: list[Subscription] = [
-            judge.subscribe(topic, group=self.group, ordered=ordered) for judge in _dealt(judges, consumers)
+            judge.subscribe(topic, group=self.group, ordered=ordered, start=start)
+            for judge in _dealt(judges, consumers)
         ]
         self._producing: list[Producing] = [
             produce(
@@ -92,6 +94,10 @@ class Load:
         """Deliveries until now."""
         return sum(one.count().deliveries for one in self._consuming)
 
+    def so_far(self) -> list[ReceiveReport]:
+        """What every consumer has been given until now."""
+        return [one.so_far() for one in self._consuming]
+
     def advance(self, count: int = ADVANCE, *, consuming: bool = True) -> None:
         """Wait until so many more messages are acknowledged, and as many delivered."""
         sent, given = self.acknowledged + count, self.delivered + count
@@ -119,7 +125,7 @@ class Load:
         deadline = time.monotonic() + (ARRIVAL_SECONDS if patient else IMPATIENT_SECONDS)
         while True:
             if self.delivered >= self.acknowledged or time.monotonic() > deadline:
-                self.received = [one.so_far() for one in self._consuming]
+                self.received = self.so_far()
                 findings = audit(self.produced, self.received, first=first)
                 if not (findings.lost or findings.skipped) or time.monotonic() > deadline:
                     return findings

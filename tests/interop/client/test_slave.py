@@ -3,16 +3,18 @@
 import asyncio
 from collections import Counter
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import pytest
 
-from firearrow.client import Consumer, Message, Producer, ReceivedMessage
+from firearrow.client import Consumer, Message, Producer, PullConsumer, PulledBytes, ReceivedMessage
+from firearrow.client.consumer.pulling import PullOrder
 from firearrow.client.consumer.settings import ConsumerOptions
 from firearrow.errors import SendFailed
 from firearrow.testing.apache import ApacheBroker, ApacheNameServer, fresh
 from firearrow.testing.apache.artifacts import SERVER_VERSIONS
 from firearrow.testing.apache.server import answers, wait_for
-from firearrow.testing.apache.wire import ask
+from firearrow.testing.apache.wire import UPDATE_BROKER_SETTINGS, ask
 from tests.interop.client.ours import until
 
 pytestmark = pytest.mark.apache
@@ -22,22 +24,80 @@ QUERY_OFFSET = 14
 QUEUES = 2
 
 
-@pytest.fixture(params=SERVER_VERSIONS)
-def pair(request: pytest.FixtureRequest) -> Iterator[tuple[ApacheBroker, ApacheBroker, str]]:
+class Pair(NamedTuple):
+    """A master with its slave, and two topics that both have."""
+
+    master: ApacheBroker
+    slave: ApacheBroker
+    told: str
+    gone: str
+
+
+@pytest.fixture(scope="module", params=SERVER_VERSIONS)
+def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
     version, settings = str(request.param), {"slaveReadEnable": "true"}
     with (
         ApacheNameServer(version) as names,
         ApacheBroker(version, name_servers=[names.address], settings=settings) as master,
     ):
-        topic = master.create_topic(fresh("pair"), QUEUES)
+        topics = [master.create_topic(fresh(name), QUEUES) for name in ("told", "gone")]
         with ApacheBroker(version, name_servers=[names.address], broker_id=1, settings=settings) as slave:
             # A slave of 5.x asks its master for topics once a minute.
-            wait_for(lambda: topic.encode() in (answers(slave.address, GET_TOPICS) or b""), "the slave's topics", 100)
-            yield master, slave, topic
+            wait_for(
+                lambda: all(topic.encode() in (answers(slave.address, GET_TOPICS) or b"") for topic in topics),
+                "the slave's topics",
+                100,
+            )
+            yield Pair(master, slave, *topics)
 
 
-def test_consumption_goes_on_from_the_slave(pair: tuple[ApacheBroker, ApacheBroker, str]) -> None:
-    master, slave, topic = pair
+def test_a_slave_is_read_when_its_master_says_so_and_when_the_caller_does(pair: Pair) -> None:
+    master, slave, topic, names = pair.master, pair.slave, pair.told, pair.master.name_servers[0]
+
+    async def story() -> None:
+        seen: set[bytes] = set()
+        asked: set[int] = set()
+
+        async def handle(message: ReceivedMessage) -> None:
+            seen.add(message.body)
+
+        async with Producer(names, group=fresh("P")) as producer:
+            await producer.send_batch(Message.of(topic, b"%d" % n) for n in range(100))
+        await until(lambda: log_end(slave) == log_end(master), "the slave's copy", 60)
+        async with PullConsumer(names, group=fresh("G")) as looker:
+            queues = await looker.queues(topic)
+            master.pause()
+            try:
+                pulls = [await looker.pull_bytes(queue, 0, broker_id=1, timeout_ms=10_000) for queue in queues]
+            finally:
+                master.resume()
+            assert sum(len(pulled.messages()) for pulled in pulls) >= 32
+
+        # A master whose memory counts as small sends everybody who is behind to its slave.
+        ask(master.address, UPDATE_BROKER_SETTINGS, body=b"accessMessageInMemoryMaxRatio=0")
+        try:
+            async with Consumer(names, group=fresh("G"), topics=topic, start="first", pull_batch=4) as consumer:
+                puller = consumer._member.receiver.puller
+                pull = puller.pull
+
+                async def noted(order: PullOrder) -> PulledBytes:
+                    asked.add(order.broker_id)
+                    return await pull(order)
+
+                puller.pull = noted  # type: ignore[method-assign]
+                running = asyncio.create_task(consumer.run(handle))
+                await until(lambda: len(seen) == 100, "all messages", 60)
+                consumer.stop()
+                await running
+        finally:
+            ask(master.address, UPDATE_BROKER_SETTINGS, body=b"accessMessageInMemoryMaxRatio=40")
+        assert 1 in asked
+
+    asyncio.run(story())
+
+
+def test_consumption_goes_on_from_the_slave(pair: Pair) -> None:
+    master, slave, topic = pair.master, pair.slave, pair.gone
     names, group = master.name_servers[0], fresh("G")
     # It reads hardly ahead, so that what comes while handlers are held is not read from the master.
     options = ConsumerOptions(
@@ -80,21 +140,7 @@ def test_consumption_goes_on_from_the_slave(pair: tuple[ApacheBroker, ApacheBrok
             assert max(seen.values()) == 1, "progress was not kept"
             assert not any(body.startswith("lacking") for body in seen)
             await consumer.commit()
-            try:
-                await until(lambda: committed(slave, group, topic) == 60, "offsets committed to the slave", 30)
-            except AssertionError:
-                flows = consumer._member.receiver.flows
-                print(
-                    {
-                        str(q): (f.window.committable, f.window.next_offset, f.error, f.broker_id)
-                        for q, f in flows.items()
-                    },
-                    consumer._member.receiver.offsets.table.all(),
-                    consumer._member.receiver.offsets.table.unkept(),
-                )
-                for q in range(2):
-                    print(ask(slave.address, QUERY_OFFSET, {"consumerGroup": group, "topic": topic, "queueId": str(q)}))
-                raise
+            await until(lambda: committed(slave, group, topic) == 60, "offsets committed to the slave", 30)
 
             await asyncio.to_thread(master.start)
             await send_at_last(producer, Message.of(topic, b"back-0"))

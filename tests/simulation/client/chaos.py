@@ -120,7 +120,16 @@ class Chaos:
         for _ in range(steps):
             await asyncio.sleep(self.rng.uniform(0.5, 6))
             step = self.rng.choice(
-                [self.crash_broker, self.cut, self.cut_one_way, self.reset, self.crash_reader, self.restart_names]
+                [
+                    self.crash_broker,
+                    self.slow_broker,
+                    self.hang_broker,
+                    self.cut,
+                    self.cut_one_way,
+                    self.reset,
+                    self.crash_reader,
+                    self.restart_names,
+                ]
             )
             self.story.steps[step.__name__] += 1
             await step()
@@ -135,6 +144,18 @@ class Chaos:
         await broker.crash(power=self.rng.random() < 0.5)
         await asyncio.sleep(self.rng.uniform(0.1, 8))
         await broker.start()
+
+    async def slow_broker(self) -> None:
+        broker = self.rng.choice(self.cluster.brokers)
+        self.world.network.throttle(broker.name, self.rng.choice([200, 2_000, 20_000]))
+        await asyncio.sleep(self.rng.uniform(1, 15))
+        self.world.network.throttle(broker.name, None)
+
+    async def hang_broker(self) -> None:
+        node = self.world.nodes[self.rng.choice(self.cluster.brokers).name]
+        node.freeze()
+        await asyncio.sleep(self.rng.uniform(0.5, 12))
+        node.thaw()
 
     async def cut(self) -> None:
         self.world.network.isolate(self._somebody())

@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 
 from firearrow.client import Consumer, Message, Producer, PullConsumer, ReceivedMessage
+from firearrow.client.consumer.settings import ConsumerOptions
 from firearrow.testing.sim.world import World
 from tests.simulation.broker.cluster import SimCluster
 from tests.simulation.client.chaos import doors_of
@@ -228,3 +229,69 @@ def test_nothing_is_left_behind_after_closing() -> None:
         await until(lambda: len(asyncio.all_tasks()) <= before, 5)
 
     ask(scenario, seeds=1)
+
+
+def test_a_message_whose_broker_is_gone_comes_again_by_way_of_another() -> None:
+    async def scenario(world: World, cluster: SimCluster, names: str) -> None:
+        deliveries: list[tuple[str, str, int]] = []
+        gone = asyncio.Event()
+
+        async def handle(message: ReceivedMessage) -> None:
+            deliveries.append((message.queue.broker_name, message.topic, message.reconsume_times))
+            if len(deliveries) == 1:
+                await gone.wait()
+                raise ValueError("failed while its broker was gone")
+
+        async with (
+            Producer(names, group="P", doors=doors_of(world.node("p"))) as producer,
+            Consumer(names, group="G", topics="T", start="first", doors=doors_of(world.node("c"))) as consumer,
+        ):
+            running = asyncio.create_task(consumer.run(handle))
+            await until(lambda: len(consumer.assignment) >= 5)  # the retry topic of both brokers is known
+            queue = next(queue for queue in await producer.queues("T") if queue.broker_name == "broker0")
+            sent = await producer.send(Message.of("T", b"x"), queue=queue)
+            assert sent.is_ok
+            await until(lambda: len(deliveries) == 1)
+            await cluster.brokers[0].crash(power=False)
+            gone.set()
+            await until(lambda: len(deliveries) == 2, 60)
+            assert deliveries == [("broker0", "T", 0), ("broker1", "T", 1)]
+            await cluster.brokers[0].start()
+            consumer.stop()
+            await running
+
+    ask(scenario)
+
+
+def test_what_fails_beyond_its_limit_reaches_the_dead_letters_of_another_broker() -> None:
+    async def scenario(world: World, cluster: SimCluster, names: str) -> None:
+        dead: list[bytes] = []
+        gone = asyncio.Event()
+        options = ConsumerOptions(start="first", max_reconsume_times=0)
+
+        async def handle(_message: ReceivedMessage) -> None:
+            await gone.wait()
+            raise ValueError("it never works")
+
+        async def bury(message: ReceivedMessage) -> None:
+            dead.append(message.body)
+
+        async with (
+            Producer(names, group="P", doors=doors_of(world.node("p"))) as producer,
+            Consumer(names, group="G", topics="T", doors=doors_of(world.node("c")), **options) as consumer,
+            Consumer(names, group="D", topics="%DLQ%G", start="first", doors=doors_of(world.node("d"))) as graveyard,
+        ):
+            running = [asyncio.create_task(consumer.run(handle)), asyncio.create_task(graveyard.run(bury))]
+            await until(lambda: len(consumer.assignment) >= 5)
+            queue = next(queue for queue in await producer.queues("T") if queue.broker_name == "broker0")
+            await producer.send(Message.of("T", b"hopeless"), queue=queue)
+            await asyncio.sleep(1)
+            await cluster.brokers[0].crash(power=False)
+            gone.set()
+            await until(lambda: dead == [b"hopeless"], 120)
+            await cluster.brokers[0].start()
+            for each in (consumer, graveyard):
+                each.stop()
+            await asyncio.gather(*running)
+
+    ask(scenario)

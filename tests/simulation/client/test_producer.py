@@ -174,3 +174,41 @@ def test_closing_sends_what_lingers() -> None:
         assert [task.result().is_ok for task in sending] == [True] * 5
 
     ask(scenario, seeds=1)
+
+
+def test_an_attempt_may_have_a_limit_of_its_own_so_that_a_hanging_broker_leaves_time_for_another() -> None:
+    async def scenario(world: World, cluster: SimCluster, names: str) -> None:
+        async with Producer(names, group="P", attempt_timeout_ms=500, doors=doors_of(world.node("p"))) as producer:
+            await asyncio.gather(*(producer.send(Message.of("T", b"x")) for _ in range(4)))
+            world.nodes[cluster.brokers[0].name].freeze()
+            results = [await producer.send(Message.of("T", b"x")) for _ in range(4)]
+            assert {result.queue.broker_name for result in results} == {"broker1"}
+            world.nodes[cluster.brokers[0].name].thaw()
+
+    ask(scenario)
+
+
+def test_sends_beyond_the_limit_wait_for_their_turn() -> None:
+    async def scenario(world: World, _cluster: SimCluster, names: str) -> None:
+        async with Producer(names, group="P", max_sends=3, doors=doors_of(world.node("p"))) as producer:
+            for _ in range(4):
+                await producer.send(Message.of("T", b"x"))
+            await asyncio.sleep(1)  # both brokers have had their first heartbeat
+            most, ended = 0, False
+
+            async def watch() -> None:
+                nonlocal most
+                while not ended:
+                    assert producer._instance is not None
+                    endpoint, _ = producer._instance.caller._made()
+                    most = max(most, sum(each.outstanding for each in endpoint.connections))
+                    await asyncio.sleep(0.0001)
+
+            watching = asyncio.create_task(watch())
+            results = await asyncio.gather(*(producer.send(Message.of("T", b"x")) for _ in range(30)))
+            ended = True
+            await watching
+            assert len({result.message_id for result in results}) == 30
+            assert 1 <= most <= 3
+
+    ask(scenario)

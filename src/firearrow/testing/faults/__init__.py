@@ -10,5 +10,6 @@ taken up again, and appends one line to a ledger. The parts, from the bottom up:
 * `children`: a process forked from a warm one, because starting Python would take longer than a whole test;
 * `interception`: every system call that changes the directory, seen and decided from outside (seccomp);
 * `loopfs`: file systems in a file whose power can be cut; `smalldisk`: one that is soon full;
-* `killing`, `powerloss`, `refusing`, `rotting`: the campaigns.
+* `timeline`: when a writer's loop turned and its log was synced;
+* `killing`, `powerloss`, `cutting`, `refusing`, `rotting`: the campaigns.
 """

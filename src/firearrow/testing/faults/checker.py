@@ -47,6 +47,8 @@ class Findings:
     lost: list[Ack] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
     cut_bytes: int = 0
+    end: int = 0
+    """Where the log ends after its recovery."""
     last_number: int = -1
     found: dict[int, Ack] = field(default_factory=dict)
     """Every message of the log by its number, as a promise of what must be there from now on."""
@@ -73,7 +75,7 @@ async def check(
     findings = Findings(promised=len(promised))
     session = await Session.open(options)
     try:
-        findings.cut_bytes = session.opened.recovered.cut_bytes
+        findings.cut_bytes, findings.end = session.opened.recovered.cut_bytes, session.opened.recovered.end
         await _read_everything(session, recipe, findings)
         await Views(session, findings).check()
         if len(session.opened.damage):

@@ -59,6 +59,8 @@ class Options(Struct, frozen=True, kw_only=True):
     """Whether log files may go as soon as they are full; else nothing is ever deleted."""
     quiet: bool = False
     """Whether nothing but the log is written while the store runs."""
+    watched: bool = False
+    """Whether the writer says when the log is synced and that its loop turns."""
 
     @property
     def level(self) -> Level:
@@ -87,9 +89,10 @@ class Options(Struct, frozen=True, kw_only=True):
         )
         return StoreConfig(log=log, views=ViewsConfig(queues=queues, index=index), retention=kept)
 
-    def disk(self) -> RealDisk:
-        """The disk below the root."""
-        choice = None if self.route == "auto" else FixedChoice(Route(self.route))
+    def disk(self, choice: SyncChoice | None = None) -> RealDisk:
+        """The disk below the root; ``choice`` may look on where its syncs go."""
+        if choice is None and self.route != "auto":
+            choice = FixedChoice(Route(self.route))
         kind = CarelessDisk if self.mutant == "no-directory-sync" else RealDisk
         return kind(self.root, choice=choice)
 
@@ -134,9 +137,9 @@ class Session:
         self._task = asyncio.get_running_loop().create_task(store.run())
 
     @classmethod
-    async def open(cls, options: Options) -> "Session":
+    async def open(cls, options: Options, choice: SyncChoice | None = None) -> "Session":
         """Recover the store of a directory and run it."""
-        disk = options.disk()
+        disk = options.disk(choice)
         try:
             return cls(options, disk, await Store.open(disk, SystemClock(), options.config(), options.boot_id))
         except BaseException:

@@ -16,10 +16,12 @@ from typing import Final
 from zlib import crc32
 
 from firearrow.errors import DiskError, DiskFull
+from firearrow.runtime.syncchoice import Route
 from firearrow.store.placement import Appended
 from firearrow.testing.faults.acks import Ack
 from firearrow.testing.faults.recipe import Recipe, Sent
 from firearrow.testing.faults.session import NEVER_MS, Options, Session
+from firearrow.testing.faults.timeline import WatchedChoice, beat
 
 SETTLES: Final = 9
 """After so many messages queues and index are flushed, where the store does not do so by itself."""
@@ -123,13 +125,17 @@ async def live(options: Options, recipe: Recipe, say: Say, *, first: int, count:
 
 
 async def _live_once(options: Options, recipe: Recipe, say: Say, first: int, count: int, inflight: int) -> int:
-    session = await Session.open(options)
+    session = await Session.open(options, WatchedChoice(Route(options.route), say) if options.watched else None)
     say(f"# open {session.log.tail}\n")
+    beating = asyncio.create_task(beat(session.log, say)) if options.watched else None
     try:
         number = await Writer(session, recipe, say, inflight=inflight).write(first, count)
     except BaseException:
         await session.abandon()
         raise
+    finally:
+        if beating is not None:
+            beating.cancel()
     await session.close()
     say(f"# closed {session.log.tail}\n")
     return number

@@ -19,7 +19,8 @@ from tests.simulation.broker.cluster import SimCluster
 
 TOPIC: Final = "T"
 GROUP: Final = "G"
-DRAIN_S: Final = 180.0
+STILL_S: Final = 60.0
+"""Once everything is mended something is handled at least this often until nothing is missing."""
 
 
 def doors_of(node: Node) -> Doors:
@@ -212,9 +213,11 @@ async def scenario(world: World) -> Story:
 
 async def _drained(story: Story, readers: list[Reader]) -> None:
     loop = asyncio.get_running_loop()
-    begun = loop.time()
+    moved_at, left = loop.time(), len(story.acknowledged) + 1
     while missing := {text for text in story.acknowledged if not story.handled[text]}:
-        if loop.time() - begun > DRAIN_S:
+        if len(missing) < left:  # one ordered queue with a slow handler may take long, but not stand still
+            moved_at, left = loop.time(), len(missing)
+        if loop.time() - moved_at > STILL_S:
             stalls = [f"{r.name}: {s.reason}" for r in readers if r.consumer for s in r.consumer.stalls()]
             raise AssertionError(
                 f"{len(missing)} acknowledged messages are not handled: {sorted(missing)[:10]} {stalls}"

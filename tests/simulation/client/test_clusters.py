@@ -6,7 +6,7 @@ import pytest
 
 from tests.simulation.client.chaos import run
 
-SEEDS = 24
+SEEDS = 60
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import random
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC
 from typing import Final
 
@@ -32,7 +32,7 @@ from firearrow.broker.selfcheck import warn
 from firearrow.broker.stats import BrokerStats
 from firearrow.broker.topicbook import Topics
 from firearrow.broker.topics import system_topics
-from firearrow.errors import SettingsError
+from firearrow.errors import ListenFailed, SettingsError
 from firearrow.model import Address as Host
 from firearrow.protocol.codes import RequestCode
 from firearrow.record.message_id import UniqueKeys
@@ -49,6 +49,7 @@ from firearrow.store.placement import FLUSHED, WRITTEN
 from firearrow.store.store import Store, StoreConfig
 from firearrow.store.views import ViewsConfig
 
+PORT_ATTEMPTS: Final = 50
 NOT_ON_FAST_PORT: Final = frozenset({RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE})
 
 log = logging.getLogger(__name__)
@@ -68,7 +69,6 @@ class Broker:
         chance: random.Random,
     ) -> None:
         self._settings = LiveSettings(settings)
-        self._has_fast_port = settings.broker.listen_port > FAST_PORT_BELOW
         self._name_servers = _addresses(settings.broker.namesrv_addr)
         self._machine = machine
         self._network = network
@@ -125,8 +125,19 @@ class Broker:
         )
 
     async def _free_port(self) -> int:
+        """A port that is free together with the one two below it."""
         # Records hold the port, so it must be known before anything else is there.
-        listener = await self._network.listen(asyncio.Protocol, Address(self._settings.broker.bind_address, 0))
+        for _ in range(PORT_ATTEMPTS):
+            port = await self._try_port(0)
+            with suppress(ListenFailed):
+                await self._try_port(port - FAST_PORT_BELOW)
+                return port
+        raise ListenFailed(
+            f"no port of {PORT_ATTEMPTS} tried has its neighbour two below free: choose one with listenPort"
+        )
+
+    async def _try_port(self, port: int) -> int:
+        listener = await self._network.listen(asyncio.Protocol, Address(self._settings.broker.bind_address, port))
         listener.close()
         await listener.wait_closed()
         return listener.address.port
@@ -183,6 +194,7 @@ class Broker:
             counts=stats,
             rate=lambda group, topic: stats.consume_tps(group, topic, _elapsed_ms()),
         )
+        live.on_change.append(lambda: consuming.pulls.configure(live.value.pull))
         await consuming.load()
         life.on_stop(consuming.close)
         life.spawn(consuming.run(), "consuming")
@@ -248,7 +260,7 @@ class Broker:
     async def _listen(self, life: Lifetime, identity: Identity, handlers: Handlers, consuming: Consuming) -> None:
         bind = self._settings.broker.bind_address
         await self._serve(life, Address(bind, identity.port), handlers, consuming)
-        if self._has_fast_port:
+        if identity.port > FAST_PORT_BELOW:
             fast = _without(handlers, NOT_ON_FAST_PORT)
             await self._serve(life, Address(bind, identity.port - FAST_PORT_BELOW), fast, consuming)
 

@@ -164,14 +164,22 @@ class BrokerSettings(Struct, frozen=True):
 
 CHANGEABLE: Final = frozenset(
     {
+        "accessMessageInMemoryMaxRatio",
         "autoCreateTopicEnable",
         "autoCreateSubscriptionGroup",
         "brokerFastFailureEnable",
         "brokerPermission",
         "compressedRegister",
         "defaultTopicQueueNums",
+        "litePullMessageEnable",
+        "longPollingEnable",
+        "maxTransferBytesOnMessageInDisk",
+        "maxTransferBytesOnMessageInMemory",
+        "maxTransferCountOnMessageInDisk",
+        "maxTransferCountOnMessageInMemory",
         "registerBrokerTimeoutMills",
         "registerNameServerPeriod",
+        "shortPollingTimeMills",
         "startAcceptSendRequestTimeStamp",
         "syncFlushTimeout",
         "traceOn",

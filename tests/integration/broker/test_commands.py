@@ -71,6 +71,8 @@ def test_dev_serves_on_loopback_and_throws_its_data_away() -> None:
         assert broker.startswith("127.0.0.1:")
         assert send(broker).code == 0
         assert b"hello" in stored(broker)
+        host, _, port = broker.rpartition(":")
+        assert send(f"{host}:{int(port) - 2}").code == 0, "the port two below answers too"
         assert broker.encode() in ask(names, ROUTE, {"topic": "T"}).body
         assert directory.is_dir()
         assert end(process)[0] == 0

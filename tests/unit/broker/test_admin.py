@@ -186,6 +186,21 @@ def test_settings_are_listed_changed_and_kept() -> None:
     simulate(scenario)
 
 
+def test_limits_of_pulls_follow_at_once_and_after_a_restart() -> None:
+    async def scenario(_world: World, broker: Simulated, client: Client) -> None:
+        for _ in range(20):
+            await client.send()
+        await client.ask(UpdateBrokerConfig(), b"maxTransferCountOnMessageInMemory=3\n")
+        assert len(await client.stored()) == 3
+        await broker.node.crash()
+        await broker.start()
+        assert len(await client.stored()) == 3
+        await client.ask(UpdateBrokerConfig(), b"maxTransferCountOnMessageInMemory=32\n")
+        assert len(await client.stored()) == 20
+
+    simulate(scenario)
+
+
 @pytest.mark.parametrize(
     ("body", "code"),
     [

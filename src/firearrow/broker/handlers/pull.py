@@ -122,8 +122,8 @@ class PullHandlers:
         self._clients = clients
         self._offsets = offsets
         self._errands = errands
-        self._config = config
-        self._hot_distance = memory_bytes * config.access_message_in_memory_max_ratio // 100
+        self._memory_bytes = memory_bytes
+        self.configure(config)
         self._is_readable = is_readable
         self._broker_ip = broker_ip
         self._counts = counts
@@ -131,6 +131,11 @@ class PullHandlers:
         self.parked: Final[ParkedPulls[_Ticket]] = ParkedPulls()
         self._woken: list[Parked[_Ticket]] = []
         self._timer: asyncio.TimerHandle | None = None
+
+    def configure(self, config: PullConfig) -> None:
+        """Follow other settings from now on; pulls that wait keep the time they were given."""
+        self._config = config
+        self._hot_distance = self._memory_bytes * config.access_message_in_memory_max_ratio // 100
 
     def add_to(self, handlers: Handlers) -> None:
         """Register every answer given here."""

@@ -57,8 +57,9 @@ class OffsetHandlers:
 
     def add_to(self, handlers: Handlers) -> None:
         """Register every answer given here."""
-        handlers.on(QueryConsumerOffset, self.query, urgent=True)
-        handlers.on(UpdateConsumerOffset, self.update, urgent=True)
+        # Not urgent: a commit must not overtake the pull before it, which carries an older one.
+        handlers.on(QueryConsumerOffset, self.query)
+        handlers.on(UpdateConsumerOffset, self.update)
         handlers.on(GetAllConsumerOffset, self.all_offsets, urgent=True)
         handlers.on(GetMaxOffset, self.max_offset, urgent=True)
         handlers.on(GetMinOffset, self.min_offset, urgent=True)

@@ -150,10 +150,11 @@ class PullHandlers:
         move = self._take_move(admitted)
         if move is not None:
             return move
+        self._commit(admitted)  # before anything is awaited: what the group commits next must not be overtaken by it
         hot = self._read_hot(admitted)
         if hot is None:
             return self._errands.do(call, self._pull_cold(admitted, call))
-        self._commit(admitted, hot.next_offset)
+        self._note_pulled(admitted, hot.next_offset)
         code = pullanswer.code_of(hot, request.queue_offset)
         if code is ResponseCode.PULL_NOT_FOUND and request.sys_flag & SUSPEND_FLAG:
             return self._park(admitted, call)
@@ -163,7 +164,7 @@ class PullHandlers:
         """The same, waiting for the device."""
         request = admitted.request
         pulled = await self._read(admitted)
-        self._commit(admitted, pulled.next_offset)
+        self._note_pulled(admitted, pulled.next_offset)
         code = pullanswer.code_of(pulled, request.queue_offset)
         if code is ResponseCode.PULL_NOT_FOUND and request.sys_flag & SUSPEND_FLAG:
             if self._end_of(request) <= request.queue_offset:
@@ -190,10 +191,13 @@ class PullHandlers:
         end = 0 if queue is None else queue.max_offset
         return pullanswer.moved(offset, least, end, admitted.topic_flag, admitted.group_flag)
 
-    def _commit(self, admitted: _Admitted, next_offset: int) -> None:
+    def _note_pulled(self, admitted: _Admitted, next_offset: int) -> None:
+        request = admitted.request
+        self._offsets.note_pulled(request.consumer_group, request.topic, request.queue_id, next_offset)
+
+    def _commit(self, admitted: _Admitted) -> None:
         request = admitted.request
         group, topic, queue_id = request.consumer_group, request.topic, request.queue_id
-        self._offsets.note_pulled(group, topic, queue_id, next_offset)
         if request.sys_flag & COMMIT_FLAG and self._offsets.commit(group, topic, queue_id, request.commit_offset):
             self._on_commit()
 

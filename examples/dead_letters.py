@@ -13,16 +13,19 @@ GROUP = "example-parser"
 logging.getLogger("firearrow").setLevel(logging.CRITICAL)  # failures are the point here
 
 
-async def parse(numbers: list[int], expected: int) -> None:
-    """Handle numbers; what is none goes to the dead letters at once instead of coming again sixteen times."""
+async def parse(numbers: list[int], count: int) -> None:
+    """Handle ``count`` messages; what is no number goes to the dead letters at once, not after sixteen attempts."""
+    left = count
     async with Consumer(ADDRESS, group=GROUP, topics="numbers", start="first") as consumer:
 
         async def handle(message: ReceivedMessage) -> None:
+            nonlocal left
             try:
                 numbers.append(int(message.body))
             except ValueError:
                 await message.retry(delay_level=-1)  # trying again cannot help
-            if len(numbers) == expected:
+            left -= 1
+            if left == 0:
                 consumer.stop()
 
         await consumer.run(handle)
@@ -42,11 +45,11 @@ async def main() -> None:
     async with Producer(ADDRESS, group="example") as producer:
         for body in (b"1", b"two", b"3"):
             await producer.send(Message.of("numbers", body))
-        await parse(numbers, 2)
+        await parse(numbers, 3)
         for dead in await dead_letters():
             print("given up:", dead.body.decode())
             await producer.send(Message.of("numbers", b"2"))
-        await parse(numbers, 3)
+        await parse(numbers, 1)
     print("parsed:", sorted(numbers))
 
 

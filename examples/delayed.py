@@ -10,8 +10,8 @@ ADDRESS = os.environ.get("FIREARROW_NAMESRV", "127.0.0.1:9876")
 
 
 async def main() -> None:
-    """Send two messages, the first of them delayed, and see the second come first."""
-    come: list[str] = []
+    """Send two messages, the first of them delayed, and see the second before it."""
+    come: list[tuple[int, str]] = []
     async with (
         Producer(ADDRESS, group="example") as producer,
         Consumer(ADDRESS, group="example-delayed", topics="delayed", start="first") as consumer,
@@ -20,14 +20,14 @@ async def main() -> None:
         async def handle(message: ReceivedMessage) -> None:
             waited_ms = message.store_timestamp - message.born_timestamp
             print(f"{message.body.decode()} was stored for delivery {waited_ms} ms after it was made")
-            come.append(message.body.decode())
+            come.append((message.store_timestamp, message.body.decode()))
             if len(come) == 2:
                 consumer.stop()
 
         await producer.send(Message.of("delayed", b"the later one", delay_level=1))
         await producer.send(Message.of("delayed", b"the one at once"))
         await consumer.run(handle)
-    print("came:", ", ".join(come))
+    print("in order:", ", ".join(text for _, text in sorted(come)))
 
 
 asyncio.run(main())

@@ -11,7 +11,7 @@ from tests.scenario.blocks import ROOT
 
 EXAMPLES = ROOT / "examples"
 SAID = {
-    "delayed.py": "came: the one at once, the later one",
+    "delayed.py": "in order: the one at once, the later one",
     "dead_letters.py": "given up: two\nparsed: [1, 2, 3]",
     "broadcast.py": "first drops price-list\nsecond drops price-list\nthird drops price-list",
     "many_sends.py": "linger 2 ms: 1000 stored",

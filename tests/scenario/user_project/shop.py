@@ -4,7 +4,7 @@ It is run by its own tests and held to ``mypy --strict`` against the installed w
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -93,7 +93,7 @@ class Kitchen:
             return consumer.stalls()
 
 
-async def names(address: str, topic: str, group: str) -> AsyncIterator[str]:
+async def names(address: str, topic: str, group: str) -> AsyncGenerator[str, None]:
     """Order numbers, one after the other."""
     async with Consumer(address, group=group, topics=[topic], start="first") as consumer:
         async for message in consumer:

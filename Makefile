@@ -4,6 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 FUZZ_SECONDS ?= 600
 SEEDS ?= 2000
+DEATHS ?= 20
 
 .PHONY: help venv check format test test-all-pythons sim integration interop fuzz bench bench-codec bench-remoting \
         bench-nameserver bench-client bench-store pages surface docs dist new-user judges clean
@@ -42,6 +43,13 @@ integration: venv ## real sockets, files and processes of ours
 
 judges: venv ## install Apache's servers and the stock clients (cached outside the tree)
 	$(BIN)/python -m firearrow.testing.apache install
+
+matrix: judges ## every stock client in every row, at our broker and at Apache's; writes the page of the documentation
+	$(BIN)/python -m firearrow.testing.brokercheck matrix
+
+broker-deaths: judges ## kills and power cuts of the broker under eight producers and eight consumers (DEATHS each)
+	$(BIN)/python -m firearrow.testing.brokercheck kill --deaths $(DEATHS) --ledger
+	$(BIN)/python -m firearrow.testing.brokercheck power --deaths $(DEATHS) --ledger
 
 interop: judges ## Apache's servers and stock clients against ours
 	$(BIN)/pytest tests/interop

@@ -11,8 +11,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from firearrow.errors import FireArrowError
 from firearrow.store.config import FlushMode
-from firearrow.testing.brokercheck import matrix
+from firearrow.testing.apache import JudgeProcess
+from firearrow.testing.brokercheck import clustered, matrix
+from firearrow.testing.brokercheck import replay as replaying
+from firearrow.testing.brokercheck import upkeep as operations
+from firearrow.testing.brokercheck.clusters import KINDS, Cluster, Kind
 from firearrow.testing.brokercheck.deaths import killed, unpowered
 from firearrow.testing.faults.ledger import DEFAULT_PATH, Figures, Ledger, commit
 from firearrow.testing.faults.loopfs import FileSystem
@@ -54,13 +59,69 @@ def power(given: argparse.Namespace) -> Iterator[Piece]:
             yield {"filesystem": filesystem, "seed": seed, "mutant": given.mutant}, work
 
 
+def cluster(given: argparse.Namespace) -> Iterator[Piece]:
+    """Two name servers and two masters, ours alone and mixed with Apache's, through deaths of each."""
+    for kind in given.kind:
+        for check in clustered.CHECKS:
+
+            def work(kind: Kind = kind, check: Callable[[Cluster], Figures] = check) -> tuple[Figures, list[str]]:
+                with Cluster(kind) as running:
+                    return _tried(lambda: check(running))
+
+            yield {"cluster": kind, "check": check.__name__}, work
+
+
+def upkeep(_given: argparse.Namespace) -> Iterator[Piece]:
+    """Restarts without a failed send, and queues added and taken away under load."""
+    for way in operations.WAYS:
+        yield {"restart": way}, lambda way=way: _tried(lambda: operations.restarts(way))  # type: ignore[misc]
+    for check in operations.RESIZINGS:
+
+        def work(check: Callable[[Cluster], Figures] = check) -> tuple[Figures, list[str]]:
+            with Cluster("ours", clients=operations.JAVA_CLIENTS) as running:
+                return _tried(lambda: check(running))
+
+        yield {"check": check.__name__}, work
+
+
+def replay(given: argparse.Namespace) -> Iterator[Piece]:
+    """Groups moved back and forward by time with mqadmin, running and off-line."""
+    for tools in given.tools:
+        for client in replaying.CLIENTS:
+            for check in (replaying.moves_a_running_group, replaying.moves_an_offline_group):
+
+                def work(
+                    tools: str = tools,
+                    client: str = client,
+                    check: Callable[[replaying.Replay, JudgeProcess], Figures] = check,
+                ) -> tuple[Figures, list[str]]:
+                    with replaying.replay(tools) as running, JudgeProcess(client) as process:
+                        return _tried(lambda: check(running, process))
+
+                yield {"tools": tools, "client": client, "check": check.__name__}, work
+
+
+def _tried(work: Callable[[], Figures]) -> tuple[Figures, list[str]]:
+    try:
+        return work(), []
+    except (AssertionError, TimeoutError, FireArrowError) as failure:
+        said = str(failure) or type(failure).__name__
+        return {"failure": said[:500]}, [said]
+
+
 def _seeds(given: argparse.Namespace) -> Iterator[tuple[int, int]]:
     """The pieces of a long campaign: a seed and a number of deaths for each."""
     for piece in range(-(-given.deaths // DEATHS_A_PIECE)):
         yield given.seed * 10_000 + piece, min(DEATHS_A_PIECE, given.deaths - piece * DEATHS_A_PIECE)
 
 
-CAMPAIGNS: dict[str, Callable[[argparse.Namespace], Iterator[Piece]]] = {"kill": kill, "power": power}
+CAMPAIGNS: dict[str, Callable[[argparse.Namespace], Iterator[Piece]]] = {
+    "kill": kill,
+    "power": power,
+    "cluster": cluster,
+    "upkeep": upkeep,
+    "replay": replay,
+}
 
 
 def main() -> None:
@@ -78,6 +139,10 @@ def main() -> None:
         if name == "power":
             command.add_argument("--filesystem", choices=("ext4", "xfs"), nargs="+", default=["ext4"])
             command.add_argument("--mutant", choices=("", "ack-before-sync"), default="")
+        if name == "cluster":
+            command.add_argument("--kind", choices=KINDS, nargs="+", default=list(KINDS))
+        if name == "replay":
+            command.add_argument("--tools", choices=("5.5.0", "4.9.8"), nargs="+", default=["5.5.0", "4.9.8"])
     filling = commands.add_parser("matrix", help=write_matrix.__doc__)
     filling.add_argument("--page", default=PAGE, help="where the table is written")
     filling.add_argument("--results", default=RESULTS, help="what came of each cell; a stopped run goes on from it")
@@ -100,7 +165,7 @@ def _run(given: argparse.Namespace) -> int:
     done = ledger.done()
     complaints = 0
     for name, work in CAMPAIGNS[given.campaign](given):
-        if any(name.items() <= entry.items() for entry in done):
+        if any(name.items() <= entry.items() and not entry.get("broken") and "failure" not in entry for entry in done):
             continue
         figures, broken = work()
         print(json.dumps(ledger.add(name | figures)), flush=True)  # noqa: T201

@@ -1,0 +1,28 @@
+"""Groups are moved by time with ``mqadmin`` while they run and while they do not; one client a commit, in turn."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from firearrow.testing.apache import JudgeProcess
+from firearrow.testing.brokercheck.replay import CLIENTS, Replay, moves_a_running_group, moves_an_offline_group, replay
+from firearrow.testing.faults.ledger import Figures
+from firearrow.testing.rotation import this_turn
+
+pytestmark = [pytest.mark.apache, pytest.mark.timeout(200)]
+
+
+@pytest.fixture(scope="module", params=this_turn(["5.5.0", "4.9.8"], 1))
+def moving(request: pytest.FixtureRequest) -> Iterator[Replay]:
+    """A topic of our broker and the tools whose turn it is."""
+    with replay(str(request.param)) as running:
+        yield running
+
+
+@pytest.mark.parametrize("client", this_turn(CLIENTS, 1))
+@pytest.mark.parametrize("check", [moves_a_running_group, moves_an_offline_group], ids=lambda check: check.__name__)
+def test_a_group_goes_on_at_the_first_message_of_a_time(
+    moving: Replay, client: str, check: Callable[[Replay, JudgeProcess], Figures]
+) -> None:
+    with JudgeProcess(client) as process:
+        assert check(moving, process)

@@ -7,7 +7,7 @@ SEEDS ?= 2000
 DEATHS ?= 20
 
 .PHONY: help venv check format test test-all-pythons sim integration interop fuzz bench bench-codec bench-remoting \
-        bench-nameserver bench-client bench-store pages surface docs dist new-user judges clean
+        bench-nameserver bench-client bench-store pages surface docs dist new-user judges matrix broker-deaths clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

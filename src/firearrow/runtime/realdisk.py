@@ -48,7 +48,7 @@ class RealDisk:
         self._root = os.path.abspath(root)
         self._read_only = read_only
         if not read_only:
-            os.makedirs(self._root, exist_ok=True)
+            _make_root(self._root)
         self._flags = (os.O_RDONLY if read_only else os.O_RDWR) | os.O_CLOEXEC
         allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
         self.cache = OpenCache(min(descriptors_max, max(16, allowed)), self._flags)
@@ -305,3 +305,28 @@ class RealDisk:
 
     def _absolute(self, path: str) -> str:
         return f"{self._root}/{checked(path)}" if path else self._root
+
+
+def _make_root(root: str) -> None:
+    """Make the directory and its parents, each name durable in the directory above: files in it will be, too."""
+    missing = []
+    while not os.path.isdir(root):
+        missing.append(root)
+        root = os.path.dirname(root)
+    for path in reversed(missing):
+        try:
+            os.makedirs(path, exist_ok=True)
+            _sync_names(os.path.dirname(path))
+        except OSError as error:
+            raise refusal(error, f"make {path}") from error
+
+
+def _sync_names(directory: str) -> None:
+    try:
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except PermissionError:
+        return  # one that may be passed through but not read cannot be synced either
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

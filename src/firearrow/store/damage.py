@@ -132,7 +132,8 @@ async def _pieces(segments: Segments, start: int, end: int) -> AsyncIterator[tup
     while at < end:
         segment = segments.at(at)
         stop = min(end, at - at % segments.size + segments.size)
-        while segment is not None and at < stop:
+        # The file may be deleted while its caller does something else.
+        while segment is not None and at < stop and segments.at(at) is segment:
             at = min(segment.start + segment.file.next_data(at - segment.start), stop)
             piece = await segment.file.read(at - segment.start, min(PIECE_BYTES, stop - at))
             if not piece:

@@ -41,6 +41,8 @@ async def pieces_again(
         if walked.heads:
             yield walked.piece, walked.heads
         at = walked.end
-        if walked.stop in (Stop.BAD, Stop.FOREIGN) and at < end and damage.covers(at) is None:
+        if walked.stop is Stop.BAD and at < scanner.min_offset:
+            at = scanner.min_offset  # deleted meanwhile, not damaged
+        elif walked.stop in (Stop.BAD, Stop.FOREIGN) and at < end and damage.covers(at) is None:
             following = await scanner.next_good(at, end)
             damage.report(at, end if following is None else following, walked.reason)

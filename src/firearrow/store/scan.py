@@ -68,7 +68,18 @@ class Scanner:
         size = size_and_magic(piece)[0] if len(piece) >= BLANK_SIZE else 0
         if not len(piece) < size <= limit - start:
             return walked._replace(stop=Stop.BAD, reason=f"its size {size} is more than the {limit - start} left")
+        if self._is_gone(segment):
+            return walked._replace(stop=Stop.BAD, reason="the file is missing")
         return self._walk_piece(await segment.file.read(start - segment.start, size), start, segment)
+
+    @property
+    def min_offset(self) -> int:
+        """Where the oldest file starts."""
+        return self._segments.min_offset
+
+    def _is_gone(self, segment: Segment) -> bool:
+        """Whether a file was deleted while something else was waited for."""
+        return self._segments.at(segment.start) is not segment
 
     def _walk_piece(self, piece: bytes, base: int, segment: Segment) -> Walked:
         heads: list[RecordHead] = []
@@ -110,6 +121,8 @@ class Scanner:
         left = segment.end - physical
         if magic == BLANK_MAGIC or not SMALLEST_RECORD <= size <= left:
             return magic == BLANK_MAGIC and size == left
+        if self._is_gone(segment):
+            return False
         try:
             record = await segment.file.read(physical - segment.start, size)
             judge(record, 0, physical, ours=self._ranges.covers(physical))
@@ -145,7 +158,7 @@ class Scanner:
     async def _by_magic(self, segment: Segment, bad: int, limit: int) -> int | None:
         end = min(limit, segment.end)
         base = bad + 1
-        while base < end:
+        while base < end and not self._is_gone(segment):
             base = max(base, segment.start + segment.file.next_data(base - segment.start) - SMALLEST_RECORD)
             piece = await segment.file.read(base - segment.start, PIECE_BYTES)
             for at in _magic_places(piece):

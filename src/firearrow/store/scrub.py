@@ -2,20 +2,25 @@
 
 A record that nobody reads rots unseen until the last good copy is gone. One pass goes from the log's start to what is
 flushed; the next begins where it ended, at the start again. What is found is treated as by a cold read: reported as
-damage, kept in quarantine, passed over.
+damage, kept in quarantine, passed over. A disk that fails a read, or has no space for the quarantine, stops nothing
+else: the failure is logged, and the next file is looked at.
 """
 
 import asyncio
+import logging
 from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
+from firearrow.errors import DiskError
 from firearrow.store.commitlog import CommitLog
 from firearrow.store.opening import OpenedLog
 from firearrow.store.rescan import pieces_again
 
 CHECKED_AT_ONCE: Final = 128 << 10
 """Bytes checked before others get their turn on the loop: some milliseconds of small messages."""
+
+logger = logging.getLogger(__name__)
 
 
 class ScrubConfig(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -46,7 +51,12 @@ class Scrub:
     async def run(self) -> None:
         """Check a piece after the other at the given rate, until cancelled."""
         while self._rate:
-            done = await self.step()
+            try:
+                done = await self.step()
+            except DiskError as error:
+                logger.warning("a part of the log was not scrubbed", extra={"at": self.position, "reason": str(error)})
+                size = self._opened.segments.size
+                done, self.position = 0, self.position - self.position % size + size
             await asyncio.sleep(max(done / self._rate, 0.01) if done else 1.0)
 
     async def step(self) -> int:

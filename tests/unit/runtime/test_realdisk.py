@@ -295,3 +295,20 @@ def test_usage_and_status_errors(tmp_path: Path) -> None:
             disk.make_directory("file")
 
     run(check, RealDisk(str(tmp_path)))  # type: ignore[arg-type]
+
+
+def test_a_root_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(DiskError, match="cannot make"):
+        RealDisk(str(tmp_path / "file" / "store"))
+    with pytest.raises(DiskError, match="cannot make"):
+        RealDisk(str(tmp_path / "file"))
+
+
+def test_the_names_of_a_new_root_and_its_parents_are_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.readlink(f"/proc/self/fd/{descriptor}")))
+    RealDisk(str(tmp_path / "a" / "b"))
+    assert synced == [str(tmp_path), str(tmp_path / "a")]
+    RealDisk(str(tmp_path / "a" / "b"))
+    assert len(synced) == 2, "what was there is not made again"

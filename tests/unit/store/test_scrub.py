@@ -2,6 +2,10 @@
 
 import asyncio
 
+import pytest
+
+from firearrow.errors import DiskError
+from firearrow.store.rescan import pieces_again
 from firearrow.store.scrub import Scrub, ScrubConfig
 from tests.property.store.shop import open_shop
 from tests.simulation.store.kit import draft, fresh_image
@@ -25,5 +29,69 @@ def test_rot_is_found_kept_and_passed_over() -> None:
         assert (found.start, found.end) == (bad.physical_offset, bad.end)
         assert len(await shop.disk.list("quarantine")) == 1
         assert await scrub.step() > 0, "and round again"
+
+    asyncio.run(main())
+
+
+def test_a_disk_that_fails_a_read_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        shop = await open_shop(fresh_image())
+        for _ in range(100):
+            shop.append(draft(b"x" * 100))
+        await shop.flush_all()
+        scrub = Scrub(shop.running.log, shop.opened, ScrubConfig())
+        honest = scrub.step
+
+        async def step() -> int:
+            monkeypatch.setattr(scrub, "step", honest)
+            raise DiskError("cannot read commitlog: Input/output error", 5)
+
+        monkeypatch.setattr(scrub, "step", step)
+        monkeypatch.setattr(asyncio, "sleep", lambda _: yield_once())
+        running = asyncio.ensure_future(scrub.run())
+        while scrub.passes == 0 and not running.done():
+            await yield_once()
+        assert not running.done()
+        assert scrub.scrubbed_bytes > 0
+        running.cancel()
+
+    asyncio.run(main())
+
+
+async def yield_once() -> None:
+    """Let others run."""
+    future = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().call_soon(future.set_result, None)
+    await future
+
+
+def test_a_file_that_is_deleted_while_it_is_read_is_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        shop = await open_shop(fresh_image())
+        while shop.running.log.tail < 3 * shop.opened.segments.size:
+            shop.append(draft(b"x" * 500))
+        await shop.flush_all()
+        oldest = next(iter(shop.opened.segments))
+        honest = oldest.file.read
+
+        async def read(position: int, length: int) -> bytes:
+            data = await honest(position, length)
+            monkeypatch.undo()
+            await shop.opened.segments.remove(oldest)
+            monkeypatch.setattr(oldest.file, "read", closed)
+            return data
+
+        async def closed(position: int, length: int) -> bytes:
+            raise DiskError(f"closed, read at {position} for {length}", 9)
+
+        monkeypatch.setattr(oldest.file, "read", read)
+        found = [
+            head.physical_offset
+            async for _, heads in pieces_again(shop.opened.scanner, shop.opened.damage, 0, shop.running.log.flushed, 64)
+            for head in heads
+        ]
+        assert found
+        assert found[0] == shop.opened.segments.min_offset
+        assert len(shop.opened.damage) == 0
 
     asyncio.run(main())

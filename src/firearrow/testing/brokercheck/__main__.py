@@ -146,13 +146,14 @@ def main() -> None:
     filling = commands.add_parser("matrix", help=write_matrix.__doc__)
     filling.add_argument("--page", default=PAGE, help="where the table is written")
     filling.add_argument("--results", default=RESULTS, help="what came of each cell; a stopped run goes on from it")
+    filling.add_argument("--go-on", action="store_true", help="also from results of another commit")
     given = parser.parse_args()
     sys.exit(write_matrix(given) if given.campaign == "matrix" else _run(given))
 
 
 def write_matrix(given: argparse.Namespace) -> int:
     """Try every stock client in every row, at our broker and at Apache's; write the page."""
-    results = matrix.Results(given.results, commit())
+    results = matrix.Results(given.results, commit(), of_any_commit=given.go_on)
     for cell, said in matrix.fill(results):
         print(f"{cell}: {said}", flush=True)  # noqa: T201
     Path(given.page).write_text(matrix.page(results))

@@ -27,6 +27,7 @@ from firearrow.broker.handlers.unserved import UnservedHandlers
 from firearrow.broker.identity import Identity
 from firearrow.broker.live import LiveSettings
 from firearrow.broker.meters import SAMPLE_MS
+from firearrow.broker.offsets import OffsetTable
 from firearrow.broker.registration import Registration
 from firearrow.broker.selfcheck import warn
 from firearrow.broker.stats import BrokerStats
@@ -77,6 +78,7 @@ class Broker:
         self._chance = chance
         self._caller = Caller(network)
         self._registration: Registration | None = None
+        self._offsets: OffsetTable | None = None
         self._changes: BrokerConfigHandlers | None = None
         self._instance = f"{chance.getrandbits(64):016x}"
 
@@ -91,6 +93,7 @@ class Broker:
             stats = self._count(life, identity)
             await self._load_changes(life, topics)
             consuming = await self._consume(life, identity, store, topics, stats)
+            self._offsets = consuming.offsets
             registration = Registration(self._caller, self._name_servers, topics, self._settings, identity)
             handlers = Handlers()
             consuming.add_to(handlers)
@@ -146,10 +149,17 @@ class Broker:
         settings = self._settings.value
         views = ViewsConfig(queues=settings.queues, index=settings.index, delays_ms=settings.broker.delays_ms)
         config = StoreConfig(log=settings.log, views=views, retention=settings.retention, scrub=settings.scrub)
-        store = await Store.open(self._disk, self._clock, config, self._machine.boot_id)
+        machine = self._machine
+        store = await Store.open(
+            self._disk, self._clock, config, machine.boot_id, zone=machine.zone, offsets=self._read_by_groups
+        )
         life.spawn(store.run(), "store")
         life.on_stop(store.close)
         return store
+
+    def _read_by_groups(self) -> dict[str, dict[str, dict[int, int]]]:
+        """What groups have read, for warnings about what they lose; nothing before the offsets are loaded."""
+        return {} if self._offsets is None else self._offsets.by_group()
 
     async def _load_topics(self, life: Lifetime, identity: Identity) -> Topics:
         topics = Topics(self._disk, self._clock, system_topics(self._settings.broker, identity.name))

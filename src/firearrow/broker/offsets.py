@@ -131,6 +131,13 @@ class OffsetTable:
             for key in [key for key in table if key[0] == topic]:
                 del table[key]
 
+    def by_group(self) -> dict[str, dict[str, dict[int, int]]]:
+        """Everything committed, by group, topic and queue."""
+        groups: dict[str, dict[str, dict[int, int]]] = {}
+        for (topic, group), queues in self._committed.items():
+            groups.setdefault(group, {})[topic] = queues
+        return groups
+
     # ---- the file
 
     def table(self) -> ConsumerOffsetTable:

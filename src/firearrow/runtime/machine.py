@@ -1,7 +1,10 @@
 """What a server must be told about the machine it runs on."""
 
+import calendar
 import os
 import socket
+import time
+from datetime import UTC, datetime, timedelta, tzinfo
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -21,11 +24,41 @@ class Machine(NamedTuple):
     memory_bytes: int
     boot_id: str
     """Another one after every start of the machine."""
+    zone: tzinfo = UTC
+    """Where its hours count."""
+
+
+class LocalZone(tzinfo):
+    """The zone that the system is set to, with its summer time, asked anew for every moment."""
+
+    def fromutc(self, moment: datetime) -> datetime:
+        """The time here at a moment in UTC."""
+        return moment + _ahead_of_utc(calendar.timegm(moment.timetuple()))
+
+    def utcoffset(self, moment: datetime | None) -> timedelta:
+        """How far the clocks here are ahead of UTC at a time here."""
+        if moment is None:
+            return timedelta()
+        return _ahead_of_utc(int(time.mktime(moment.replace(tzinfo=None).timetuple())))
+
+    def dst(self, moment: datetime | None) -> timedelta | None:
+        """Not told apart from the rest."""
+        del moment
+        return None
+
+    def tzname(self, moment: datetime | None) -> str:
+        """What the zone is called."""
+        del moment
+        return "local"
+
+
+def _ahead_of_utc(seconds: int) -> timedelta:
+    return timedelta(seconds=time.localtime(seconds).tm_gmtoff)
 
 
 def this_machine() -> Machine:
     """Look around."""
-    return Machine(socket.gethostname(), own_ip(), _memory_bytes(), _boot_id())
+    return Machine(socket.gethostname(), own_ip(), _memory_bytes(), _boot_id(), LocalZone())
 
 
 def own_ip() -> str:

@@ -1,4 +1,4 @@
-"""Code blocks of Markdown pages, run in order as a reader would. The standard library alone: new users have no more.
+"""Code blocks of Markdown pages, run in order as a reader would.
 
 A shell block that starts ``firearrow dev`` runs beside the others, on free ports, and they wait until it answers. A
 block that installs is run only where something is to be installed. ``export`` lasts for the blocks after it.
@@ -7,7 +7,6 @@ block that installs is run only where something is to be installed. ``export`` l
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
+
+from firearrow.testing.apache.ports import free_broker_port, free_port
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
@@ -43,20 +44,6 @@ def blocks(page: Path) -> list[Block]:
     return [Block(*parts) for parts in BLOCK.findall(page.read_text(encoding="utf-8"))]
 
 
-def free_ports() -> tuple[int, int]:
-    """A port for a name server, and one for a broker whose neighbour two below is free too."""
-    while True:
-        with socket.socket() as names, socket.socket() as broker, socket.socket() as fast:
-            names.bind(("127.0.0.1", 0))
-            broker.bind(("127.0.0.1", 0))
-            port = broker.getsockname()[1]
-            try:
-                fast.bind(("127.0.0.1", port - 2))
-            except OSError:
-                continue
-            return names.getsockname()[1], port
-
-
 @dataclass
 class Reader:
     """Somebody who does what a page says. Use it in a ``with`` block; it ends the servers that it started."""
@@ -69,7 +56,7 @@ class Reader:
     address: str = ""
     """A cluster that is there already; without one ``firearrow dev`` is expected among the blocks."""
     output: str = ""
-    _ports: tuple[int, int] = field(default_factory=free_ports)
+    _ports: tuple[int, int] = field(default_factory=lambda: (free_port(), free_broker_port()))
     _servers: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def __post_init__(self) -> None:

@@ -6,7 +6,8 @@ written. So neither an acknowledgement nor the slot is ever ahead of a sync. The
 kernel has dropped pages and would say OK the next time.
 
 Under ASYNC_FLUSH a sync comes every interval when enough pages are dirty or somebody waits for FLUSHED, and after the
-thorough interval in any case: at most that much is lost with the power. Java: ``CommitLog.GroupCommitService``,
+thorough interval in any case. At most both intervals and the time that the sync itself takes are lost with the power,
+and on a machine that does not let the process run, that time as well. Java: ``CommitLog.GroupCommitService``,
 ``CommitLog.FlushRealTimeService``.
 """
 
@@ -71,11 +72,13 @@ class Flusher:
         last = loop.time()
         while log.fenced is None:
             await asyncio.sleep(config.flush_interval_commit_log / 1000)
-            due = loop.time() - last >= thorough
+            now = loop.time()
+            due = now - last >= thorough
             if log.needs_flush and (due or log.wants_flush or log.written - log.flushed >= least):
                 await self._sync()
             if due:
-                last = loop.time()
+                # From when it began: what was written while it ran shall not wait for it and then for the interval.
+                last = now
 
     async def _sync(self) -> None:
         # One at a time: what one has taken is not durable yet, and another must not say so.

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TypeAlias
 
-from firearrow.errors import FireArrowError, StoreFenced
+from firearrow.errors import DiskError, FireArrowError, StoreFenced
 from firearrow.store.placement import FLUSHED, WRITTEN, Level, Placed
 from firearrow.store.waiting import Told, Waiters
 
@@ -109,6 +109,10 @@ class Progress:
                 continue
             try:
                 self._sink(batch)
+            except DiskError as error:
+                # Whoever waits hears of the fence; nobody above this call could do more about a disk.
+                self.fence(error)
+                return
             except Exception as error:
                 self.fence(error)
                 raise

@@ -41,10 +41,11 @@ CAN = {
     "ours-uvloop": ("one", "async", "linger", "batch", "receive"),
     "ours-blocking": ("one", "batch", "receive"),
     "wheel": ("one", "async", "receive"),
+    "wheel-threads": ("async",),
     "grpc": ("one", "async", "receive"),
     "java": ("one", "async", "batch", "receive"),
 }
-OTHERS = ("wheel", "grpc")
+OTHERS = ("wheel", "wheel-threads", "grpc")
 WARM_UP_S = 6.0
 FIRST_S = 20.0
 
@@ -135,7 +136,7 @@ def words_of(who: str, row: str, names: str, topic: str, home: Path) -> tuple[li
     environment = {**os.environ, "HOME": str(home)}
     if who == "java":
         return [*others.java_words(home), *arguments], environment
-    extra = {"wheel": others.wheel, "grpc": others.grpc}.get(who)
+    extra = {"wheel": others.wheel, "wheel-threads": others.wheel, "grpc": others.grpc}.get(who)
     if extra is not None:
         environment["PYTHONPATH"] = str(extra().install())
     return [sys.executable, "-m", "benchmarks.client.contestant", who, *arguments], environment

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from firearrow.client import Consumer, Message, Producer, SendStatus
-from firearrow.testing.apache import ApacheBroker, Judge, Payload, fresh
+from firearrow.client.consumer.settings import ConsumerOptions
+from firearrow.testing.apache import ApacheBroker, Judge, Payload, ReceiveReport, fresh
 from tests.interop.client.ours import Collector, bodies, receive, report, send, until
 
 pytestmark = pytest.mark.apache
@@ -207,3 +208,53 @@ def test_ours_and_javas_members_share_a_group(broker: ApacheBroker, java: Judge)
         assert not owners[1] & owners[2]
 
     asyncio.run(together())
+
+
+def test_members_of_both_kinds_come_and_go(broker: ApacheBroker, java: Judge) -> None:
+    topic, group, payload = broker.create_topic(fresh("mixed"), 8), fresh("G"), Payload(fresh("ours"))
+    options = ConsumerOptions(start="first", rebalance_ms=1000)
+
+    async def story() -> None:
+        mine, other = Collector(), Collector()
+        sent, gone = 0, ReceiveReport(())
+
+        async def send_more() -> None:
+            nonlocal sent
+            messages = bodies(payload, sent + 40, topic)[sent:]
+            sent += 40
+            await send(at(broker), messages)
+
+        def handled(*theirs: ReceiveReport) -> set[str]:
+            reports = (mine.report(), other.report(), gone, *theirs)
+            return {message.digest for each in reports for message in each.messages}
+
+        def owned(*consumers: Consumer) -> list[int]:
+            return [sum(queue.topic == topic for queue in each.assignment) for each in consumers]
+
+        async with Consumer(at(broker), group=group, topics=topic, **options) as one:
+            work = [asyncio.create_task(one.run(mine))]
+            await until(lambda: owned(one) == [8], "all queues")
+            await send_more()
+            with java.subscribe(topic, group=group, start="first") as theirs:
+                await until(lambda: owned(one) == [4], "half of the queues")
+                await send_more()
+                await until(lambda: bool(theirs.so_far().messages), "Java's share")
+                async with Consumer(at(broker), group=group, topics=topic, **options) as two:
+                    work.append(asyncio.create_task(two.run(other)))
+                    await until(lambda: sorted(owned(one, two)) in ([2, 3], [3, 3]), "a third each")
+                    await send_more()
+                    await until(lambda: len(handled(theirs.so_far())) == sent, "everything, from three members")
+                    two.stop()
+                    await work[1]
+                await until(lambda: owned(one) == [4], "half of the queues again")
+                await send_more()
+                await until(lambda: len(handled(theirs.so_far())) == sent, "everything, from two members")
+                gone = theirs.so_far()
+            await until(lambda: owned(one) == [8], "all queues again")
+            await send_more()
+            await until(lambda: len(handled()) == sent, "everything, from one member")
+            one.stop()
+            await work[0]
+        assert handled() == {payload.digest(index) for index in range(sent)}
+
+    asyncio.run(story())

@@ -59,7 +59,7 @@ class Consumer:
             wanted=wanted,
             doors=doors,
         )
-        self._threads: Threads | None = None
+        self._threads: list[Threads] = []
 
     async def __aenter__(self) -> Self:
         """Open it."""
@@ -83,8 +83,9 @@ class Consumer:
     async def close(self) -> None:
         """Commit, leave the group, end every connection. Messages that are not settled come again elsewhere."""
         await self._member.close()
-        if self._threads is not None:
-            self._threads.close()
+        threads, self._threads = self._threads, []
+        for pool in threads:
+            pool.close()
 
     @property
     def client_id(self) -> str:
@@ -133,7 +134,7 @@ class Consumer:
 
         A coroutine function runs on the loop, any other in a thread.
         """
-        call, holder = as_coroutine(handler, self._pool), holder_of(handler)
+        call, holder = as_coroutine(handler, partial(self._pool, workers)), holder_of(handler)
         self._member.handled_by(call)
         try:
             await self._work(partial(_handle_one, self._member.receiver, call, holder), workers)
@@ -144,13 +145,13 @@ class Consumer:
         self, handler: Handler[list[ReceivedMessage]], *, size: int = 32, workers: int | None = None
     ) -> None:
         """The same with up to ``size`` messages of one queue at a time, which succeed or fail together."""
-        call, holder = as_coroutine(handler, self._pool), holder_of(handler)
+        call, holder = as_coroutine(handler, partial(self._pool, workers)), holder_of(handler)
         await self._work(partial(_handle_some, self._member.receiver, call, holder, size), workers)
 
-    def _pool(self) -> Threads:
-        if self._threads is None:
-            self._threads = Threads(self.settings.workers, self.settings.group)
-        return self._threads
+    def _pool(self, workers: int | None) -> Threads:
+        pool = Threads(workers or self.settings.workers, self.settings.group)
+        self._threads.append(pool)
+        return pool
 
     async def _work(self, step: Callable[[], Awaitable[bool]], workers: int | None) -> None:
         async def work() -> None:

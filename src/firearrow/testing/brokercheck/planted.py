@@ -11,10 +11,9 @@ between the answer and the sync is what a cut must hit.
 import asyncio
 import tempfile
 from pathlib import Path
-from typing import Literal
+from typing import IO, Literal
 
 from firearrow.broker.handlers import send
-from firearrow.cli import main
 from firearrow.runtime import machine
 from firearrow.runtime.realfile import RealFile
 from firearrow.store.placement import WRITTEN
@@ -25,19 +24,22 @@ SLOW_SYNC_S = 0.05
 
 def program(boot_id: str, mutant: Mutant = "") -> str:
     """Python source that runs the command so changed."""
-    return f"from firearrow.testing.brokercheck.planted import start; start({boot_id!r}, {mutant!r})"
+    return (
+        "from firearrow.cli import main; from firearrow.testing.brokercheck.planted import plant; "
+        f"kept = plant({boot_id!r}, {mutant!r}); main()"
+    )
 
 
-def start(boot_id: str, mutant: Mutant) -> None:
-    """Run the command line."""
-    with tempfile.NamedTemporaryFile("w", prefix="firearrow-boot-") as file:
-        file.write(boot_id)
-        file.flush()
-        vars(machine)["BOOT_ID"] = Path(file.name)
-        if mutant == "ack-before-sync":
-            vars(send)["FLUSHED"] = WRITTEN
-            _slow_down()
-        main()
+def plant(boot_id: str, mutant: Mutant) -> IO[str]:
+    """Change what this process will run; the file that is answered holds the boot id and must be kept open."""
+    file = tempfile.NamedTemporaryFile("w", prefix="firearrow-boot-")  # noqa: SIM115  # open while the command runs
+    file.write(boot_id)
+    file.flush()
+    vars(machine)["BOOT_ID"] = Path(file.name)
+    if mutant == "ack-before-sync":
+        vars(send)["FLUSHED"] = WRITTEN
+        _slow_down()
+    return file
 
 
 def _slow_down() -> None:

@@ -54,7 +54,7 @@ if __name__ == "__main__":
     signal.signal(signal.SIGPROF, _look)
     signal.setitimer(signal.ITIMER_PROF, PERIOD_S, PERIOD_S)
     try:
-        sys.exit(main())
+        main()
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         write(output)

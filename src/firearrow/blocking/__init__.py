@@ -16,6 +16,7 @@ from firearrow.blocking.consumer import Consumer, PullConsumer, ReceivedMessage
 from firearrow.blocking.producer import Producer
 from firearrow.client import (
     Bounds,
+    ClientTls,
     Message,
     MessageQueue,
     PulledBytes,
@@ -28,6 +29,7 @@ from firearrow.client import (
 
 __all__ = [
     "Bounds",
+    "ClientTls",
     "Consumer",
     "Message",
     "MessageQueue",

@@ -9,9 +9,11 @@ from firearrow.client.producer.producer import Producer
 from firearrow.client.producer.result import SendResult, SendStatus
 from firearrow.client.producer.selector import Selector
 from firearrow.model import Message, MessageQueue
+from firearrow.runtime.tlssettings import ClientTls
 
 __all__ = [
     "Bounds",
+    "ClientTls",
     "Consumer",
     "Message",
     "MessageQueue",

@@ -7,6 +7,7 @@ same commit is not done again. The exit status is 1 when anything was lost or wr
 import argparse
 import json
 import logging
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -122,6 +123,8 @@ def main() -> None:
             command.add_argument("--mutant", choices=("", "ack-before-sync", "no-directory-sync"), default="")
     given = parser.parse_args()
     logging.getLogger("firearrow").addHandler(logging.NullHandler())
+    # Told to end, it takes down what it has mounted.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     sys.exit(_run(given))
 
 

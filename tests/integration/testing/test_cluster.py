@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from firearrow import Consumer, Message, Producer, blocking
+from firearrow.admin import Admin
 from firearrow.client import ReceivedMessage
 from firearrow.errors import AlreadyExists, NoRoute, NoSuchName, SettingsError
 from firearrow.testing import Cluster
@@ -156,3 +157,17 @@ def test_every_test_has_a_topic_of_its_own(
 ) -> None:
     assert firearrow_cluster.messages(firearrow_topic) == []
     assert firearrow_group != firearrow_topic
+
+
+def test_an_administrator_signs_with_its_keys() -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster, Admin(cluster.address, access_key="me", secret_key="mine") as admin:
+            (member,) = await admin.brokers.list()
+            assert member.is_master
+            assert member.address == cluster.broker_address()
+            assert await admin.groups.list() == []
+            assert not await admin.topics.exists("orders")
+
+    asyncio.run(scenario())
+    with pytest.raises(SettingsError, match="belong together"):
+        Admin("127.0.0.1:1", access_key="me")

@@ -93,9 +93,10 @@ async def open_shop(
     clock: FrozenClock | None = None,
     views_config: ViewsConfig = VIEWS,
     segment: int = 8192,
+    disk: InstantDisk | None = None,
 ) -> Shop:
     """Open, recover and catch up."""
-    disk = InstantDisk(image)
+    disk = disk or InstantDisk(image)
     clock = clock or FrozenClock()
     settings = config(sync=sync, segment=segment)
     opened = await open_log(disk, clock, settings, boot)

@@ -1,0 +1,70 @@
+"""After a crash at any call queues, index and offsets agree with the log.
+
+Many more states: ``python -m tests.simulation.store --whole``.
+"""
+
+from collections import Counter, deque
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from firearrow.store.configfiles import Progress
+from firearrow.store.queues import Queues
+from firearrow.store.views import Views
+from tests.simulation.store.wholes import explore_whole
+
+CHUNKS = 6
+STATES_PER_CHUNK = 500
+SEEDS_PER_CHUNK = 1_000
+MUTANT_SEEDS = 60
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_everything_derived_agrees_with_the_log(chunk: int) -> None:
+    counts: Counter[str] = Counter()
+    for seed in range(chunk * SEEDS_PER_CHUNK, (chunk + 1) * SEEDS_PER_CHUNK):
+        counts += explore_whole(seed)
+        if counts["states"] >= STATES_PER_CHUNK:
+            break
+    # A run that never met what it is about proves nothing.
+    assert counts["states"] >= STATES_PER_CHUNK
+    assert min(counts[what] for what in ("power", "process", "dying twice", "offsets", "delays")) > 0
+    assert min(counts[f"at {operation}"] for operation in ("write", "sync", "sync_directory", "rename")) > 0
+
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def offsets_ahead_of_the_log(patch: pytest.MonkeyPatch) -> None:
+    async def flush(self: Progress) -> None:
+        await self._files.save(self._name, self._render())
+
+    patch.setattr(Progress, "flush", flush)
+
+
+def queues_not_cut_to_the_log(patch: pytest.MonkeyPatch) -> None:
+    async def cut(*_: Any) -> None:
+        """Do nothing."""
+
+    patch.setattr(Queues, "cut", cut)
+
+
+def views_ahead_of_the_log(patch: pytest.MonkeyPatch) -> None:
+    honest = Views.flush
+
+    async def flush(self: Views, _: Any, **how: Any) -> None:
+        async def at_once(_: int) -> None:
+            """Promise it."""
+
+        await honest(self, at_once, **how)
+
+    patch.setattr(Views, "flush", flush)
+
+
+@pytest.mark.parametrize("plants", [(offsets_ahead_of_the_log,), (queues_not_cut_to_the_log, views_ahead_of_the_log)])
+def test_a_planted_bug_is_caught(plants: tuple[Plant, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    for plant in plants:
+        plant(monkeypatch)
+    with pytest.raises(AssertionError):
+        deque(explore_whole(seed, share=0.3) for seed in range(MUTANT_SEEDS))

@@ -31,6 +31,7 @@ from firearrow.record.stamp import REVERSED_STAMP, STAMP_SIZE
 
 _pack_v4 = HEAD_V4.pack
 _pack_short = SHORT.pack
+_join = b"".join
 _BOTH_V4 = 2 * V4_SIZE
 _HEAD_WITHOUT_HOSTS = HEAD_SIZE - _BOTH_V4
 
@@ -80,26 +81,30 @@ def encode(
     else:
         pack, sys_flag = _pack_and_flag(draft)
     try:
-        record = (
-            pack(
-                _HEAD_WITHOUT_HOSTS + hosts + body_length + len(topic) + 2 + properties_length,
-                magic,
-                crc32(body) & CRC_MASK,
-                draft.queue_id,
-                draft.flag,
-                queue_offset,
-                physical_offset,
-                sys_flag,
-                draft.born_timestamp,
-                born_host,
-                store_timestamp,
-                store_host,
-                draft.reconsume_times,
-                draft.prepared_transaction_offset,
-                body_length,
+        record = _join(
+            (
+                pack(
+                    _HEAD_WITHOUT_HOSTS + hosts + body_length + len(topic) + 2 + properties_length,
+                    magic,
+                    crc32(body) & CRC_MASK,
+                    draft.queue_id,
+                    draft.flag,
+                    queue_offset,
+                    physical_offset,
+                    sys_flag,
+                    draft.born_timestamp,
+                    born_host,
+                    store_timestamp,
+                    store_host,
+                    draft.reconsume_times,
+                    draft.prepared_transaction_offset,
+                    body_length,
+                ),
+                body,
+                topic,
+                _pack_short(properties_length),
+                properties,
             )
-            + body
-            + (topic + _pack_short(properties_length) + properties)
         )
     except struct.error as wrong:
         raise IllegalMessage(_misfit(draft, properties_length, wrong)) from wrong

@@ -56,10 +56,11 @@ HEADS = {
 }
 """The head by the two IPv6 bits of sysFlag."""
 
-_TOPICS_REMEMBERED: Final = 4096
+TOPICS_REMEMBERED: Final = 65_536
+"""More than any broker has; a table that is too small forgets every topic just before it comes round again."""
 
 
-@lru_cache(_TOPICS_REMEMBERED)
+@lru_cache(TOPICS_REMEMBERED)
 def topic_field(topic: str) -> tuple[int, bytes]:
     """The magic that a topic asks for, and the topic with its length before it. Remembered: brokers repeat topics."""
     raw = topic.encode("utf-8", "replace")

@@ -82,7 +82,11 @@ class File(Protocol):
         ...
 
     def gather_hot(self, places: Sequence[tuple[int, int]]) -> list[bytes] | None:
-        """Return what ``gather_at`` would, or None when any would wait or is not there in full. Never blocks."""
+        """Return what ``gather_at`` would, or None when the first or last would wait or any is not there in full.
+
+        Places come in order. What lies between two that are in memory was written between them and is taken to be there
+        too: asking for each costs more than reading it. Where the kernel dropped it all the same, this blocks.
+        """
         ...
 
     async def read(self, position: int, length: int) -> bytes:

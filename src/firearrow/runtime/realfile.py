@@ -12,7 +12,7 @@ from typing import Final, Protocol, TypeVar
 
 from firearrow.errors import DiskError
 from firearrow.runtime.disk import Bytes, refusal
-from firearrow.runtime.opencache import Handle, OpenCache
+from firearrow.runtime.opencache import CLOSED, Handle, OpenCache
 from firearrow.runtime.syncing import SyncTurns
 
 T = TypeVar("T")
@@ -119,13 +119,28 @@ class RealFile:
 
     def gather_hot(self, places: Sequence[tuple[int, int]]) -> list[bytes] | None:
         """Return the bytes of several places, or None when the device would have to be asked."""
-        gathered = []
-        for position, length in places:
-            data = self.read_hot(position, length)
-            if data is None or len(data) != length:
-                return None
-            gathered.append(data)
-        return gathered
+        if not places or not self._in_memory(places[0][0], places[-1][0] + places[-1][1] - 1):
+            return None if places else []
+        gathered = self.gather_at(places)
+        complete = sum(map(len, gathered)) == sum(length for _, length in places)
+        return gathered if complete else None
+
+    def _in_memory(self, *positions: int) -> bool:
+        """Whether bytes at all these positions can be had without the device."""
+        disk = self._disk
+        for position in positions if disk.nowait else ():
+            try:
+                got = os.preadv(disk.cache.descriptor(self._held()), (disk.scratch[:1],), position, NOWAIT)
+            except BlockingIOError:
+                return False
+            except OSError as error:
+                if error.errno != errno.EOPNOTSUPP:
+                    raise refusal(error, f"read {self._path}") from error
+                disk.nowait = False  # this file system cannot tell: every read counts as hot
+                return True
+            if not got:
+                return False
+        return True
 
     async def read(self, position: int, length: int) -> bytes:
         """Return up to ``length`` bytes; a cold read happens in a thread."""
@@ -153,10 +168,13 @@ class RealFile:
 
     def write_at(self, position: int, buffers: Sequence[Bytes]) -> None:
         """Write all the buffers one after the other."""
-        handle = self._held()
+        handle = self._handle or self._held()
+        handle.used = True
         total = len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers))
         try:
-            descriptor = self._disk.cache.descriptor(handle)
+            descriptor = handle.descriptor
+            if descriptor == CLOSED:
+                descriptor = self._disk.cache.descriptor(handle)
             if len(buffers) > _BUFFERS_PER_CALL or os.pwritev(descriptor, buffers, position) != total:
                 _write_all(descriptor, position, buffers)
         except OSError as error:

@@ -14,6 +14,7 @@ goes to the next one. Bytes above the tail are zero. Java: ``CommitLog``, ``Defa
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import accumulate
 from typing import cast
 
@@ -44,6 +45,34 @@ _encode = cast("Callable[[Draft, int, int, int], bytes]", encode)
 class CommitLog(Progress):
     """The log from its recovered end on."""
 
+    # Not for space: an object with more than thirty attributes and no slots loses CPython's fast access to them.
+    __slots__ = (
+        "_active",
+        "_closed",
+        "_dirty",
+        "_fresh",
+        "_handed_to",
+        "_held_back",
+        "_limit",
+        "_max_body",
+        "_max_pending",
+        "_now_ms",
+        "_pending",
+        "_refused",
+        "_room",
+        "_schedule_turn",
+        "_segments",
+        "_store_ms",
+        "_taken_back",
+        "_taking_back_synced",
+        "_turn_scheduled",
+        "handed",
+        "on_late",
+        "on_roll",
+        "opened_at",
+        "tail",
+    )
+
     def __init__(
         self, segments: Segments, clock: Clock, config: LogConfig, end: int, sink: Sink, *, last_store_ms: int = 0
     ) -> None:
@@ -52,7 +81,7 @@ class CommitLog(Progress):
         self.opened_at = end
         """Records below were not written by this process: reading one is cold, and its checksum must be checked."""
         self._segments = segments
-        self._clock = clock
+        self._now_ms = clock.now_ms
         self._max_body = config.max_message_size
         # Whatever is over the size of a body ends above the limit too, so the fast way needs one check only.
         self._max_pending = min(config.max_pending_bytes, config.max_message_size)
@@ -65,13 +94,12 @@ class CommitLog(Progress):
         self._pending: list[bytes] = []
         self._fresh: list[Placed] = []
         self._turn_scheduled = False
+        self._schedule_turn: Callable[[], object] | None = None
         self._dirty: list[Segment] = []
         self._taken_back: DiskError | None = None
         self._taking_back_synced = False
         self._refused: list[Told] = []
         self._closed = False
-        self.on_written: Callable[[], None] = lambda: None
-        """Called after every write that reached WRITTEN: there is something to flush."""
         self.on_roll: Callable[[], None] = lambda: None
         """Called when another segment is appended to: the one after it will be needed."""
         self.on_late: Callable[[], None] = lambda: None
@@ -83,10 +111,9 @@ class CommitLog(Progress):
         """Give the message its place. Wait for ``end`` of the answer before promising anything."""
         if not self._pending:
             self._begin_turn()
-        physical = self.tail
-        sys_flag = draft.sys_flag
-        queue_offset = 0 if sys_flag & PREPARED else tail.next_offset
-        store_ms = self._store_ms
+        physical, store_ms = self.tail, self._store_ms
+        prepared = draft.sys_flag & PREPARED
+        queue_offset = 0 if prepared else tail.next_offset
         try:
             record = _encode(draft, queue_offset, physical, store_ms)
         except IllegalMessage:
@@ -100,9 +127,9 @@ class CommitLog(Progress):
             return place
         self._pending.append(record)
         self.tail = end
-        if not sys_flag & PREPARED:
+        if not prepared:
             tail.next_offset = queue_offset + 1
-        self._fresh.append((tail, physical, size, queue_offset, store_ms, sys_flag, draft.properties))
+        self._fresh.append((tail, physical, size, queue_offset, store_ms, draft.sys_flag, draft.properties))
         return Appended(physical, queue_offset, end, store_ms)
 
     def append_batch(self, tail: QueueTail, drafts: Sequence[Draft]) -> AppendedBatch:
@@ -143,17 +170,16 @@ class CommitLog(Progress):
             self._begin_turn()
         first, start, store_ms = tail.next_offset, self.tail, self._store_ms
         try:
-            records = encode_pieces(pieces, shared, first, start, store_ms)
+            records, sizes = encode_pieces(pieces, shared, first, start, store_ms)
         except IllegalMessage:
             return self.append_batch(tail, drafts_of(pieces, shared))
-        sizes = [len(record) for record in records]
         places = list(accumulate(sizes, initial=start))
         end = places.pop()
         if end > self._limit:
             return self.append_batch(tail, drafts_of(pieces, shared))
-        self._pending += records
+        self._pending.append(records)
         self.tail = end
-        after = tail.next_offset = first + len(records)
+        after = tail.next_offset = first + len(sizes)
         sys_flag = shared.sys_flag
         self._fresh += [
             (tail, place, size, offset, store_ms, sys_flag, piece[2])
@@ -162,16 +188,15 @@ class CommitLog(Progress):
         return AppendedBatch(places, first, end, store_ms)
 
     def _begin_turn(self) -> None:
-        now_ms = self._clock.now_ms()
+        now_ms = self._now_ms()
         if now_ms > self._store_ms:
             self._store_ms = now_ms
         if not self._turn_scheduled:
             self._turn_scheduled = True
-            asyncio.get_running_loop().call_soon(self._end_turn)
-
-    def _end_turn(self) -> None:
-        self._turn_scheduled = False
-        self.write_pending()
+            schedule = self._schedule_turn
+            if schedule is None:
+                schedule = self._schedule_turn = partial(asyncio.get_running_loop().call_soon, self.write_pending)
+            schedule()
 
     def _make_room(self, size: int, drafts: Sequence[Draft]) -> None:
         """The slow way of an append: find out why it does not fit, and make it fit or say why not."""
@@ -194,9 +219,7 @@ class CommitLog(Progress):
         self._limit = self._room
 
     def _limit_pending(self) -> None:
-        self._limit = self.handed + self._max_pending
-        if self._limit > self._room:
-            self._limit = self._room
+        self._limit = min(self.handed + self._max_pending, self._room)
 
     def _fill_up(self, active: Segment) -> None:
         self._pending.append(blank(active.end - self.tail))
@@ -220,29 +243,33 @@ class CommitLog(Progress):
 
     def write_pending(self) -> DiskError | None:
         """Hand what is pending to the disk. The error that failed it is returned, and everybody concerned knows it."""
-        pending, rows, segment = self._pending, self._fresh, self._active
+        self._turn_scheduled = False
+        pending, segment = self._pending, self._active
         if not pending or segment is None:
             return None
         if self.written < segment.start:
             # The disk writes late and has not written the segment before: were we to die now, a hole would be left.
             self._held_back = True
             return None
+        rows, file, tail = self._fresh, segment.file, self.tail
         self._pending, self._fresh = [], []
         try:
-            segment.file.write_at(self.handed - segment.start, pending)
+            file.write_at(self.handed - segment.start, pending)
         except DiskError as error:
             return self._undo(error, rows, segment)
         if not segment.unsynced:
             segment.unsynced = True
             self._dirty.append(segment)
-        self.handed = self.tail
+        self.handed = tail
         self._handed_to = segment
-        self._limit_pending()
-        self._rows.append((self.tail, rows))
-        if segment.file.late:
+        self._limit = tail + self._max_pending
+        if self._limit > self._room:
+            self._limit = self._room
+        self._rows.append((tail, rows))
+        if file.late:
             self.on_late()
         else:
-            self.note_written(self.tail)
+            self.note_written(tail)
         return None
 
     def _undo(self, error: DiskError, rows: list[Placed], segment: Segment) -> DiskError:
@@ -270,16 +297,6 @@ class CommitLog(Progress):
         self.on_written()
         return error
 
-    def note_written(self, offset: int) -> None:
-        """Everything below ``offset`` survives the end of this process."""
-        if self.fenced is not None:
-            return
-        self._came_to(offset, WRITTEN)
-        self.on_written()
-        if self._held_back:
-            self._held_back = False
-            self.write_pending()
-
     async def confirm(self) -> None:
         """Wait for a disk that writes late, and note what it has written."""
         target = self.handed
@@ -287,6 +304,9 @@ class CommitLog(Progress):
             await self._handed_to.file.written()
         if target > self.written:
             self.note_written(target)
+        if self._held_back and self.fenced is None:
+            self._held_back = False
+            self.write_pending()
 
     # ---- flushing (called by the flusher)
 
@@ -310,7 +330,7 @@ class CommitLog(Progress):
             return
         if self._taking_back_synced:
             self._tell_refused()
-        self._came_to(offset, FLUSHED)
+        self._came_to_be_flushed(offset)
 
     def _tell_refused(self) -> None:
         error, self._taken_back = self._taken_back, None

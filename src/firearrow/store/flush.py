@@ -35,7 +35,8 @@ class Flusher:
         self._work = asyncio.Event()
         self._late = asyncio.Event()
         self._one_at_a_time = asyncio.Lock()
-        log.on_written = self._work.set
+        if config.syncs_first:
+            log.on_written = self._work.set
         log.on_late = self._late.set
 
     async def run(self) -> None:

@@ -21,6 +21,18 @@ Sink: TypeAlias = Callable[[list[Placed]], None]
 class Progress:
     """The levels of a log."""
 
+    __slots__ = (
+        "_dispatches_written",
+        "_growth",
+        "_rows",
+        "_sink",
+        "_waiters",
+        "fenced",
+        "flushed",
+        "on_written",
+        "written",
+    )
+
     def __init__(self, end: int, sink: Sink, dispatches_at: Level) -> None:
         self.written = end
         """Everything below survives the end of this process."""
@@ -28,10 +40,12 @@ class Progress:
         """Everything below survives the loss of power."""
         self.fenced: StoreFenced | None = None
         self._sink = sink
-        self._dispatches_at = dispatches_at
+        self._dispatches_written = dispatches_at is WRITTEN
         self._rows: deque[tuple[int, list[Placed]]] = deque()
         self._waiters = (Waiters(), Waiters())
         self._growth: list[Callable[[], None]] = []
+        self.on_written: Callable[[], None] = lambda: None
+        """Called after every write that reached WRITTEN: there is something to flush."""
 
     def has_reached(self, offset: int, level: Level) -> bool:
         """Whether everything below ``offset`` has come that far."""
@@ -77,20 +91,29 @@ class Progress:
             self._wake_growth()
         return self.fenced
 
-    def _came_to(self, offset: int, level: Level) -> None:
-        """Everything below ``offset`` has come that far."""
-        if level is WRITTEN:
-            self.written = offset
-        else:
-            self.flushed = offset
-        self._waiters[level].reached(offset)
-        if level is WRITTEN and self._growth:
+    def note_written(self, offset: int) -> None:
+        """Everything below ``offset`` survives the end of this process."""
+        if self.fenced is not None:
+            return
+        self.written = offset
+        waiters = self._waiters[WRITTEN]
+        if waiters.calls:
+            waiters.reached(offset)
+        if self._growth:
             self._wake_growth()
-        if level is self._dispatches_at:
+        if self._dispatches_written:
+            self._dispatch(offset)
+        self.on_written()
+
+    def _came_to_be_flushed(self, offset: int) -> None:
+        """Everything below ``offset`` is flushed."""
+        self.flushed = offset
+        self._waiters[FLUSHED].reached(offset)
+        if not self._dispatches_written:
             self._dispatch(offset)
 
     def _somebody_waits(self, level: Level) -> bool:
-        return len(self._waiters[level]) > 0
+        return bool(self._waiters[level].calls)
 
     def _take_waiting(self, above: int) -> list[Told]:
         """Let nobody wait for more than ``above``; the caller tells them."""

@@ -6,7 +6,7 @@ would pass over it. An entry that does not lead to its record is made again from
 over. Records that lie near each other are read with one call. Java: ``DefaultMessageStore.getMessage``.
 """
 
-import struct
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Sequence
 from enum import Enum
@@ -16,8 +16,9 @@ from firearrow.errors import BadRecord, OffsetNotStored
 from firearrow.record.decode import size_and_magic
 from firearrow.record.layout import SMALLEST_RECORD, Buffer
 from firearrow.store.commitlog import CommitLog
-from firearrow.store.consumequeue import ENTRY, FILLER_SIZE, ConsumeQueue, is_filler, matches
+from firearrow.store.consumequeue import ENTRY, ConsumeQueue, is_filler, matches
 from firearrow.store.dispatch import may_have_code
+from firearrow.store.hotreads import RECENT_BYTES, SPAN_BYTES, HotPlan, Places, gather, plan_all, plan_some
 from firearrow.store.opening import OpenedLog
 from firearrow.store.queues import Queues
 from firearrow.store.repair import Repair
@@ -27,14 +28,9 @@ SCANNED_ENTRIES: Final = 800
 """Entries looked at for one answer, when a filter passes over most of them."""
 SCANNED_COLD: Final = 64
 """The same where every record must be read to know that its entry is right."""
-SPAN_BYTES: Final = 512 << 10
-"""The most that is read at once for several records."""
 SPAN_GAP: Final = 2048
 """Bytes between two records that are read for nothing, because another call would cost more."""
-RECENT_BYTES: Final = 64 << 20
-"""The end of the log that was written so lately that it is in memory without asking."""
 _REPAIRS: Final = 16
-_stated = struct.Struct(">i8xi4xqq").unpack_from
 
 
 class ReadStatus(Enum):
@@ -82,17 +78,6 @@ class _Plan(NamedTuple):
     next_offset: int
 
 
-_Stated: TypeAlias = tuple[int, int, int, int]
-"""What a record must state of itself: size, queue number, queue offset, physical offset."""
-
-
-class _HotPlan(NamedTuple):
-    """What to read for one answer if it is in memory."""
-
-    wanted: list[_Stated]
-    next_offset: int
-
-
 class Pull(NamedTuple):
     """One question: from where, and how much at most. ``tags`` are the codes wanted; None wants all."""
 
@@ -121,20 +106,28 @@ class QueueReader:
         outside = self._outside(queue, pull.offset)
         if outside is not None or queue is None:
             return outside
-        scanned = pull.max_messages if pull.tags is None else max(SCANNED_ENTRIES, pull.max_messages)
-        entries = self._queues.entries_hot(queue, pull.offset, scanned)
-        if entries is None:
+        plan = self._plan_hot(queue, pull)
+        if plan is None or (len(self._damage) and any(map(self._damage.covers, plan.physicals))):
             return None
-        plan = _plan(pull, queue_id, entries, self._log.opened_at)
-        if plan is None or (len(self._damage) and any(self._damage.covers(wanted[3]) for wanted in plan.wanted)):
-            return None
-        buffers = self._gather_hot(plan.wanted)
+        buffers = self._gather_hot(queue_id, plan)
         if buffers is None:
             return None
-        count = len(plan.wanted)
+        count = len(plan.sizes)
         status = ReadStatus.FOUND if count else ReadStatus.NO_MATCHED_MESSAGE
-        size = sum(map(len, buffers))
-        return Pulled(status, plan.next_offset, queue.min_offset, queue.max_offset, buffers, count, size)
+        return Pulled(status, plan.next_offset, queue.min_offset, queue.max_offset, buffers, count, sum(plan.sizes))
+
+    def _plan_hot(self, queue: ConsumeQueue, pull: Pull) -> HotPlan | None:
+        offset, most, max_bytes, tags = pull
+        scanned = most if tags is None else max(SCANNED_ENTRIES, most)
+        entries = self._queues.entries_hot(queue, offset, scanned)
+        if entries is None:
+            return None
+        opened_at = self._log.opened_at
+        if tags is None:
+            plan = plan_all(offset, max_bytes, entries, opened_at)
+            if plan is not None:
+                return plan
+        return plan_some(offset, max(most, 1), max_bytes, tags, entries, opened_at)
 
     async def read(self, topic: str, queue_id: int, pull: Pull) -> Pulled:
         """Read, waiting for the device, checking and putting right on the way."""
@@ -179,25 +172,29 @@ class QueueReader:
 
     # ---- hot
 
-    def _gather_hot(self, wanted: list[_Stated]) -> list[Buffer] | None:
+    def _gather_hot(self, queue_id: int, plan: HotPlan) -> list[Buffer] | None:
         """The records' bytes, or None when one is not in memory or not what its entry says."""
+        physicals, sizes, offsets, _ = plan
         buffers: list[Buffer] = []
         handed = self._log.handed
-        first = 0
-        while first < len(wanted):
-            segment = self._segments.at(wanted[first][3])
+        first, count = 0, len(sizes)
+        while first < count:
+            segment = self._segments.at(physicals[first])
             if segment is None:
                 return None
-            start = segment.start
-            places, count = _places(wanted, first, start, min(segment.end, handed))
-            if not count:
-                return None
-            recent = places[0][0] + start >= handed - RECENT_BYTES
-            gathered = segment.file.gather_at(places) if recent else segment.file.gather_hot(places)
-            if gathered is None or not _are_stated(gathered, wanted[first : first + count]):
+            until = count
+            if physicals[-1] >= segment.end:
+                # The rest is in the next file. Where they are out of order, `gather` finds it out.
+                until = bisect_left(physicals, segment.end, first + 1)
+            some = Places(physicals, sizes, offsets)
+            if until - first < count:
+                some = Places(physicals[first:until], sizes[first:until], offsets[first:until])
+            recent = physicals[first] >= handed - RECENT_BYTES
+            gathered = gather(segment.file, segment.start, min(segment.end, handed), queue_id, some, recent=recent)
+            if gathered is None:
                 return None
             buffers += gathered
-            first += count
+            first = until
         return buffers
 
     # ---- cold
@@ -259,23 +256,6 @@ class QueueReader:
         return None
 
 
-def _plan(pull: Pull, queue_id: int, entries: bytes, opened_at: int) -> _HotPlan | None:
-    """What to read, if all of it may be hot."""
-    wanted: list[_Stated] = []
-    offset, _, room, tags = pull
-    most = max(pull.max_messages, 1)
-    for physical, size, code in ENTRY.iter_unpack(entries):
-        if physical < opened_at or not 0 < size < FILLER_SIZE:
-            return _HotPlan(wanted, offset) if wanted else None
-        if tags is None or code in tags or matches(code, tags):
-            room -= size
-            if wanted and (room < 0 or len(wanted) >= most):
-                break
-            wanted.append((size, queue_id, offset, physical))
-        offset += 1
-    return _HotPlan(wanted, offset)
-
-
 def _plan_cold(pull: Pull, entries: bytes) -> _Plan:
     """What to read and check: every entry from the first message on, until enough of them match."""
     wanted: list[_Wanted] = []
@@ -313,44 +293,6 @@ def _spans(wanted: list[_Wanted], segment_bytes: int) -> list[list[_Wanted]]:
             start = physical
         end = physical + size
     return spans
-
-
-def _places(wanted: list[_Stated], first: int, start: int, stop: int) -> tuple[list[tuple[int, int]], int]:
-    """Where the records lie in the file from ``start`` to ``stop``, those that touch as one, and how many there are."""
-    places: list[tuple[int, int]] = []
-    begin = end = -1
-    count = 0
-    for size, _, _, physical in wanted[first:] if first else wanted:
-        if physical < start or physical + size > stop:
-            break
-        if physical != end:
-            if end >= 0:
-                places.append((begin - start, end - begin))
-            begin = physical
-        end = physical + size
-        count += 1
-    if count:
-        places.append((begin - start, end - begin))
-    return places, count
-
-
-def _are_stated(gathered: list[bytes], wanted: list[_Stated]) -> bool:
-    """Whether every record states the size, queue and place that its entry says."""
-    lengths = list(map(len, gathered))
-    if min(lengths) < SMALLEST_RECORD:
-        return False
-    if len(gathered) == len(wanted):
-        return list(map(_stated, gathered)) == wanted and lengths == [one[0] for one in wanted]
-    pieces = iter(gathered)
-    piece = b""
-    at = 0
-    for one in wanted:
-        if at >= len(piece):
-            piece, at = next(pieces, b""), 0
-        if len(piece) - at < max(one[0], SMALLEST_RECORD) or _stated(piece, at) != one:
-            return False
-        at += one[0]
-    return True
 
 
 def _add_slices(buffers: list[Buffer], data: bytes, start: int, some: list[_Wanted]) -> None:

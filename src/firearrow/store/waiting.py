@@ -21,17 +21,18 @@ _offset = itemgetter(0)
 class Waiters:
     """Calls that wait for an offset."""
 
-    __slots__ = ("_waiting",)
+    __slots__ = ("calls",)
 
     def __init__(self) -> None:
-        self._waiting: deque[tuple[int, Told]] = deque()
+        self.calls: deque[tuple[int, Told]] = deque()
+        """Those who wait, each with its offset; empty when nobody does."""
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self.calls)
 
     def add(self, offset: int, call: Told) -> None:
         """Let ``call`` wait until ``offset`` is reached."""
-        waiting = self._waiting
+        waiting = self.calls
         if waiting and waiting[-1][0] > offset:
             insort(waiting, (offset, call), key=_offset)
         else:
@@ -39,14 +40,14 @@ class Waiters:
 
     def reached(self, offset: int) -> None:
         """Tell everyone who waited for ``offset`` or less."""
-        waiting = self._waiting
+        waiting = self.calls
         while waiting and waiting[0][0] <= offset:
             waiting.popleft()[1](None)
 
     def take(self, above: int = -1) -> list[Told]:
         """Let everyone who waits for more than ``above`` wait no longer, without telling them yet."""
-        taken = [call for offset, call in self._waiting if offset > above]
-        self._waiting = deque(waiter for waiter in self._waiting if waiter[0] <= above)
+        taken = [call for offset, call in self.calls if offset > above]
+        self.calls = deque(waiter for waiter in self.calls if waiter[0] <= above)
         return taken
 
     def failed(self, error: FireArrowError) -> None:

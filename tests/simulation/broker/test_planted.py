@@ -47,7 +47,7 @@ def shows_messages_before_the_sync(patch: pytest.MonkeyPatch) -> None:
 
     def init(self: CommitLog, *arguments: Any, **named: Any) -> None:
         made(self, *arguments, **named)
-        self._dispatches_at = WRITTEN
+        self._dispatches_written = True
 
     patch.setattr(CommitLog, "__init__", init)
 

@@ -34,6 +34,7 @@ Mutant = Literal["", "ack-before-sync", "no-directory-sync"]
 GROUP: Final = "readers"
 NEVER_MS: Final = 600_000
 """An interval that no test lives to see: `settle` comes instead, where a run must be alike twice."""
+DISPATCH_MS: Final = 50
 RouteName = Literal["auto", "inline", "process", "thread"]
 
 
@@ -46,7 +47,7 @@ class Options(Struct, frozen=True, kw_only=True):
     zero_fill: bool = True
     interval_ms: int = 20
     thorough_ms: int = 60
-    dispatch_ms: int = 50
+    dispatch_ms: int = DISPATCH_MS
     queue_file_bytes: int = 200
     index_slots: int = 16
     index_entries: int = 40

@@ -20,7 +20,7 @@ from firearrow.runtime.syncchoice import Route
 from firearrow.store.placement import Appended
 from firearrow.testing.faults.acks import Ack
 from firearrow.testing.faults.recipe import Recipe, Sent
-from firearrow.testing.faults.session import NEVER_MS, Options, Session
+from firearrow.testing.faults.session import DISPATCH_MS, NEVER_MS, Options, Session
 from firearrow.testing.faults.timeline import WatchedChoice, beat
 
 SETTLES: Final = 9
@@ -154,9 +154,13 @@ def main() -> None:
     parser.add_argument("--segment-bytes", type=int, default=65_536)
     parser.add_argument("--boot-id", default="boot-0", help="the boot that the store shall believe in")
     parser.add_argument("--route", choices=("auto", "inline", "process", "thread"), default="auto")
+    parser.add_argument(
+        "--settled", action="store_true", help="flush queues and index after some messages, not after some time"
+    )
     given = parser.parse_args()
     options = Options(
         root=given.directory,
+        dispatch_ms=NEVER_MS if given.settled else DISPATCH_MS,
         flush=given.flush,
         segment_bytes=given.segment_bytes,
         boot_id=given.boot_id,

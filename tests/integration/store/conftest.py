@@ -11,6 +11,8 @@ import pytest
 
 from firearrow.testing.rotation import turn
 
+PATIENCE = 900
+"""Seconds for a slice that takes half a minute on a quiet machine."""
 Figures = list[dict[str, Any]]
 Campaign = Callable[..., Figures]
 
@@ -27,7 +29,7 @@ def campaign() -> Campaign:
 
     def run(name: str, *options: str) -> Figures:
         command = [sys.executable, "-m", "firearrow.testing.faults", name, *options]
-        ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
+        ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
         assert ran.returncode == 0, f"{' '.join(options)}\n{ran.stdout[-2000:]}\n{ran.stderr[-4000:]}"
         return [json.loads(line) for line in ran.stdout.splitlines()]
 

@@ -14,8 +14,9 @@ from firearrow.testing.faults.recipe import Recipe
 from firearrow.testing.faults.session import NEVER_MS, Options
 from firearrow.testing.faults.stracing import killed_by_strace, traced_calls, unknown_calls
 from firearrow.testing.faults.writer import live
-from tests.integration.store.conftest import Campaign, need
+from tests.integration.store.conftest import PATIENCE, Campaign, need
 
+pytestmark = pytest.mark.timeout(PATIENCE)
 PARTS = 16
 LIFE = ("--route", "inline", "--count", "30", "--lives", "2", "--segment-bytes", "16384", "--settled")
 

@@ -4,8 +4,9 @@ import pytest
 
 from firearrow.testing.faults.cutting import Cutting, Life
 from firearrow.testing.faults.loopfs import FileSystem, missing_tools
-from tests.integration.store.conftest import Campaign
+from tests.integration.store.conftest import PATIENCE, Campaign
 
+pytestmark = pytest.mark.timeout(PATIENCE)
 CYCLES = 15
 PARTS = 24
 

@@ -4,8 +4,9 @@ import os
 
 import pytest
 
-from tests.integration.store.conftest import Campaign, need
+from tests.integration.store.conftest import PATIENCE, Campaign, need
 
+pytestmark = pytest.mark.timeout(PATIENCE)
 PARTS = 24
 
 

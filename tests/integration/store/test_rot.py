@@ -3,8 +3,9 @@
 import pytest
 
 from firearrow.testing.faults.rotting import Rotting
-from tests.integration.store.conftest import Campaign
+from tests.integration.store.conftest import PATIENCE, Campaign
 
+pytestmark = pytest.mark.timeout(PATIENCE)
 PARTS = 199
 
 

@@ -29,13 +29,18 @@ Stored = Sequence[Delivery]
 
 
 class Replay:
-    """One topic of our broker, written to over some time, and an operator."""
+    """A topic of our broker, written to over some time, and an operator."""
 
     def __init__(self, names: FireArrowNameServer, broker: FireArrowBroker, mqadmin: Mqadmin, sender: Judge) -> None:
         self.name_server = names.address
         self._mqadmin = mqadmin
         self._sender = sender
-        self.topic = broker.create_topic(fresh("replay"), QUEUES)
+        self._broker = broker
+        self.topic = ""
+
+    def begin(self) -> None:
+        """Take a new topic."""
+        self.topic = self._broker.create_topic(fresh("replay"), QUEUES)
 
     def fill(self) -> None:
         """Send rounds of messages, no two rounds in one millisecond."""
@@ -66,6 +71,7 @@ def replay(version: str = "5.5.0") -> Iterator[Replay]:
 
 def moves_a_running_group(run: Replay, client: JudgeProcess) -> Figures:
     """Back, while the consumer runs; then forward, while it is held and behind."""
+    run.begin()
     judge, group = client.at(run.name_server), fresh("moved")
     with judge.subscribe(run.topic, group=group) as consumer:
         run.fill()
@@ -96,6 +102,7 @@ def moves_a_running_group(run: Replay, client: JudgeProcess) -> Figures:
 
 def moves_an_offline_group(run: Replay, client: JudgeProcess) -> Figures:
     """Back and forward, while nobody of the group is there."""
+    run.begin()
     judge, group = client.at(run.name_server), fresh("offline")
     with judge.subscribe(run.topic, group=group) as consumer:
         run.fill()

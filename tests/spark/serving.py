@@ -35,7 +35,7 @@ class Served:
         """End it as a power switch of the process would."""
         if self._process is not None:
             self._process.send_signal(signal.SIGKILL)
-            self._process.wait()
+            self._process.communicate()
             self._process = None
 
 
@@ -50,10 +50,13 @@ def served(directory: Path) -> Iterator[Served]:
         running.kill()
 
 
-def send(name_server: str, messages: Iterable[Message]) -> int:
-    """Send messages and return how many."""
+def send(name_server: str, messages: Iterable[Message], together: int = 25) -> int:
+    """Send messages, some in one request and the next to the next queue; return how many."""
+    listed = list(messages)
     with Producer(name_server, group="tests", send_timeout_ms=30_000) as producer:
-        return len(producer.send_batch(list(messages)))
+        for start in range(0, len(listed), together):
+            producer.send_batch(listed[start : start + together])
+    return len(listed)
 
 
 def held(name_server: str, topic: str) -> dict[tuple[int, int], StoredMessage]:

@@ -228,3 +228,13 @@ def _producer(options: SinkOptions) -> Producer:
 async def _queues_now(options: SinkOptions) -> tuple[MessageQueue, ...]:
     async with _producer(options) as producer:
         return await producer.queues(options.shape.topic)
+
+
+def batch_writer(options: Mapping[str, str], schema: "StructType", *, overwrite: bool) -> BatchWriter:
+    """What ``DataSource.writer`` returns."""
+    return BatchWriter(options, schema, overwrite)
+
+
+def stream_writer(options: Mapping[str, str], schema: "StructType", *, overwrite: bool) -> StreamWriter:
+    """What ``DataSource.streamWriter`` returns."""
+    return StreamWriter(options, schema, overwrite)

@@ -1,0 +1,86 @@
+"""A driver that archives one topic into a table of every format at once, until it is told to finish or is killed.
+
+    python -m tests.spark.archiver DIRECTORY NAME_SERVER TOPIC MASTER FORMATS [key=value ...]
+
+Prints ``batch FORMAT NUMBER`` after every batch. When the file ``finish`` appears in the directory it drains the topic,
+compares every table with what the broker hands out, prints one line of JSON and ends.
+"""
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from firearrow.spark.lake import access
+from firearrow.spark.lake.table import LakeTable
+from firearrow.spark.pipelines.archive import Archive, start
+from firearrow.spark.session import open_session
+from tests.spark.conftest import SETTINGS
+from tests.spark.serving import held
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROWS_PER_BATCH = "400"
+
+
+def table(name: str, directory: Path) -> LakeTable:
+    """Where a format's table is; ``native-`` in front asks for the runtime inside Spark."""
+    form = name.removeprefix("native-")
+    if name == "native-iceberg":
+        return LakeTable("iceberg", "", "lake.shop.orders", native=True)
+    named = "shop.orders" if form == "iceberg" else ""
+    return LakeTable(form, str(directory / name), named, native=name != form).checked()  # type: ignore[arg-type]
+
+
+def archives(directory: Path, name_server: str, topic: str, formats: list[str]) -> dict[str, Archive]:
+    """An archive for each format."""
+    source = {"nameServer": name_server, "subscribe": topic, "maxOffsetsPerTrigger": ROWS_PER_BATCH}
+    return {name: Archive(source, table(name, directory), str(directory / "checkpoints" / name)) for name in formats}
+
+
+def differences(spark: "SparkSession", jobs: dict[str, Archive], name_server: str, topic: str) -> dict[str, Any]:
+    """What each table lacks, has twice, or has otherwise than the topic."""
+    truth = {place: message.body for place, message in held(name_server, topic).items()}
+    verdict: dict[str, Any] = {"messages": len(truth)}
+    for name, job in jobs.items():
+        rows = access.read(spark, job.table).select("queue_id", "queue_offset", "body").collect()
+        found = {(row.queue_id, row.queue_offset): bytes(row.body) for row in rows}
+        verdict[name] = {
+            "rows": len(rows),
+            "lost": len(truth.keys() - found.keys()),
+            "duplicated": len(rows) - len(found),
+            "unknown": len(found.keys() - truth.keys()),
+            "changed": sum(1 for place, body in found.items() if truth.get(place, body) != body),
+        }
+    return verdict
+
+
+def main() -> None:
+    """Archive."""
+    directory, name_server, topic, master, formats = sys.argv[1:6]
+    extra = dict(pair.split("=", 1) for pair in sys.argv[6:])
+    spark = open_session(master, {**SETTINGS, **extra}, "archiver")
+    jobs = archives(Path(directory), name_server, topic, formats.split(","))
+    queries = {name: start(spark, job, {"processingTime": "0 seconds"})[0] for name, job in jobs.items()}
+    seen: dict[str, int] = {}
+    finish = Path(directory) / "finish"
+    while not finish.exists():
+        for name, query in queries.items():
+            failure = query.exception()
+            if failure is not None:
+                raise failure
+            progress = query.lastProgress
+            if progress is not None and progress["numInputRows"] and seen.get(name) != progress["batchId"]:
+                seen[name] = progress["batchId"]
+                print("batch", name, progress["batchId"], flush=True)
+        time.sleep(0.05)
+    for query in queries.values():
+        query.processAllAvailable()
+        query.stop()
+    print(json.dumps(differences(spark, jobs, name_server, topic)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""The sink against a real broker: without Spark where Spark adds nothing, and through it."""
+
+import pickle
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
+
+from firearrow.errors import NoRoute, SendFailed, SettingsError, Unsupported
+from firearrow.spark.rows import ROW_ID_PROPERTY, Origin
+from firearrow.spark.sinkoptions import sink_options
+from firearrow.spark.writer import BatchWriter, FrozenQueues, StreamWriter
+from tests.spark.serving import Served, held, served
+
+ORIGIN = Origin("q", 0, 0)
+SCHEMA = StructType([StructField("body", BinaryType()), StructField("sharding_key", StringType())])
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served(tmp_path_factory.mktemp("broker")) as running:
+        yield running
+
+
+def batches(count: int, rows: int = 500, body: bytes = b"") -> Iterator[pa.RecordBatch]:
+    for start in range(0, count, rows):
+        numbers = range(start, min(start + rows, count))
+        yield pa.RecordBatch.from_pydict(
+            {"body": [b"%d" % number + body for number in numbers], "keys": [f"k{number}" for number in numbers]}
+        )
+
+
+def shipped(options: dict[str, str]) -> FrozenQueues:
+    """As a task gets it."""
+    copy = pickle.loads(pickle.dumps(FrozenQueues(sink_options(options), ["body", "keys"])))
+    assert isinstance(copy, FrozenQueues)
+    return copy
+
+
+def test_every_row_is_stored_once_and_in_order_of_its_queue(broker: Served) -> None:
+    writer = shipped({"nameServer": broker.name_server, "topic": "plain", "batchBytes": "20000"})
+    assert len(writer.queues["plain"]) == 4, "the queues are fixed when the writer is shipped"
+    sent = writer.write(batches(3000), ORIGIN)
+    assert sent.rows == 3000
+    assert sent.requests >= 8, "every queue has some requests"
+    found = held(broker.name_server, "plain")
+    assert sorted(int(message.body) for message in found.values()) == list(range(3000))
+    for queue in range(4):
+        bodies = [int(message.body) for (number, _), message in sorted(found.items()) if number == queue]
+        assert bodies == sorted(bodies)
+        assert bodies
+    ids = {message.properties[ROW_ID_PROPERTY] for message in found.values()}
+    assert len(ids) == 3000
+
+
+def test_a_repeat_sends_the_same_identities_to_the_same_queues(broker: Served) -> None:
+    options = {"nameServer": broker.name_server, "topic": "twice"}
+    for _ in range(2):
+        shipped(options).write(batches(200), ORIGIN)
+    found = held(broker.name_server, "twice")
+    places = Counter((queue, message.properties[ROW_ID_PROPERTY]) for (queue, _), message in found.items())
+    assert len(places) == 200
+    assert set(places.values()) == {2}
+
+
+def test_a_broker_that_is_killed_costs_time_and_no_rows(tmp_path: Path) -> None:
+    with served(tmp_path) as mortal:
+        shipped({"nameServer": mortal.name_server, "topic": "mortal"}).write(batches(1), Origin("first", 0, 0))
+        writer = shipped({"nameServer": mortal.name_server, "topic": "mortal", "batchBytes": "4000"})
+        first_sent = threading.Event()
+
+        def slowly() -> Iterator[pa.RecordBatch]:
+            for number, batch in enumerate(batches(4000)):
+                if number == 3:
+                    first_sent.set()
+                yield batch
+
+        def cut() -> None:
+            first_sent.wait()
+            mortal.kill()
+            mortal.start()
+
+        cutting = threading.Thread(target=cut)
+        cutting.start()
+        writer.write(slowly(), ORIGIN)
+        cutting.join()
+        ids = Counter(message.properties[ROW_ID_PROPERTY] for message in held(mortal.name_server, "mortal").values())
+    assert len(ids) == 4001, "every row is stored; a few may be stored twice"
+
+
+def test_failures_are_typed(broker: Served, tmp_path: Path) -> None:
+    with served(tmp_path) as gone:
+        writer = shipped(
+            {"nameServer": gone.name_server, "topic": "gone", "retryTimeoutMs": "300", "sendTimeoutMs": "200"}
+        )
+    with pytest.raises((SendFailed, NoRoute)):
+        writer.write(batches(10), ORIGIN)
+    with pytest.raises(Unsupported, match="cannot be overwritten"):
+        BatchWriter({"nameServer": broker.name_server, "topic": "x"}, SCHEMA, True)
+    with pytest.raises(SettingsError, match="needs a topic"):
+        StreamWriter({"nameServer": broker.name_server}, SCHEMA, False)
+
+
+def test_the_rate_is_kept(broker: Served) -> None:
+    writer = shipped({"nameServer": broker.name_server, "topic": "slow", "rateLimit": "1000"})
+    began = time.monotonic()
+    writer.write(batches(1000), ORIGIN)
+    assert time.monotonic() - began > 0.85, "1,000 messages at 1,000 a second"

@@ -13,6 +13,7 @@ Java; the sizes are added up again and must agree. Must agree with Java's ``Mess
 
 import struct
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Final
 from zlib import crc32
 
@@ -37,6 +38,10 @@ _PLACE = struct.Struct(">iIiiiqq")
 _HEAD = struct.Struct(">iiiii")
 _HEAD_SIZE: Final = _HEAD.size
 _SMALLEST: Final = _HEAD_SIZE + 2
+_LONGEST_ALIKE: Final = 65_536
+_MOST_ALIKE: Final = 1024
+"""A batch of more, or of longer ones, is taken apart one by one: its messages make up for the cost."""
+_HASH: Final = b"#"[0]
 _unpack_head = _HEAD.unpack_from
 _unpack_short = SHORT.unpack_from
 _pack_place = _PLACE.pack
@@ -82,7 +87,7 @@ def _entries(batch: Buffer, max_messages: int) -> Iterator[tuple[int, bytes, byt
         start = end
 
 
-Piece = tuple[int, bytes, StoredProperties]
+Piece = tuple[int, bytes, bytes]
 """One message of a batch: its flag, its body, its properties as they are stored."""
 
 
@@ -90,13 +95,32 @@ def pieces_of(batch: Buffer, *, max_messages: int = MAX_BATCH_MESSAGES) -> list[
     """The messages of a client's batch."""
     # Properties that are closed and hold no stamp are stored as they came: `stored_properties`, without the call.
     return [
-        (
-            flag,
-            body,
-            StoredProperties(given) if given[-1:] == b"\x02" and b"#" not in given else stored_properties(given),
-        )
-        for flag, body, given in _entries(batch, max_messages)
+        (flag, body, given if given[-1:] == b"\x02" and _HASH not in given else stored_properties(given))
+        for flag, body, given in _alike(batch, max_messages) or _entries(batch, max_messages)
     ]
+
+
+def _alike(batch: Buffer, max_messages: int) -> Iterable[tuple[int, bytes, bytes]] | None:
+    """The entries of a batch whose messages all have the same lengths, cut out at once; None when they have not."""
+    if len(batch) < _SMALLEST:
+        return None
+    size, _, _, _, body_length = _unpack_head(batch, 0)
+    properties_length = size - _SMALLEST - body_length
+    if body_length < 0 or properties_length < 0 or size > _LONGEST_ALIKE:
+        return None
+    count, rest = divmod(len(batch), size)
+    if rest or not 1 < count <= min(max_messages, _MOST_ALIKE):
+        return None
+    values = _form(count, body_length, properties_length).unpack(batch)
+    stated = (values[0::8], values[4::8], values[6::8])
+    if any(some.count(one) != count for some, one in zip(stated, (size, body_length, properties_length), strict=True)):
+        return None
+    return zip(values[3::8], values[5::8], values[7::8], strict=True)
+
+
+@lru_cache(64)
+def _form(count: int, body_length: int, properties_length: int) -> struct.Struct:
+    return struct.Struct(">" + f"iiiii{body_length}sh{properties_length}s" * count)
 
 
 def drafts_of(pieces: Iterable[Piece], template: Draft) -> list[Draft]:
@@ -113,7 +137,7 @@ def drafts_of(pieces: Iterable[Piece], template: Draft) -> list[Draft]:
             topic,
             queue_id,
             body,
-            properties,
+            StoredProperties(properties),
             born_timestamp,
             born_host,
             store_host,
@@ -132,14 +156,15 @@ def split_batch(batch: Buffer, template: Draft, *, max_messages: int = MAX_BATCH
 
 def encode_pieces(
     pieces: Iterable[Piece], template: Draft, queue_offset: int, physical_offset: int, store_timestamp: int
-) -> list[bytes]:
-    """The stamped records of pieces that lie one after the other in the log and in their queue."""
+) -> tuple[bytes, list[int]]:
+    """The stamped records of pieces that lie one after the other in the log and in their queue, and their sizes."""
     magic, topic = topic_field(template.topic)
     queue_id = template.queue_id
     # Messages of a batch are mostly alike: what depends on their lengths alone is made when the lengths change.
     body_length = properties_length = -1
     size, before, between = 0, b"", b""
-    records = []
+    parts: list[bytes] = []
+    sizes: list[int] = []
     try:
         shared = _shared_fields(template, store_timestamp)
         for flag, body, properties in pieces:
@@ -150,12 +175,13 @@ def encode_pieces(
                 size = _PLACE.size + len(before) + body_length + len(between) + properties_length + STAMP_SIZE
             head = _pack_place(size, magic, crc32(body) & CRC_MASK, queue_id, flag, queue_offset, physical_offset)
             record = _join((head, before, body, between, properties))
-            records.append(record + (REVERSED_STAMP % (crc32(record) & CRC_MASK))[::-1])
+            parts += (record, (REVERSED_STAMP % (crc32(record) & CRC_MASK))[::-1])
+            sizes.append(size)
             physical_offset += size
             queue_offset += 1
     except struct.error as wrong:
         raise IllegalMessage(f"a message of a batch for topic {template.topic!r} does not fit: {wrong}") from wrong
-    return records
+    return _join(parts), sizes
 
 
 def _shared_fields(template: Draft, store_timestamp: int) -> bytes:

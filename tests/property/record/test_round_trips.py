@@ -1,9 +1,10 @@
 """Whatever can be written can be read back, in every form of a record."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from firearrow.errors import BadRecord
+from firearrow.errors import BadBody, BadRecord
 from firearrow.model import EpochMs, Message, PhysicalOffset, QueueOffset
 from firearrow.record.batch import decode_batch, encode_batch, encode_each, encode_pieces, pieces_of, split_batch
 from firearrow.record.compression import Codec, decompress
@@ -81,12 +82,33 @@ def test_batches(messages: list[Message], template: Draft, place: tuple[QueueOff
     assert decode_batch(batch, "T") == messages
     queue_offset, physical_offset = QueueOffset(place[0] >> 1), PhysicalOffset(place[1] >> 1)
     records = encode_each(split_batch(batch, template), queue_offset, physical_offset, place[2])
-    assert encode_pieces(pieces_of(batch), template, queue_offset, physical_offset, place[2]) == records
+    whole, sizes = encode_pieces(pieces_of(batch), template, queue_offset, physical_offset, place[2])
+    assert whole == b"".join(records)
+    assert sizes == [len(record) for record in records]
     stored = list(decode_all(b"".join(records)))
     assert [(m.body, m.properties, m.flag) for m in stored] == [(m.body, m.properties, m.flag) for m in messages]
     assert [m.queue_offset for m in stored] == list(range(queue_offset, queue_offset + len(messages)))
     ends = [m.physical_offset + m.store_size for m in stored]
     assert [m.physical_offset for m in stored] == [physical_offset, *ends][: len(stored)]
+
+
+@few
+@given(st.binary(min_size=16, max_size=16), st.integers(1, 9), st.sampled_from([None, 0, 7, 16, 38, 40]))
+def test_batches_of_messages_alike(body: bytes, count: int, wrong_at: int | None) -> None:
+    batch = encode_batch([Message("T", body, {"k": str(number)}, number) for number in range(count)])
+    assert [flag for flag, _, _ in pieces_of(batch)] == list(range(count))
+    assert {kept for _, kept, _ in pieces_of(batch)} == {body}
+    if wrong_at is None:
+        return
+    altered = bytearray(batch)
+    altered[-1 - wrong_at] ^= 1
+    try:
+        expected = list(decode_batch(bytes(altered), "T"))
+    except BadBody:
+        with pytest.raises(BadBody):
+            pieces_of(bytes(altered))
+    else:
+        assert [(flag, kept) for flag, kept, _ in pieces_of(bytes(altered))] == [(m.flag, m.body) for m in expected]
 
 
 @few

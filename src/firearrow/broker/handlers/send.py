@@ -69,6 +69,7 @@ _ODD_FLAGS: Final = TRANSACTION_MASK | INNER_BATCH
 _UNIQ_KEY: Final = keys.UNIQ_KEY + "\x01"
 _UNIQ_KEY_LENGTH: Final = len(_UNIQ_KEY)
 _SEPARATOR: Final = 2
+_HASH: Final = b"#"[0]
 
 AnySend = Send | ShortSend
 
@@ -174,7 +175,7 @@ class SendHandlers:
         if raw[-1] != _SEPARATOR:
             raw += b"\x02"
         stored = raw + self._stamps.suffix
-        if len(stored) > MAX_SENT_PROPERTIES or b"#" in raw:
+        if len(stored) > MAX_SENT_PROPERTIES or _HASH in raw:
             return self._carefully(request, call)
         end = properties.find("\x02", at)
         unique = properties[at + _UNIQ_KEY_LENGTH : end if end > 0 else None]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +11,7 @@ from pyspark.testing import assertDataFrameEqual
 from firearrow.errors import SettingsError
 from firearrow.spark.pipelines import audit, replay, transforms
 from firearrow.spark.schema import ROW_DDL
+from tests.spark import auditset
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -161,3 +163,9 @@ def test_an_audit_of_a_clean_set_finds_nothing(spark: "SparkSession") -> None:
     kept = stored.where("unique_key not in ('u0-77', 'u0-10', 'u0-500', 'u0-505')")
     some = receipts.where("unique_key not in ('u0-321', 'u0-77', 'u0-10', 'u0-500', 'u0-505')")
     assert audit.findings(some, kept).count() == 0
+
+
+def test_an_audit_of_a_large_set_finds_exactly_what_was_planted(spark: "SparkSession", tmp_path: Path) -> None:
+    verdict = auditset.run(spark, 300_000, tmp_path)
+    assert verdict["exact"], verdict
+    assert verdict["planted"] == {"lost": 3, "duplicated": 5, "late": 6, "reordered": 4}

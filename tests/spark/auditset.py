@@ -1,0 +1,133 @@
+"""A large set of receipts and stored rows with faults planted, and whether an audit finds exactly those.
+
+python -m tests.spark.auditset --messages 10000000 [--ledger FILE]
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F  # noqa: N812
+
+from firearrow.spark.pipelines import audit
+from firearrow.spark.session import open_session
+from tests.spark.conftest import SETTINGS
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+KEYS = 64
+QUEUES = 8
+START_MS = 1_790_000_000_000
+MS_A_MESSAGE = 2
+LATE_BY_MS = 600_000
+
+
+def every(number: int, rest: int) -> "Column":
+    """Which numbers have a fault of a kind."""
+    return F.col("n") % number == rest
+
+
+LOST = 100_003
+TWICE = 70_001
+LATE = 50_021
+SWAPPED = 90_017
+
+
+def receipts(spark: "SparkSession", messages: int) -> "DataFrame":
+    """A receipt for every message; messages of a key go to one queue, numbered in order."""
+    return spark.range(messages).withColumnRenamed("id", "n").select(
+        F.lit("orders").alias("topic"),
+        F.concat(F.lit("u"), "n").alias("unique_key"),
+        F.timestamp_millis(F.lit(START_MS) + F.col("n") * MS_A_MESSAGE).alias("sent_timestamp"),
+        F.concat(F.lit("k"), F.col("n") % KEYS).alias("order_key"),
+        F.floor(F.col("n") / KEYS).alias("sequence"),
+    )  # fmt: skip
+
+
+def stored(spark: "SparkSession", messages: int) -> "DataFrame":
+    """What a broker would hold of them, but for the planted faults."""
+    numbers = spark.range(messages).withColumnRenamed("id", "n").where(~every(LOST, 11))
+    # A message that changes places with the next one of its key, which stands KEYS further on in the same queue.
+    place = F.when(every(SWAPPED, 5) & (F.col("n") + KEYS < messages), F.col("n") + KEYS)
+    place = place.when((F.col("n") >= KEYS) & ((F.col("n") - KEYS) % SWAPPED == 5), F.col("n") - KEYS).otherwise(
+        F.col("n")
+    )
+    copies = numbers.where(every(TWICE, 3)).select("n", (F.col("n") + messages).alias("place"))
+    rows = numbers.select("n", place.alias("place")).unionByName(copies)
+    at = F.lit(START_MS) + F.col("place") * MS_A_MESSAGE
+    return rows.select(
+        F.lit("orders").alias("topic"),
+        F.lit("broker-a").alias("broker"),
+        (F.col("n") % QUEUES).cast("int").alias("queue_id"),
+        F.floor(F.col("place") / QUEUES).alias("queue_offset"),
+        (F.col("place") * 200).alias("physical_offset"),
+        F.concat(F.lit("u"), "n").alias("unique_key"),
+        F.timestamp_millis(at).alias("store_timestamp"),
+        F.timestamp_millis(at - F.when(every(LATE, 7) & (F.col("place") < messages), LATE_BY_MS).otherwise(1)).alias(
+            "born_timestamp"
+        ),
+    )
+
+
+def expected(messages: int) -> dict[str, list[str]]:
+    """The planted faults, by arithmetic alone."""
+    lost = set(range(11, messages, LOST))
+
+    def kept(numbers: Iterable[int]) -> list[int]:
+        return [n for n in numbers if n not in lost]
+
+    swapped = [n for n in range(5, messages - KEYS, SWAPPED) if n not in lost and n + KEYS not in lost]
+    return {
+        "lost": sorted(f"u{n}" for n in lost),
+        "duplicated": sorted(f"u{n}" for n in kept(range(3, messages, TWICE))),
+        "late": sorted(f"u{n}" for n in kept(range(7, messages, LATE))),
+        "reordered": sorted(f"u{n}" for n in swapped),
+    }
+
+
+def run(spark: "SparkSession", messages: int, directory: Path) -> dict[str, Any]:
+    """Write the set, audit it, and compare."""
+    receipts(spark, messages).write.parquet(str(directory / "receipts"))
+    stored(spark, messages).write.parquet(str(directory / "stored"))
+    began = time.monotonic()
+    rows = audit.findings(
+        spark.read.parquet(str(directory / "receipts")), spark.read.parquet(str(directory / "stored"))
+    ).select("kind", "unique_key").collect()  # fmt: skip
+    took = time.monotonic() - began
+    wanted = expected(messages)
+    found = {kind: sorted(row.unique_key for row in rows if row.kind == kind) for kind in wanted}
+    return {
+        "campaign": "spark audit",
+        "messages": messages,
+        "seconds": round(took, 1),
+        "planted": {kind: len(names) for kind, names in wanted.items()},
+        "found": {kind: len(names) for kind, names in found.items()},
+        "exact": found == wanted,
+    }
+
+
+def main() -> int:
+    """Audit a set of any size."""
+    parser = argparse.ArgumentParser(prog="python -m tests.spark.auditset", description=__doc__)
+    parser.add_argument("--messages", type=int, default=10_000_000)
+    parser.add_argument("--ledger", type=Path)
+    given = parser.parse_args()
+    spark = open_session("local[2]", {**SETTINGS, "spark.driver.memory": "4g", "spark.sql.shuffle.partitions": "16"})
+    with tempfile.TemporaryDirectory() as directory:
+        verdict = run(spark, given.messages, Path(directory))
+    spark.stop()
+    print(json.dumps(verdict))
+    if given.ledger is not None:
+        with given.ledger.open("a") as ledger:
+            ledger.write(json.dumps(verdict) + "\n")
+    return 0 if verdict["exact"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

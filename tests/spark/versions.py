@@ -1,0 +1,132 @@
+"""Other versions of PySpark, each with the lake runtimes that exist for it, beside the one of this environment.
+
+python -m tests.spark.versions install          make them, once (cached like Apache's servers)
+python -m tests.spark.versions kills --points N  the kills of `tests.spark.kills` on each of them
+"""
+
+import argparse
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import NamedTuple
+
+from firearrow.testing.apache.cache import Artifact, say
+from firearrow.testing.apache.toolchain import run_tool
+from tests.spark.kills import Campaign, faults
+
+ROOT = Path(__file__).parents[2]
+LIBRARIES = (
+    "lz4",
+    "msgspec",
+    "numpy",
+    "pandas",
+    "pyarrow",
+    "pytest",
+    "pytest-timeout",
+    "rich",
+    "typer",
+    "uvloop",
+    "zstandard",
+)
+DELTA_SETTINGS = (
+    "spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog=org.apache.spark.sql.delta.catalog.DeltaCatalog",
+)
+
+
+class Runtime(NamedTuple):
+    """A version of Spark with jars, and what to archive into with it."""
+
+    spark: str
+    jars: tuple[str, ...]
+    formats: str
+    settings: tuple[str, ...]
+
+
+RUNTIMES = {
+    "4.1.4-iceberg": Runtime(
+        "4.1.4",
+        ("org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",),
+        "native-iceberg,parquet",
+        (
+            "spark.sql.catalog.lake=org.apache.iceberg.spark.SparkCatalog",
+            "spark.sql.catalog.lake.type=hadoop",
+            "spark.sql.catalog.lake.warehouse={directory}/warehouse",
+            "spark.sql.catalog.lake.cache-enabled=false",
+        ),
+    ),
+    "4.1.4-delta": Runtime(
+        "4.1.4", ("io.delta:delta-spark_4.1_2.13:4.4.0", "io.delta:delta-storage:4.4.0"), "native-delta", DELTA_SETTINGS
+    ),
+    "4.2.1-delta": Runtime(
+        "4.2.1", ("io.delta:delta-spark_4.2_2.13:4.4.0", "io.delta:delta-storage:4.4.0"), "native-delta", DELTA_SETTINGS
+    ),
+}
+
+
+def environment(spark: str) -> Artifact:
+    """A virtual environment with a version of PySpark and what this package needs beside it."""
+
+    def build(directory: Path, log: Path) -> None:
+        constraints = directory / "constraints.txt"
+        pins = (ROOT / "constraints.txt").read_text().splitlines()
+        constraints.write_text("\n".join(pin for pin in pins if not pin.startswith(("pyspark=", "py4j="))))
+        run_tool([sys.executable, "-m", "venv", str(directory)], directory, log)
+        pip = [str(directory / "bin" / "python"), "-m", "pip", "install", "-q"]
+        run_tool([*pip, "-c", str(constraints), f"pyspark=={spark}", *LIBRARIES], directory, log)
+        run_tool([*pip, "--no-deps", "-e", str(ROOT)], directory, log)
+
+    return Artifact(f"pyspark-{spark}", (spark, *LIBRARIES, str(ROOT)), build)
+
+
+def jars(names: tuple[str, ...]) -> Artifact:
+    """Jars from Maven, each alone: what else they would bring is in Spark."""
+
+    def build(directory: Path, log: Path) -> None:
+        for name in names:
+            words = ["mvn", "-q", "-B", "dependency:copy", f"-Dartifact={name}", f"-DoutputDirectory={directory}"]
+            run_tool(words, directory, log)
+        for jar in directory.glob("*.jar"):
+            assert zipfile.is_zipfile(jar), f"{jar} is no jar"
+
+    return Artifact("spark-jars", names, build)
+
+
+def install() -> None:
+    """Make everything that is missing."""
+    for runtime in RUNTIMES.values():
+        environment(runtime.spark).install()
+        jars(runtime.jars).install()
+
+
+def kills(name: str, points: int, directory: Path, seed: int) -> list[str]:
+    """Kill while a topic is archived with a runtime; return what is wrong with its tables."""
+    runtime = RUNTIMES[name]
+    python = environment(runtime.spark).install() / "bin" / "python"
+    found = ",".join(str(jar) for jar in sorted(jars(runtime.jars).install().glob("*.jar")))
+    settings = [f"spark.jars={found}", *(line.format(directory=directory) for line in runtime.settings)]
+    verdict = Campaign(directory, seed, runtime.formats, str(python), settings).run(points)
+    say(f"{name}: {verdict}")
+    return faults(verdict)
+
+
+def main() -> int:
+    """Run one command."""
+    parser = argparse.ArgumentParser(prog="python -m tests.spark.versions", description=__doc__)
+    parser.add_argument("command", choices=("install", "kills"))
+    parser.add_argument("--points", type=int, default=3)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", choices=tuple(RUNTIMES), nargs="+", default=tuple(RUNTIMES))
+    given = parser.parse_args()
+    install()
+    wrong = []
+    for name in given.only if given.command == "kills" else ():
+        with tempfile.TemporaryDirectory() as directory:
+            wrong += [f"{name} {fault}" for fault in kills(name, given.points, Path(directory), given.seed)]
+    print("\n".join(wrong) or "nothing wrong")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -228,7 +228,10 @@ class Connection(Wire):
         extra = None if sign is None else sign(request, body)
         opaque = self._talk.call(request, body, deadline=now + timeout_ms / 1000, context=asker, extra=extra)
         self._endpoint.watch_deadlines(self)
-        self._gather()
+        if self._talk.outstanding == 1 and not self._is_gathering:
+            self.flush()  # nobody else waits here, so nobody else is likely to speak this turn: do not wait for its end
+        else:
+            self._gather()
         return opaque
 
     async def call(

@@ -17,13 +17,14 @@ from firearrow.testing.apache.artifacts import SERVER_VERSIONS
 from firearrow.testing.apache.scenarios import SCENARIOS
 from tests.interop.client.conftest import OURS
 from tests.interop.client.matrix import ABILITIES, OurJudge
+from tests.interop.client.slices import ALL
 
 pytestmark = pytest.mark.apache
 
 ABLE = {name: each for name, each in SCENARIOS.items() if ABILITIES.issuperset(each.needs)}
 NOT_SERVED = {"sql"}
 """What our own broker does not do yet."""
-WITH_SMALL_FILES = [OURS, *(SERVER_VERSIONS if os.environ.get("FIREARROW_ALL_SCENARIOS") else ())]
+WITH_SMALL_FILES = [OURS, *(SERVER_VERSIONS if os.environ.get(ALL) else ())]
 
 
 @contextmanager

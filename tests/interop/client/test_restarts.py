@@ -16,6 +16,7 @@ from firearrow.testing.apache.artifacts import SERVER_VERSIONS
 from firearrow.testing.apache.server import Server
 from tests.interop.client.conftest import OURS
 from tests.interop.client.disturbed import Disturbed
+from tests.interop.client.slices import rotating
 
 pytestmark = pytest.mark.apache
 
@@ -23,7 +24,7 @@ SOON_S = 10.0
 """Two seconds on a quiet machine, which is what simulations hold the client to; this is for a busy one."""
 
 
-@pytest.fixture(params=[*SERVER_VERSIONS, OURS])
+@pytest.fixture(params=[*rotating(SERVER_VERSIONS), OURS])
 def cluster(request: pytest.FixtureRequest) -> Iterator[tuple[Server, ApacheBroker]]:
     kind = str(request.param)
     if kind == OURS:

@@ -1,5 +1,6 @@
 """The same requests to Apache's broker and to ours: equal answers, but for what cannot be equal."""
 
+import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 
 from firearrow.testing.apache import ApacheBroker, FireArrowBroker, FireArrowNameServer
+from firearrow.testing.apache.wire import ask
 from tests.interop.broker.script import SENDS, TOPICS, Step
 from tests.interop.nameserver.raw import Wire
 
@@ -14,6 +16,8 @@ pytestmark = pytest.mark.apache
 
 OFF = {"rejectTransactionMessage": "true", "timerWheelEnable": "false", "enablePropertyFilter": "false"}
 PLACES = ("msgId", "indexLastUpdatePhyoffset", "indexLastUpdateTimestamp")
+
+GET_RUNTIME_INFO = 28
 
 Pair = tuple[ApacheBroker, FireArrowBroker]
 
@@ -65,3 +69,9 @@ def test_answers_are_equal(pair: Pair, step: Step) -> None:
         assert "TimerMessageStore" in answer(apache, step)["remark"]
         return
     assert answer(firearrow, step) == answer(apache, step)
+
+
+def test_running_values_have_every_name_that_apache_s_have(pair: Pair) -> None:
+    tables = [json.loads(ask(broker.address, GET_RUNTIME_INFO).body)["table"] for broker in pair]
+    theirs, ours = ({re.sub(r"_/.*", "_PATH", name) for name in table} for table in tables)
+    assert theirs - ours == set()

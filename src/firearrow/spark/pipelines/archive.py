@@ -55,9 +55,12 @@ class Archive(Struct, frozen=True):
 
 def stream(spark: "SparkSession", archive: Archive) -> "DataFrame":
     """The rows of the topics."""
-    options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": str(ROWS_PER_BATCH), **archive.source}
-    if any(name.lower().startswith("starting") for name in archive.source):
-        options = {"maxOffsetsPerTrigger": str(ROWS_PER_BATCH), **archive.source}
+    given = [name.lower() for name in archive.source]
+    options = dict(archive.source)
+    if not any(name.startswith("starting") for name in given):
+        options["startingOffsets"] = "earliest"
+    if "maxoffsetspertrigger" not in given:
+        options["maxOffsetsPerTrigger"] = str(ROWS_PER_BATCH)
     return spark.readStream.format("rocketmq").options(**options).load()
 
 

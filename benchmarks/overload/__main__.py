@@ -1,0 +1,132 @@
+"""`python -m benchmarks.overload`: sends beyond capacity, idle connections, waiting pulls.
+
+The broker has one core, the generator the other. Capacity is what 1,000 connections get through with one send under way
+each; then twice and ten times as much is offered, at most 64 sends under way on each connection.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from benchmarks.overload.idle import measure_idle
+from benchmarks.overload.parked import measure_parked
+from benchmarks.versus.contestants import FireArrowInEarnest
+from firearrow.testing.apache import FireArrowNameServer
+from firearrow.testing.apache.wire import ask
+
+TOPIC = "overload"
+PRODUCERS_OF_GROUP = 204
+
+
+class Generator:
+    """The load's process, on a core of its own."""
+
+    def __init__(self, port: int, connections: int, in_flight: int, core: int) -> None:
+        words = [sys.executable, "-m", "benchmarks.overload.load", str(port), str(connections), str(in_flight)]
+        self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        os.sched_setaffinity(self._process.pid, {core})
+        self._read()
+
+    def _read(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, "the generator ended"
+        result: dict[str, Any] = json.loads(line)
+        return result
+
+    def hold(self, rate: float, seconds: float, window: int = 1) -> dict[str, Any]:
+        """Offer a rate for a while."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"rate": rate, "seconds": seconds, "window": window}) + "\n")
+        self._process.stdin.flush()
+        return self._read()
+
+    def close(self) -> None:
+        """End it."""
+        self._process.kill()
+        self._process.wait()
+
+
+def pin(pid: int, core: int) -> None:
+    """Keep every thread of a process on one core."""
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        os.sched_setaffinity(int(thread.name), {core})
+
+
+def show(name: str, result: dict[str, Any], anon_mib: float) -> None:
+    """One line of the table."""
+    p99 = f"{result['p99_ms']:8.1f}" if result["p99_ms"] is not None else "       -"
+    print(
+        f"{name:22} offered {result['offered']:>9,.0f}/s  goodput {result['goodput']:>8,.0f}/s  refused "
+        f"{result['refusals']:>8,.0f}/s  accepted p99 {p99} ms  last refusal {result['last_refusal_s']:4.1f} s  "
+        f"heartbeats {result['heartbeats']}, worst {result['heartbeat_worst_ms']:.0f} ms  RssAnon {anon_mib:.0f} MiB",
+        flush=True,
+    )
+
+
+def overload(seconds: float, connections: int, in_flight: int) -> dict[str, Any]:
+    """Sends beyond capacity."""
+    cores = sorted(os.sched_getaffinity(0))
+    with ExitStack() as stack:
+        names = stack.enter_context(FireArrowNameServer(arguments=["--log-level", "ERROR"]))
+        broker = FireArrowInEarnest(name_servers=[names.address], settings={"flushDiskType": "ASYNC_FLUSH"})
+        stack.enter_context(broker)
+        pin(broker.pid, cores[0])
+        broker.create_topic(TOPIC, 8)
+        generator = Generator(broker.port, connections, in_flight, cores[-1])
+        stack.callback(generator.close)
+        found: dict[str, Any] = {}
+
+        def take(name: str, rate: float, seconds: float, window: int = 1) -> dict[str, Any]:
+            before = broker.cpu_seconds()
+            result = found[name] = generator.hold(rate, seconds, window)
+            result["cpu_s"] = broker.cpu_seconds() - before
+            result["anon_mib"] = broker.memory_bytes("RssAnon") / 2**20
+            show(name, result, result["anon_mib"])
+            return result
+
+        take("running in", 0, seconds / 2)
+        peak = max(take(f"capacity, {window} each", 0, seconds, window)["goodput"] for window in (1, 4))
+        take("half of it", peak / 2, seconds)
+        for times in (2, 10):
+            take(f"{times} times capacity", peak * times, seconds)
+            take(f"after {times} times: half", peak / 2, seconds / 2)
+        found["peak"] = peak
+        answer = ask(broker.address, PRODUCERS_OF_GROUP, {"producerGroup": "overload"}, timeout_seconds=10)
+        found["registered"] = len(json.loads(answer.body or b"{}").get("connectionSet", []))
+        print(f"producers registered after it: {found['registered']}")
+    for times in (2, 10):
+        part = found[f"{times} times capacity"]["goodput"] / found["peak"]
+        print(f"goodput at {times} times capacity: {part:.0%} of peak")
+    return found
+
+
+def main() -> None:
+    """Read the words of the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("parts", nargs="*", default=["overload", "idle", "parked"], help="overload idle parked")
+    parser.add_argument("--seconds", type=float, default=8.0, help="length of a phase")
+    parser.add_argument("--connections", type=int, default=1000)
+    parser.add_argument("--in-flight", type=int, default=64)
+    parser.add_argument("--idle", type=int, default=10_000, help="idle connections")
+    parser.add_argument("--queues", type=int, default=50_000, help="queues with a waiting pull")
+    parser.add_argument("--output", type=Path, default=Path("build") / "overload.json")
+    options = parser.parse_args()
+    found: dict[str, Any] = {}
+    if "overload" in options.parts:
+        found["overload"] = overload(options.seconds, options.connections, options.in_flight)
+    if "idle" in options.parts:
+        found["idle"] = measure_idle(options.idle)
+    if "parked" in options.parts:
+        found["parked"] = measure_parked(options.queues)
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    options.output.write_text(json.dumps(found, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""Requests encoded beforehand, and the little that must be read of an answer. Headers are compact: fixed places."""
+
+import struct
+from typing import Any
+
+import msgspec
+
+from firearrow.protocol.command import Encoding
+from firearrow.protocol.conversation import Request
+from firearrow.protocol.requests.send import SendMessageV2
+from firearrow.protocol.serialize import encode_request
+
+OPAQUE_AT = 13
+"""Where the opaque stands in a frame with a compact header."""
+_ANSWER = struct.Struct(">I4xh3xi")
+PROPERTIES = "UNIQ_KEY\x01FD00000000000000000000000000000220FD0C387F444A6190560000\x02WAIT\x01true\x02"
+
+
+def frame(request: Request[Any], opaque: int, body: bytes = b"") -> bytes:
+    """A request as it travels."""
+    return encode_request(Encoding.COMPACT, request, opaque, body_size=len(body)) + body
+
+
+def send(topic: str, queue_id: int, opaque: int, body: bytes) -> bytes:
+    """One message for a queue."""
+    request = SendMessageV2(
+        producer_group="overload",
+        topic=topic,
+        default_topic="TBW102",
+        default_topic_queue_nums=8,
+        queue_id=queue_id,
+        sys_flag=0,
+        born_timestamp=1_700_000_000_000,
+        flag=0,
+        properties=PROPERTIES,
+        reconsume_times=0,
+        unit_mode=False,
+        batch=False,
+        broker_name="broker-a",
+    )
+    return frame(request, opaque, body)
+
+
+def heartbeat_body(client: str) -> bytes:
+    """What a producer says of itself."""
+    return msgspec.json.encode(
+        {"clientID": client, "producerDataSet": [{"groupName": "overload"}], "consumerDataSet": []}
+    )
+
+
+class Answers:
+    """Cuts a stream into answers: their codes and opaques."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, data: bytes) -> list[tuple[int, int]]:
+        """Take bytes; return (code, opaque) of each answer that is whole."""
+        if self._rest:
+            data = self._rest + data
+        at, size, found = 0, len(data), []
+        while size - at >= _ANSWER.size + 2:
+            length, code, opaque = _ANSWER.unpack_from(data, at)
+            end = at + 4 + length
+            if end > size:
+                break
+            found.append((code, opaque))
+            at = end
+        self._rest = data[at:]
+        return found

@@ -1,4 +1,4 @@
-"""Groups are moved by time with ``mqadmin`` while they run and while they do not; one client a commit, in turn."""
+"""Groups are moved by time with ``mqadmin`` while they run and while they do not; two clients a commit, in turn."""
 
 from collections.abc import Callable, Iterator
 
@@ -19,7 +19,7 @@ def moving(request: pytest.FixtureRequest) -> Iterator[Replay]:
         yield running
 
 
-@pytest.mark.parametrize("client", this_turn(CLIENTS, 1))
+@pytest.mark.parametrize("client", this_turn(CLIENTS, 2))
 @pytest.mark.parametrize("check", [moves_a_running_group, moves_an_offline_group], ids=lambda check: check.__name__)
 def test_a_group_goes_on_at_the_first_message_of_a_time(
     moving: Replay, client: str, check: Callable[[Replay, JudgeProcess], Figures]

@@ -17,7 +17,7 @@ from firearrow.testing.rotation import this_turn
 
 pytestmark = pytest.mark.apache
 
-CONTROLLED = 6
+CONTROLLED = 10
 SUPPORTED = [cell for cell in matrix.cells() if cell.is_supported]
 # Sixteen retries take the C++ client minutes on a busy machine: the matrix has that cell.
 HERE = [cell for cell in SUPPORTED if (cell.client, cell.row) != ("cpp", "retry, then dead letter")]

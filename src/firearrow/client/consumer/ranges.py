@@ -55,8 +55,10 @@ async def read_range(
             stride = max(1, min(most, reached - cursor)) if reached < limit or cursor == begin else stride
             cursor = reached
             ahead = max(ahead, cursor)
-            if cursor < limit:
+            if cursor < limit and asked:
                 put(cursor, limit, first=True)
+            elif cursor < limit:
+                ahead = cursor  # nothing was asked beyond this: cut the rest into strides too
     finally:
         for _, _, task in asked:
             await _forget(task)

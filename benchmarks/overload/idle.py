@@ -79,7 +79,7 @@ async def _hold(port: int, pid: int, count: int, beats: bool) -> dict[str, float
         began = time.perf_counter()
         for idle in idles:
             idle.beat()
-        while sum(idle.answered for idle in idles) < count and time.perf_counter() - began < 60:
+        while sum(idle.answered for idle in idles) < count and time.perf_counter() - began < 60:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
         found["heartbeats_answered"] = sum(idle.answered for idle in idles)
         found["heartbeats_s"] = time.perf_counter() - began

@@ -105,7 +105,7 @@ def measure_parked(queues: int) -> dict[str, Any]:
             found = runner.run(_measure(broker.port, topics, queues))
         found["anon_mib"] = broker.memory_bytes("RssAnon") / 2**20
     print(
-        f"{found['queues']:,} pulls wait on as many queues ({found['anon_mib']:.0f} MiB): an arrival answers its own in "
+        f"{found['queues']:,} pulls on as many queues ({found['anon_mib']:.0f} MiB): an arrival answers its own in "
         f"{found['p50_ms']:.2f} ms p50, {found['p99_ms']:.2f} ms p99, {found['worst_ms']:.2f} ms at worst"
     )
     return found

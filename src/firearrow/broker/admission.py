@@ -6,33 +6,43 @@ sender has probably given up or soon will, and storing the message would only ma
 refusal costs a fraction of a send, and the turn gets shorter. Everything that is not a send is served all the same, and
 before the sends of its read, so a busy broker does not look dead.
 
-The inside of a turn is measured with the clock's ticks, since a loop's own time may stand still there. Nothing but this
-refusal hangs on them. Java: ``BrokerFastFailure``.
+Time is the loop's, which stands still inside a turn. How far a turn has come is therefore reckoned from the sends that
+it has taken and refused: what one costs is learned from turns that are over. Java: ``BrokerFastFailure``.
 """
 
 import asyncio
-from collections.abc import Callable
 from typing import Final
 
 from firearrow.broker.live import LiveSettings
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.refusal import Refused
 
-GAP_NS: Final = 5_000_000
+GAP_S: Final = 0.005
 """Turns further apart than this have the loop's rest between them: nobody has waited since the first."""
-_NS_PER_MS: Final = 1_000_000
+FIRST_GUESS_S: Final = 20e-6
+MOST_S: Final = 200e-6
+"""What a send is believed to cost at most: a turn that something else made long must not shut senders out."""
+LEARNED_OVER_S: Final = 0.1
+LEARNED_OVER: Final = 1000
+"""Time that turns must have taken, and sends they must have had, before they tell what a send costs."""
+REFUSAL_PART: Final = 0.25
+"""What a refusal costs, as a part of a send."""
+_NEVER: Final = float("inf")
 
 
 class Admission:
     """Lets sends in, or not."""
 
-    def __init__(self, ticks: Callable[[], int], settings: LiveSettings) -> None:
-        self._ticks = ticks
+    def __init__(self, settings: LiveSettings) -> None:
         self._settings = settings
         self._in_turn = False
-        self._began = 0
-        self._ended = 0
-        self._waited_since = 0
+        self._began = self._ended = -_NEVER
+        self._waited_s = 0.0
+        self._taken = 0.0
+        self._cost_s = FIRST_GUESS_S
+        self._seen_s = 0.0
+        self._seen = 0.0
+        self._refusal: Refused | None = None
         self.refused = 0
         """How many were not let in."""
         self._configure()
@@ -40,33 +50,49 @@ class Admission:
 
     def _configure(self) -> None:
         broker = self._settings.broker
-        self._limit = (
-            broker.wait_time_mills_in_send_queue * _NS_PER_MS if broker.broker_fast_failure_enable else 1 << 62
-        )
+        self._limit_s = broker.wait_time_mills_in_send_queue / 1000 if broker.broker_fast_failure_enable else _NEVER
+        self._reckon()
 
     def is_late(self) -> bool:
-        """Whether what is being read may have waited for too long."""
-        now = self._ticks()
+        """Whether what is being read may have waited for too long. Ask once for each send: it is counted."""
         if not self._in_turn:
-            self._begin_turn(now)
-        return now - self._waited_since > self._limit
+            self._begin_turn()
+        self._taken += 1
+        return self._taken > self._room
 
-    def refusal(self) -> Refused:
-        """What a late sender is told, in Apache's words."""
+    def refuse(self) -> Refused:
+        """Note that a late sender is refused; what it is told, in Apache's words. The same object within a turn."""
         self.refused += 1
-        waited_ms = (self._ticks() - self._waited_since) // _NS_PER_MS
-        return Refused(
-            ResponseCode.SYSTEM_BUSY,
-            "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, "
-            f"period in queue: {waited_ms}ms, size of queue: 0",
-        )
+        self._taken -= 1 - REFUSAL_PART
+        if self._refusal is None:
+            waited_ms = int((self._waited_s + self._taken * self._cost_s) * 1000)
+            remark = (
+                "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, "
+                f"period in queue: {waited_ms}ms, size of queue: 0"
+            )
+            self._refusal = Refused(ResponseCode.SYSTEM_BUSY, remark)
+        return self._refusal
 
-    def _begin_turn(self, now: int) -> None:
+    def _begin_turn(self) -> None:
+        loop = asyncio.get_running_loop()
+        now = loop.time()
         self._in_turn = True
-        self._waited_since = self._began if now - self._ended < GAP_NS and self._ended else now
+        self._waited_s = now - self._began if now - self._ended < GAP_S else 0.0
         self._began = now
-        asyncio.get_running_loop().call_soon(self._end_turn)
+        self._taken = 0.0
+        self._refusal = None
+        self._reckon()
+        loop.call_soon(self._end_turn)
+
+    def _reckon(self) -> None:
+        """How many sends there is time for in this turn."""
+        self._room = (self._limit_s - self._waited_s) / self._cost_s
 
     def _end_turn(self) -> None:
         self._in_turn = False
-        self._ended = self._ticks()
+        now = self._ended = asyncio.get_running_loop().time()
+        self._seen_s += now - self._began
+        self._seen += self._taken
+        if self._seen_s >= LEARNED_OVER_S and self._seen >= LEARNED_OVER:
+            self._cost_s = min((self._cost_s + self._seen_s / self._seen) / 2, MOST_S)
+            self._seen_s = self._seen = 0.0

@@ -224,7 +224,7 @@ class Broker:
             chance=self._chance,
             unique_keys=UniqueKeys(ip, self._chance.getrandbits(16), self._chance.getrandbits(32), UTC),
             counts=stats,
-            admission=Admission(self._clock.ticks, self._settings),
+            admission=Admission(self._settings),
             is_consumed_in_order=lambda group: consuming.locks.is_any_held(group, _elapsed_ms()),
             disk_text=self._disk_text,
         )

@@ -8,24 +8,20 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from firearrow.broker.admission import GAP_NS, Admission
+from firearrow.broker.admission import FIRST_GUESS_S, Admission
 from firearrow.broker.config import BrokerConfig, BrokerSettings
 from firearrow.broker.live import LiveSettings
 from firearrow.testing.sim.loop import SimLoop
 from firearrow.testing.sim.world import World
 from tests.unit.broker.whole import Client, Simulated, settings_of
 
-MS = 1_000_000
+LIMIT_S = 0.2
 
 
-class Ticks:
-    """Time inside a turn, as far as it is told."""
-
-    def __init__(self) -> None:
-        self.now = 1_000 * MS
-
-    def __call__(self) -> int:
-        return self.now
+def _hold_the_loop(seconds: float) -> None:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, SimLoop)
+    loop.now += seconds
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
@@ -36,47 +32,67 @@ def run(work: Coroutine[Any, Any, None]) -> None:
         loop.close()
 
 
-def test_what_waited_through_two_long_turns_is_late() -> None:
+def sends_that_fit(admission: Admission) -> int:
+    """How many sends a turn takes before the first is late."""
+    taken = 0
+    while not admission.is_late():
+        taken += 1
+    return taken
+
+
+def test_a_turn_takes_what_it_has_time_for() -> None:
     async def scenario() -> None:
-        ticks = Ticks()
-        admission = Admission(ticks, LiveSettings(BrokerSettings()))
-        assert not admission.is_late()
-        ticks.now += 150 * MS
-        assert not admission.is_late()
-        await asyncio.sleep(0)
-        assert not admission.is_late()
-        ticks.now += 60 * MS
-        assert admission.is_late()
-        refusal = admission.refusal()
+        admission = Admission(LiveSettings(BrokerSettings()))
+        assert sends_that_fit(admission) == round(LIMIT_S / FIRST_GUESS_S)
+        refusal = admission.refuse()
         assert refusal.code == 2
         assert refusal.remark.startswith("[TIMEOUT_CLEAN_QUEUE]broker busy")
-        assert "period in queue: 210ms" in refusal.remark
-        assert admission.refused == 1
+        assert "period in queue: 200ms" in refusal.remark
+        assert admission.refuse() is refusal
+        assert admission.refused == 2
+
+    run(scenario())
+
+
+def test_what_waited_through_a_long_turn_is_late_sooner() -> None:
+    async def scenario() -> None:
+        admission = Admission(LiveSettings(BrokerSettings()))
+        admission.is_late()
+        _hold_the_loop(0.15)
+        await asyncio.sleep(0)
+        assert 0 < sends_that_fit(admission) <= round((LIMIT_S - 0.15) / FIRST_GUESS_S)
 
     run(scenario())
 
 
 def test_a_rest_between_turns_lets_everybody_in() -> None:
     async def scenario() -> None:
-        ticks = Ticks()
-        admission = Admission(ticks, LiveSettings(BrokerSettings()))
-        admission.is_late()
-        ticks.now += 500 * MS
-        assert admission.is_late()
-        await asyncio.sleep(0)
-        ticks.now += GAP_NS
+        admission = Admission(LiveSettings(BrokerSettings()))
+        sends_that_fit(admission)
+        await asyncio.sleep(0.5)
         assert not admission.is_late()
+
+    run(scenario())
+
+
+def test_the_cost_of_a_send_is_learned() -> None:
+    async def scenario() -> None:
+        admission = Admission(LiveSettings(BrokerSettings()))
+        for _ in range(20):
+            for _ in range(1000):
+                admission.is_late()
+            _hold_the_loop(0.1)
+            await asyncio.sleep(1)
+        assert sends_that_fit(admission) == pytest.approx(2000, rel=0.05)
 
     run(scenario())
 
 
 def test_it_can_be_switched_off_while_running() -> None:
     async def scenario() -> None:
-        ticks = Ticks()
         live = LiveSettings(BrokerSettings())
-        admission = Admission(ticks, live)
-        admission.is_late()
-        ticks.now += 500 * MS
+        admission = Admission(live)
+        sends_that_fit(admission)
         live.replace(replace(live.value, broker=replace(live.broker, broker_fast_failure_enable=False)))
         assert not admission.is_late()
 

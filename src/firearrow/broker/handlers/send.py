@@ -118,6 +118,8 @@ class SendHandlers:
         self._admission = admission
         self._is_consumed_in_order = is_consumed_in_order
         self._disk_text = disk_text
+        self._busy_as: Refused | None = None
+        self._busy_answer = Answer()
         self._checked = CheckedTopics(topics, settings, counts, clock)
         self._known = self._checked.by_name
         self._syncs = settings.value.log.syncs_first
@@ -144,6 +146,8 @@ class SendHandlers:
 
     def send(self, request: AnySend, call: Call) -> Answer | Later | None:
         """Store a message or a batch."""
+        if self._admission.is_late():
+            return self._busy()
         known = self._known.get(request.topic)
         properties = request.properties
         queue_id = request.queue_id
@@ -161,7 +165,6 @@ class SendHandlers:
             or "INNER_N" in properties
             or "CLUSTER\x01" in properties
             or self._retention.refusal is not None
-            or self._admission.is_late()
             or (self._syncs and "WAIT\x01true" not in properties)
         ):
             return self._carefully(request, call)
@@ -249,14 +252,20 @@ class SendHandlers:
         tail = known.tails[queue_id] = self._tails.tail_of(topic, queue_id)
         return tail
 
+    def _busy(self) -> Answer:
+        """Refuse a send that came too late, for as little as can be."""
+        busy = self._admission.refuse()
+        if busy is not self._busy_as:
+            self._busy_as = busy
+            self._busy_answer = Answer(self._stamps.marks, code=int(busy.code), remark=busy.remark)
+        return self._busy_answer
+
     # ---- the careful way
 
     def _carefully(self, request: AnySend, call: Call) -> Answer | Later:
         try:
             if not call.asked.body:
                 return Answer(code=int(ResponseCode.SYSTEM_ERROR), remark="java.lang.NullPointerException: no body")
-            if self._admission.is_late():
-                raise self._admission.refusal()
             self._check_time()
             topic = self._topic(request, call)
             if request.batch:

@@ -31,23 +31,10 @@ from firearrow.protocol.serialize import encode_answer, encode_request
 from firearrow.remoting.handlers import Answer, Call, Handlers, Later
 from firearrow.remoting.server import Server
 from firearrow.runtime.network import Address, SystemNetwork
+from firearrow.testing.samples import SEND
 
 BODY = b"x" * 128
-REQUEST = SendMessageV2(
-    producer_group="benchmark_group",
-    topic="BenchmarkTest",
-    default_topic="TBW102",
-    default_topic_queue_nums=4,
-    queue_id=2,
-    sys_flag=0,
-    born_timestamp=1_700_000_000_000,
-    flag=0,
-    properties="KEYS\x01order-17\x02UNIQ_KEY\x017F0000010A2B18B4AAC20000000000F1\x02WAIT\x01true\x02TAGS\x01TagA\x02",
-    reconsume_times=0,
-    unit_mode=False,
-    batch=False,
-    broker_name="broker-a",
-)
+REQUEST = SEND
 STORED = SendAnswer(
     msg_id="7F0000010000DE6000000000001A2B3C",
     queue_id=2,

@@ -1,27 +1,16 @@
 """Headers and frames to start from: hot requests and their answers in both encodings, and what clients really send."""
 
+from msgspec.structs import replace
+
 from firearrow.protocol.command import Encoding
 from firearrow.protocol.conversation import Fields, Request
 from firearrow.protocol.requests.offset import GetMaxOffset
 from firearrow.protocol.requests.pull import PullMessage
-from firearrow.protocol.requests.send import SendAnswer, SendMessageV2
+from firearrow.protocol.requests.send import SendAnswer
 from firearrow.protocol.serialize import encode_answer, encode_request
+from firearrow.testing import samples
 
-SEND = SendMessageV2(
-    producer_group="g",
-    topic="T",
-    default_topic="TBW102",
-    default_topic_queue_nums=4,
-    queue_id=0,
-    sys_flag=0,
-    born_timestamp=1_700_000_000_000,
-    flag=0,
-    properties="KEYS\x01k\x02",
-    reconsume_times=0,
-    unit_mode=False,
-    batch=True,
-    broker_name="b",
-)
+SEND = replace(samples.SEND, topic="T", properties="KEYS\x01k\x02", batch=True)
 PULL = PullMessage(
     consumer_group="g",
     topic="T",

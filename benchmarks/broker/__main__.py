@@ -13,16 +13,18 @@ import tempfile
 import time
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from firearrow.broker.broker import Broker
 from firearrow.broker.config import BrokerConfig, BrokerSettings
 from firearrow.protocol.command import Encoding
-from firearrow.protocol.requests.send import SendMessageV2
 from firearrow.protocol.serialize import encode_request
 from firearrow.runtime.clock import SystemClock
 from firearrow.runtime.loops import new_loop
 from firearrow.runtime.machine import Machine
 from firearrow.runtime.network import SystemNetwork
 from firearrow.runtime.realdisk import RealDisk
+from firearrow.testing.samples import SEND
 
 MESSAGES = 64_000
 QUEUES = 4
@@ -79,21 +81,7 @@ def frames(encoding: Encoding, body: bytes, count: int) -> bytes:
     """As many sends, round all queues."""
     parts = []
     for number in range(count):
-        request = SendMessageV2(
-            producer_group="bench",
-            topic="bench",
-            default_topic="TBW102",
-            default_topic_queue_nums=QUEUES,
-            queue_id=number % QUEUES,
-            sys_flag=0,
-            born_timestamp=1_700_000_000_000,
-            flag=0,
-            properties=PROPERTIES,
-            reconsume_times=0,
-            unit_mode=False,
-            batch=False,
-            broker_name="b",
-        )
+        request = replace(SEND, topic="bench", queue_id=number % QUEUES, properties=PROPERTIES)
         parts += [encode_request(encoding, request, number, body_size=len(body)), body]
     return b"".join(parts)
 

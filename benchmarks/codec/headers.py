@@ -18,24 +18,11 @@ from firearrow.protocol.connection import Connection, RequestArrived
 from firearrow.protocol.frame import FrameSplitter, prefix
 from firearrow.protocol.requests.send import SendAnswer, SendMessageV2
 from firearrow.protocol.serialize import Catalogue, encode_request, encoder
+from firearrow.testing.samples import SEND
 
 FRAMES = 16
 BODY = b"x" * 128
-REQUEST = SendMessageV2(
-    producer_group="benchmark_producer",
-    topic="BenchmarkTopic",
-    default_topic="TBW102",
-    default_topic_queue_nums=4,
-    queue_id=3,
-    sys_flag=0,
-    born_timestamp=1_700_000_000_000,
-    flag=0,
-    properties="KEYS\x01order-123456\x02UNIQ_KEY\x01C0A80001000018B4AAC2000000000000\x02WAIT\x01true\x02TAGS\x01TagA\x02",
-    reconsume_times=0,
-    unit_mode=False,
-    batch=False,
-    broker_name="broker-a",
-)
+REQUEST = SEND
 MSG_ID = "0A00000100002A9F000000024CB016EA"
 QUEUE_OFFSET = 123_456
 

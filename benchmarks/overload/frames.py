@@ -4,11 +4,12 @@ import struct
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from firearrow.protocol.command import Encoding
 from firearrow.protocol.conversation import Request
-from firearrow.protocol.requests.send import SendMessageV2
 from firearrow.protocol.serialize import encode_request
+from firearrow.testing.samples import SEND
 
 OPAQUE_AT = 13
 """Where the opaque stands in a frame with a compact header."""
@@ -23,21 +24,7 @@ def frame(request: Request[Any], opaque: int, body: bytes = b"") -> bytes:
 
 def send(topic: str, queue_id: int, opaque: int, body: bytes) -> bytes:
     """One message for a queue."""
-    request = SendMessageV2(
-        producer_group="overload",
-        topic=topic,
-        default_topic="TBW102",
-        default_topic_queue_nums=8,
-        queue_id=queue_id,
-        sys_flag=0,
-        born_timestamp=1_700_000_000_000,
-        flag=0,
-        properties=PROPERTIES,
-        reconsume_times=0,
-        unit_mode=False,
-        batch=False,
-        broker_name="broker-a",
-    )
+    request = replace(SEND, producer_group="overload", topic=topic, queue_id=queue_id, properties=PROPERTIES)
     return frame(request, opaque, body)
 
 

@@ -7,7 +7,8 @@ SEEDS ?= 2000
 DEATHS ?= 20
 
 .PHONY: help venv check format test test-all-pythons sim integration interop fuzz bench bench-codec bench-remoting \
-        bench-nameserver bench-client bench-store pages surface docs dist new-user judges matrix broker-deaths clean
+        bench-nameserver bench-client bench-store bench-versus bench-overload \
+        pages surface docs dist new-user judges matrix broker-deaths clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -70,6 +71,14 @@ bench-nameserver: judges ## our name server beside Apache's in one run
 
 bench-client: judges ## our client beside the other Python clients and Apache's Java client in one run
 	$(BIN)/python -m benchmarks.client
+
+bench-versus: judges ## our broker beside Apache's 5.5.0 with stock clients in turns; a table, a plot, a file of figures
+	$(BIN)/pip install -q -c constraints.txt -e '.[bench]'
+	$(BIN)/python -m benchmarks.versus
+
+bench-overload: judges ## our broker beyond its capacity, with idle connections and waiting pulls
+	$(BIN)/python -m benchmarks.overload
+	$(BIN)/python -m benchmarks.broker.footprint
 
 bench-store: venv ## the store beside the least that could do the same
 	$(BIN)/python -m benchmarks.store

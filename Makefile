@@ -73,7 +73,6 @@ bench-client: judges ## our client beside the other Python clients and Apache's 
 	$(BIN)/python -m benchmarks.client
 
 bench-versus: judges ## our broker beside Apache's 5.5.0 with stock clients in turns; a table, a plot, a file of figures
-	$(BIN)/pip install -q -c constraints.txt -e '.[bench]'
 	$(BIN)/python -m benchmarks.versus
 
 bench-overload: judges ## our broker beyond its capacity, with idle connections and waiting pulls

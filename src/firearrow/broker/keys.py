@@ -121,6 +121,7 @@ _GROUPS: Final = {
         enableFastChannelEventProcess waitTimeMillsInAckQueue waitTimeMillsInAdminBrokerQueue
         waitTimeMillsInHeartbeatQueue waitTimeMillsInLitePullQueue waitTimeMillsInPullQueue
         waitTimeMillsInTransactionQueue putMessageTimeout enableAcceleratedRecovery""",
+    "the broker always moves groups by itself, so that every client obeys": "useServerSideResetOffset",
     "it tunes Netty, which is not used here": """
         serverNettyWorkerGroupEnable serverPooledByteBufAllocatorEnable useEpollNativeSelector
         writeBufferHighWaterMark writeBufferLowWaterMark disableNettyWorkerGroup clientPooledByteBufAllocatorEnable

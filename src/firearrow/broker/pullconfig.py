@@ -34,6 +34,3 @@ class PullConfig(Struct, frozen=True, kw_only=True, rename="camel"):
         int, Meta(ge=0, le=MAX_SUSPEND_MS, description="Milliseconds that a pull is held for without long polling.")
     ] = 1_000
     lite_pull_message_enable: Annotated[bool, Meta(description="Serve LITE_PULL_MESSAGE.")] = True
-    use_server_side_reset_offset: Annotated[
-        bool, Meta(description="Move a group by the broker itself rather than by asking its consumers.")
-    ] = True

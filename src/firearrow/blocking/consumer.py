@@ -227,7 +227,7 @@ class Consumer:
         return self._door.run(self._inner.stalls)
 
     def commit(self) -> None:
-        """Commit now how far every queue is, instead of every ``persist_ms``."""
+        """Commit now how far every queue is, instead of every ``persist_ms``; raise what kept a broker from hearing it."""
         self._door.call(self._inner.commit())
 
     def __iter__(self) -> Iterator[ReceivedMessage]:
@@ -353,7 +353,7 @@ class PullConsumer:
         return _or_stop(self._door.call(_next(self._inner)), self._door)
 
     def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
-        """Commit everything handed out so far, or these offsets."""
+        """Commit everything handed out so far, or these offsets; raise what kept a broker from hearing it."""
         self._door.call(self._inner.commit(offsets))
 
     def committed(self, queue: MessageQueue) -> int | None:

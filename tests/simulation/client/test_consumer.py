@@ -3,8 +3,12 @@
 import asyncio
 from collections import Counter
 
+import pytest
+
 from firearrow.client import Consumer, Message, Producer, PullConsumer, ReceivedMessage
+from firearrow.client.consumer.flow import Flow
 from firearrow.client.consumer.settings import ConsumerOptions
+from firearrow.errors import FireArrowError
 from firearrow.testing.sim.world import World
 from tests.simulation.broker.cluster import SimCluster
 from tests.simulation.client.chaos import doors_of
@@ -295,3 +299,29 @@ def test_what_fails_beyond_its_limit_reaches_the_dead_letters_of_another_broker(
             await asyncio.gather(*running)
 
     ask(scenario)
+
+
+def test_a_commit_by_hand_that_fails_says_so_and_is_made_up_for() -> None:
+    async def scenario(world: World, cluster: SimCluster, names: str) -> None:
+        async with Consumer(names, group="G", topics="T", start="first", doors=doors_of(world.node("c"))) as consumer:
+            running = asyncio.get_running_loop().create_task(consumer.run(_nothing))
+            await fill(world, names, 5)
+            await until(lambda: not consumer.stalls() and len(consumer.assignment) == 3)
+            await until(lambda: all(flow.window.next_offset for flow in _flows(consumer) if flow.max_offset))
+            await cluster.brokers[0].crash(power=False)
+            with pytest.raises(FireArrowError):
+                await consumer.commit()
+            await cluster.brokers[0].start()
+            await until(lambda: not consumer._member.receiver.offsets.table.unkept())
+            consumer.stop()
+            await running
+
+    ask(scenario, brokers=1)
+
+
+async def _nothing(_message: ReceivedMessage) -> None:
+    return
+
+
+def _flows(consumer: Consumer) -> list[Flow]:
+    return list(consumer._member.receiver.flows.values())

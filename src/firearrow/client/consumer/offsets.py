@@ -71,8 +71,8 @@ class Offsets(Protocol):
         """How far the group is in a queue, as kept outside; None when it has never been there."""
         ...
 
-    async def persist(self) -> None:
-        """Keep what changed. What could not be kept is tried again the next time."""
+    async def persist(self) -> FireArrowError | None:
+        """Keep what changed. What could not be kept is tried again the next time; return why, if anything."""
         ...
 
 
@@ -94,11 +94,12 @@ class BrokerOffsets:
                 raise
             return None
 
-    async def persist(self) -> None:
+    async def persist(self) -> FireArrowError | None:
         """Tell the brokers, each queue by itself, all at once."""
-        await asyncio.gather(*(self._persist(queue, offset) for queue, offset in self.table.unkept().items()))
+        told = await asyncio.gather(*(self._persist(queue, offset) for queue, offset in self.table.unkept().items()))
+        return next((error for error in told if error is not None), None)
 
-    async def _persist(self, queue: MessageQueue, offset: int) -> None:
+    async def _persist(self, queue: MessageQueue, offset: int) -> FireArrowError | None:
         request = UpdateConsumerOffset(
             consumer_group=self._group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
         )
@@ -106,8 +107,9 @@ class BrokerOffsets:
             await self._puller.ask(queue.broker_name, request)
         except FireArrowError as error:
             log.warning("an offset could not be committed", extra={"queue": str(queue), "reason": str(error)})
-        else:
-            self.table.kept(queue, offset)
+            return error
+        self.table.kept(queue, offset)
+        return None
 
 
 class LocalOffsets:
@@ -136,18 +138,19 @@ class LocalOffsets:
                 log.warning("a file of offsets is broken", extra={"path": path, "reason": str(error)})
         return {}
 
-    async def persist(self) -> None:
+    async def persist(self) -> FireArrowError | None:
         """Write the file anew, all at once."""
         changed = self.table.unkept()
         if not changed:
-            return
+            return None
         stored = self._stored if self._stored is not None else await self._load()
         self._stored = {**stored, **self.table.all()}
-        self._disk.make_directory(self._directory)
         try:
+            self._disk.make_directory(self._directory)
             await self._disk.replace(self._path, encode_body(ResetOffsetBody(offset_table=self._stored)))
         except FireArrowError as error:
             log.warning("offsets could not be written", extra={"path": self._path, "reason": str(error)})
-            return
+            return error
         for queue, offset in changed.items():
             self.table.kept(queue, offset)
+        return None

@@ -198,15 +198,19 @@ class PullConsumer:
             await message.ack()
 
     async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
-        """Commit everything handed out so far, or these offsets."""
-        receiver = self._member.receiver
+        """Commit everything handed out so far, or these offsets; raise what kept a broker from hearing it."""
+        instance, receiver = self._member.instance, self._member.receiver
         if offsets is None:
             await self._consumed()
-            await receiver.persist()
-            return
-        for queue, offset in offsets.items():
-            receiver.offsets.table.note(queue, offset, is_reset=True)
-        await receiver.offsets.persist()
+            error = await receiver.persist()
+        else:
+            for topic in dict.fromkeys(queue.topic for queue in offsets):
+                await instance.route(topic)
+            for queue, offset in offsets.items():
+                receiver.offsets.table.note(queue, offset, is_reset=True)
+            error = await receiver.offsets.persist()
+        if error is not None:
+            raise error
 
     async def committed(self, queue: MessageQueue) -> int | None:
         """How far the group is in a queue, as its broker knows; None when it was never there."""

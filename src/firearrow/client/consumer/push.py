@@ -115,8 +115,10 @@ class Consumer:
         return self._member.stalls()
 
     async def commit(self) -> None:
-        """Commit now how far every queue is, instead of every ``persist_ms``."""
-        await self._member.receiver.persist()
+        """Commit now how far every queue is, instead of every ``persist_ms``; raise what kept a broker from hearing it."""
+        error = await self._member.receiver.persist()
+        if error is not None:
+            raise error
 
     def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
         """Message by message; several tasks may iterate at once, each gets others."""

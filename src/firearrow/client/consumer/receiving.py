@@ -159,11 +159,11 @@ class Receiver:
 
     # -- offsets
 
-    async def persist(self) -> None:
-        """Commit how far every queue is."""
+    async def persist(self) -> FireArrowError | None:
+        """Commit how far every queue is; return why, if that did not work for one."""
         for flow in self.flows.values():
             self._reader.note(flow)
-        await self.offsets.persist()
+        return await self.offsets.persist()
 
     def reset(self, queue: MessageQueue, offset: int) -> bool:
         """Go on from another offset; return False when the queue is not this member's."""

@@ -227,7 +227,7 @@ class Consumer:
         return self._door.run(self._inner.stalls)
 
     def commit(self) -> None:
-        """Commit now how far every queue is, instead of every ``persist_ms``; raise what kept a broker from hearing it."""
+        """Commit now how far every queue is, not only every ``persist_ms``; raise what kept brokers from hearing it."""
         self._door.call(self._inner.commit())
 
     def __iter__(self) -> Iterator[ReceivedMessage]:

@@ -115,7 +115,7 @@ class Consumer:
         return self._member.stalls()
 
     async def commit(self) -> None:
-        """Commit now how far every queue is, instead of every ``persist_ms``; raise what kept a broker from hearing it."""
+        """Commit now how far every queue is, not only every ``persist_ms``; raise what kept brokers from hearing it."""
         error = await self._member.receiver.persist()
         if error is not None:
             raise error

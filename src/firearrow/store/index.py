@@ -47,7 +47,8 @@ ROWS_TAKEN: Final = 1024
 LONGEST_CHAIN: Final = 100_000
 LONGEST_HEAD: Final = 24
 """Characters of a key before those that fill a lane, whose hash is remembered: an IPv6 client's UNIQ_KEY has 56."""
-_USUAL_LENGTHS: Final = (LANE_BYTES, LANE_BYTES + LONGEST_HEAD)
+_LONG_KEY: Final = LANE_BYTES + LONGEST_HEAD
+_USUAL_LENGTHS: Final = (LANE_BYTES, _LONG_KEY)
 _NO_KEY: Final = bytes(LANE_BYTES)
 
 
@@ -415,6 +416,7 @@ def _keys_of(rows: list[Row]) -> tuple[list[bytes], list[int], list[tuple[int, i
     lanes: list[bytes] = []
     added: list[int] = []
     places: list[tuple[int, int]] = []
+    last_queue, last_head, last_plus = None, b"", 0
     for queue, physical, _, _, store_ms, sys_flag, properties in rows:
         if sys_flag & TRANSACTION_MASK == ROLLBACK:
             continue
@@ -431,14 +433,23 @@ def _keys_of(rows: list[Row]) -> tuple[list[bytes], list[int], list[tuple[int, i
                 lanes.append(unique)
                 added.append(plus)
                 places.append((physical, store_ms))
+            elif len(unique) == _LONG_KEY and unique.isascii():
+                # What `_add_key` does; neighbours in the log mostly come from one client.
+                head = unique[:LONGEST_HEAD]
+                if queue is not last_queue or head != last_head:
+                    last_queue, last_head = queue, head
+                    last_plus = head_hash(queue.topic, head) * POWERS[LANE_BYTES] & MASK
+                lanes.append(unique[LONGEST_HEAD:])
+                added.append(last_plus)
+                places.append((physical, store_ms))
             elif unique:
                 _add_key(queue.topic, unique, lanes, added)
                 places.append((physical, store_ms))
         if properties.partition(KEYS_MARK)[1]:
-            for word in field(properties, KEYS_MARK).split(b" "):
-                if word:
-                    _add_key(queue.topic, word, lanes, added)
-                    places.append((physical, store_ms))
+            words = [word for word in field(properties, KEYS_MARK).split(b" ") if word]
+            for word in words:
+                _add_key(queue.topic, word, lanes, added)
+            places += [(physical, store_ms)] * len(words)
     return lanes, added, places
 
 

@@ -1,7 +1,8 @@
 """``make bench-store``: the store beside the least that could do the same.
 
 Every row is a ratio taken in one run, its two sides in turn in short slices, so that whatever else the machine does
-falls on both; medians count, and ± is half the distance of the quartiles. Exits with 1 when a goal is missed.
+falls on both; medians count, and ± is half the distance of the quartiles. Exits with 1 when a goal is missed; a quick
+run is too short to judge and only shows that everything works.
 """
 
 import argparse
@@ -31,7 +32,7 @@ ROWS: dict[str, Callable[[Bench], Report]] = {
 def main() -> int:
     arguments = argparse.ArgumentParser(prog="python -m benchmarks.store", description=__doc__)
     arguments.add_argument("rows", nargs="*", choices=[*ROWS, []], help="which to run; all unless told")
-    arguments.add_argument("--quick", action="store_true", help="a smoke test of a minute")
+    arguments.add_argument("--quick", action="store_true", help="a smoke test of less than a minute: no goal is judged")
     arguments.add_argument("--directory", default="build", help="where stores are made: the disk to measure")
     arguments.add_argument("--ledger", nargs="?", const=DEFAULT_PATH, help="append the figures to this file")
     options = arguments.parse_args()
@@ -51,7 +52,7 @@ def main() -> int:
         Ledger(f"bench-store {name}", options.ledger).add({"quick": options.quick} | report.figures)
     if missed:
         print(f"\nmissed: {'; '.join(missed)}", file=sys.stderr)
-    return 1 if missed else 0
+    return 1 if missed and not options.quick else 0
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 """A backlog of 10^8 messages: appends and reads cost the same at its head, its middle and its tail.
 
 ``python -m benchmarks.store.backlog --directory DIR --messages 100000000`` appends batches of 32 small messages over 8
-queues until so many are there, and goes on where it was stopped; every part of a twentieth is noted in
-``DIR/backlog.jsonl``. Then a fresh start reads a stretch of every queue at the head, the middle and the tail, three
-times in turn. Rates are of CPU, because a shared machine's clock shows its other users; those by the clock stand
-beside. About 20 GB for 10^8.
+queues until so many are there, showing how far it is, and goes on where it was stopped: by ``--seconds``, or by
+anything else, a kill included. Every part of a twentieth is noted in ``DIR/backlog.jsonl``. Then a fresh start reads a
+stretch of every queue at the head, the middle and the tail, three times in turn. Rates are of CPU, because a shared
+machine's clock shows its other users; those by the clock stand beside. About 20 GB for 10^8.
 """
 
 import argparse
@@ -36,6 +36,7 @@ ROUND = BATCH * QUEUES
 READ = 25_600
 """Messages read of every queue at each place."""
 FLAT = 0.2
+SHOWN_SECONDS = 5.0
 
 Part = dict[str, Any]
 
@@ -46,11 +47,15 @@ def measure(bench: Bench) -> Report:
         return run(root, 200_000 if bench.quick else 2_000_000)
 
 
-def run(root: str, messages: int) -> Report:
-    """Append what is missing, then read."""
+def run(root: str, messages: int, seconds: float = float("inf")) -> Report:
+    """Append what is missing, for so long at most, then read if nothing is missing any more."""
     report = Report(f"{messages:,} messages of {BODY} bytes: thousands a second of CPU, and by the clock")
     notes = f"{root}/backlog.jsonl"
-    on_loop(_append(f"{root}/store", messages, lambda part: _note(notes, part)))
+    have = on_loop(_append(f"{root}/store", messages, seconds, lambda part: _note(notes, part)))
+    if have < messages:
+        report.say(f"{have:,} messages are there; the same command goes on")
+        report.figures = {"messages": messages, "have": have}
+        return report
     with open(notes, encoding="utf-8") as lines:
         parts: list[Part] = [json.loads(line) for line in lines]
     appended = {place: _near(parts, place) for place in ("head", "middle", "tail")}
@@ -62,8 +67,8 @@ def run(root: str, messages: int) -> Report:
         flat = _unevenness([rates[place]["cpu"] for place in rates])
         report.goals.append(Goal(f"{what} rate, head to tail, most differ by", flat, FLAT, at_least=False))
     size = sum(os.path.getsize(f"{root}/store/commitlog/{name}") for name in os.listdir(f"{root}/store/commitlog"))
-    report.say(f"log {size / 1e9:.1f} GB, resident {_rss_mib():.0f} MiB")
-    report.figures = {"messages": messages, "append": appended, "read": read}
+    report.say(f"log {size / 1e9:.1f} GB, resident {_rss_mib():.0f} MiB, noted in {len(parts)} parts")
+    report.figures = {"messages": messages, "append": appended, "read": read, "log_bytes": size}
     return report
 
 
@@ -86,27 +91,39 @@ def _unevenness(rates: list[float]) -> float:
     return (max(rates) - min(rates)) / max(rates)
 
 
-async def _append(root: str, messages: int, note: Callable[[Part], None]) -> None:
+async def _append(root: str, messages: int, seconds: float, note: Callable[[Part], None]) -> int:
+    """Append until so many are there or the time is over; return how many there are."""
     part = max(LEAST_PART, messages // PARTS) // ROUND * ROUND
     async with running(root, config_of()) as store:
+        ends = time.perf_counter() + seconds
         have = sum(queue.max_offset for queue in store.queues.of_topic(TOPIC))
-        while have < messages:
-            until = have + part
+        while have < messages and time.perf_counter() < ends:
             wall, cpu, first = time.perf_counter(), time.process_time(), have
-            while have < until:
-                store.append_batch(_batch(have))
-                have += BATCH
-                await asyncio.sleep(0)
+            have = await _part(store, have, part, messages, ends)
             await store.views.flush(store._log_flushed)
             took, wall_took = time.process_time() - cpu, time.perf_counter() - wall
-            note(
-                {
-                    "from": first,
-                    "count": have - first,
-                    "cpu": (have - first) / took,
-                    "clock": (have - first) / wall_took,
-                }
-            )
+            if have - first >= LEAST_PART // 2:
+                count = have - first
+                note({"from": first, "count": count, "cpu": count / took, "clock": count / wall_took})
+    return have
+
+
+async def _part(store: Store, have: int, part: int, messages: int, ends: float) -> int:
+    until, shown_at, shown = have + part, time.perf_counter(), have
+    while have < until:
+        for _ in range(QUEUES):
+            store.append_batch(_batch(have))
+            have += BATCH
+            await asyncio.sleep(0)
+        now = time.perf_counter()
+        if now - shown_at >= SHOWN_SECONDS:
+            rate = (have - shown) / (now - shown_at)
+            left = max(0, messages - have) / rate
+            print(f"  {have:,} of {messages:,}, {rate:,.0f} a second, {left:,.0f} s left", file=sys.stderr, flush=True)
+            shown_at, shown = now, have
+        if now >= ends:
+            break
+    return have
 
 
 _models = [drafts_of(BODY, 1, first=queue_id)[0] for queue_id in range(QUEUES)]
@@ -164,15 +181,17 @@ def main() -> int:
     arguments = argparse.ArgumentParser(prog="python -m benchmarks.store.backlog", description=__doc__)
     arguments.add_argument("--directory", default="build/backlog", help="kept, so that a second run goes on")
     arguments.add_argument("--messages", type=int, default=100_000_000)
+    arguments.add_argument("--seconds", type=float, default=float("inf"), help="append for so long at most")
     arguments.add_argument("--ledger", nargs="?", const=DEFAULT_PATH, help="append the figures to this file")
     options = arguments.parse_args()
     os.makedirs(options.directory, exist_ok=True)
     print(machine_line(options.directory), flush=True)
-    report = run(options.directory, options.messages)
+    report = run(options.directory, options.messages, options.seconds)
     print(report.title)
     for line in [*report.lines, *map(str, report.goals)]:
         print(f"  {line}")
-    Ledger("bench-store backlog", options.ledger).add(report.figures)
+    if report.goals:
+        Ledger("bench-store backlog", options.ledger).add(report.figures)
     return 0 if all(goal.reached for goal in report.goals) else 1
 
 

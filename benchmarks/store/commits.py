@@ -83,7 +83,7 @@ def measure(bench: Bench) -> Report:
     report.say(f"{'':44} {'ours':>16} {'bare':>16} {'ratio':>6} {'counted':>12}")
     for senders in SCENES:
         with bench.place() as root, slow_syncs() if senders.injected else nullcontext():
-            ours, bare = on_loop(_compare(root, senders, slices=8 if bench.quick else 40))
+            ours, bare = on_loop(_compare(root, senders, slices=2 if bench.quick else 40))
         ratio = ours.rate / bare.rate
         counted = [len(side.quiet) / len(side.all) for side in (ours, bare)]
         report.say(
@@ -110,7 +110,7 @@ async def _compare(root: str, senders: Senders, *, slices: int) -> tuple[Cycles,
     drafts = drafts_of(1024, senders.count)
     async with running(f"{root}/ours", config) as store:
         # The route of syncs is learnt, and the first two files are made: none of it is the steady state.
-        await Sending(store, senders).run(1.5)
+        await Sending(store, senders).run(1.5 if slices > 2 else 0.3)
         reference = Reference(f"{root}/bare", 0)
         if senders.zero_fill:
             os.pwrite(reference.descriptor, bytes(SEGMENT), 0)

@@ -36,7 +36,7 @@ def measure(bench: Bench) -> Report:
     report = Report(f"{topics * QUEUES:,} queues in {topics:,} topics")
     with bench.place() as root:
         made = _child("make", root, topics, 0)
-        used = _child("use", root, topics, 2 if bench.quick else 5)
+        used = _child("use", root, topics, 1 if bench.quick else 5)
     report.say(
         f"made with {made['messages']:,} messages in {made['seconds']:.1f} s; closed in {made['closing_s']:.1f} s"
     )

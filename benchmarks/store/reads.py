@@ -1,8 +1,9 @@
-"""Reading queues in order, beside the reads of files that it takes.
+"""Reading queues in order, beside the preads of the same records.
 
-Eight queues lie interleaved in the log; each is read from its start with pulls of 32 messages. Every read of a file
-that the store makes is noted once and made again, alone, as the other side. Hot: written by this process. Cold: after a
-restart, when every record is checked before it is served.
+Eight queues lie interleaved in the log; each is read from its start with pulls of 32 messages. The other side reads the
+same records with nothing around it: one ``pread`` of 32 entries for every pull and one of every record. The store may
+do with fewer, by reading records that lie near each other at once; how many it makes is printed. Hot: written by this
+process. Cold: after a restart, when every record is checked before it is served.
 """
 
 import gc
@@ -18,6 +19,7 @@ from benchmarks.store.bench import Bench
 from benchmarks.store.messages import SIZES, TOPIC, drafts_of
 from benchmarks.store.report import Goal, Report, shown
 from benchmarks.store.stores import config_of, on_loop, running
+from firearrow.store.consumequeue import ENTRY, ENTRY_BYTES
 from firearrow.store.pulling import Pull
 from firearrow.store.store import Store
 
@@ -32,12 +34,11 @@ Read = tuple[int, int, int]
 
 @dataclass(slots=True)
 class Sides:
-    """Microseconds of CPU a message, pass by pass, and the reads of one pass."""
+    """Microseconds of CPU a message, pass by pass, and how many reads the store made for one pass."""
 
     ours: list[float] = field(default_factory=list)
     bare: list[float] = field(default_factory=list)
     reads: int = 0
-    read_bytes: int = 0
     messages: int = 0
 
     @property
@@ -86,9 +87,10 @@ async def _cold(root: str, count: int, passes: int) -> Sides:
 
 async def _passes(store: Store, count: int, passes: int) -> Sides:
     sides = Sides(messages=count)
-    with _noted() as reads:
+    with _counted() as counted:
         await _pass(store, count)
-    sides.reads, sides.read_bytes = len(reads), sum(length for _, length, _ in reads)
+    sides.reads = sum(counted)
+    reads = await _records(store, count)
     gc.collect()
     gc.freeze()
     for _ in range(passes):
@@ -112,27 +114,53 @@ async def _pass(store: Store, count: int) -> None:
     assert got == count, f"{got} of {count} messages found"
 
 
+async def _records(store: Store, count: int) -> list[Read]:
+    """Every pull's entries and records in the order of `_pass`: where they lie."""
+    reads: list[Read] = []
+    offsets = [0] * QUEUES
+    while sum(offsets) < count:
+        for queue_id in range(QUEUES):
+            first = offsets[queue_id]
+            queue = store.queues.tail_of(TOPIC, queue_id)
+            entries = ENTRY.iter_unpack(await store.queues.entries(queue, first, PULLED))
+            of_queue = store.queues.files._file(queue, store.queues.files.first_of(first))
+            position = first % store.queues.files.per_file * ENTRY_BYTES
+            reads.append((_descriptor(of_queue), PULLED * ENTRY_BYTES, position))
+            for physical, size, _ in entries:
+                segment = store.opened.segments.at(physical)
+                assert segment is not None
+                reads.append((_descriptor(segment.file), size, physical - segment.start))
+                offsets[queue_id] += 1
+    return reads
+
+
+def _descriptor(file: Any) -> int:
+    """The operating system's number of a file of the store."""
+    number: int = file._disk.cache.descriptor(file._handle)
+    return number
+
+
 def _same_preads(reads: list[Read]) -> None:
     for descriptor, length, position in reads:
         os.pread(descriptor, length, position)
 
 
 @contextmanager
-def _noted() -> Iterator[list[Read]]:
-    """Every read of a file, as the operating system is asked for it."""
-    reads: list[Read] = []
+def _counted() -> Iterator[list[int]]:
+    """Count every read of a file."""
+    counted = [0]
     pread, preadv = os.pread, os.preadv
 
-    def noting_pread(descriptor: int, length: int, position: int) -> bytes:
-        reads.append((descriptor, length, position))
+    def counting_pread(descriptor: int, length: int, position: int) -> bytes:
+        counted[0] += 1
         return pread(descriptor, length, position)
 
-    def noting_preadv(descriptor: int, buffers: Any, position: int, flags: int = 0) -> int:
-        reads.append((descriptor, sum(map(len, buffers)), position))
+    def counting_preadv(descriptor: int, buffers: Any, position: int, flags: int = 0) -> int:
+        counted[0] += 1
         return preadv(descriptor, buffers, position, flags)
 
-    os.pread, os.preadv = noting_pread, noting_preadv
+    os.pread, os.preadv = counting_pread, counting_preadv
     try:
-        yield reads
+        yield counted
     finally:
         os.pread, os.preadv = pread, preadv

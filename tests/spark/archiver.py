@@ -21,8 +21,9 @@ from tests.spark.serving import held
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
-ROWS_PER_BATCH = "400"
+ROWS_PER_BATCH = "4000"
 
 
 def table(name: str, directory: Path) -> LakeTable:
@@ -37,7 +38,8 @@ def table(name: str, directory: Path) -> LakeTable:
 def archives(directory: Path, name_server: str, topic: str, formats: list[str]) -> dict[str, Archive]:
     """An archive for each format."""
     source = {"nameServer": name_server, "subscribe": topic, "maxOffsetsPerTrigger": ROWS_PER_BATCH}
-    return {name: Archive(source, table(name, directory), str(directory / "checkpoints" / name)) for name in formats}
+    places = {name: (table(name, directory), str(directory / "checkpoints" / name)) for name in formats}
+    return {name: Archive(source, *place, name=name) for name, place in places.items()}
 
 
 def differences(spark: "SparkSession", jobs: dict[str, Archive], name_server: str, topic: str) -> dict[str, Any]:
@@ -57,13 +59,21 @@ def differences(spark: "SparkSession", jobs: dict[str, Archive], name_server: st
     return verdict
 
 
+def started(spark: "SparkSession", job: Archive) -> "StreamingQuery":
+    """A query that works: its Python workers have seconds to come up, so others are not started beside them."""
+    (query,) = start(spark, job, {"processingTime": "0 seconds"})
+    while query.isActive and query.lastProgress is None:
+        time.sleep(0.1)
+    return query
+
+
 def main() -> None:
     """Archive."""
     directory, name_server, topic, master, formats = sys.argv[1:6]
     extra = dict(pair.split("=", 1) for pair in sys.argv[6:])
-    spark = open_session(master, {**SETTINGS, **extra}, "archiver")
+    spark = open_session(master, {**SETTINGS, "spark.executor.memory": "700m", **extra}, "archiver")
     jobs = archives(Path(directory), name_server, topic, formats.split(","))
-    queries = {name: start(spark, job, {"processingTime": "0 seconds"})[0] for name, job in jobs.items()}
+    queries = {name: started(spark, job) for name, job in jobs.items()}
     seen: dict[str, int] = {}
     finish = Path(directory) / "finish"
     while not finish.exists():

@@ -28,7 +28,7 @@ from tests.spark.serving import Served
 FORMATS = "parquet,iceberg,delta"
 KINDS = ("broker", "executor", "driver")
 EXECUTOR = "CoarseGrainedExecutorBackend"
-CLUSTER = "local-cluster[2,1,900]"
+CLUSTER = "local-cluster[1,2,1024]"
 TOPIC = "orders"
 START_PATIENCE_S = 180.0
 FEED_ROWS = 20

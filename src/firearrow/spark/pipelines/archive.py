@@ -31,7 +31,8 @@ class Archive(Struct, frozen=True):
 
     ``source`` holds options of ``format("rocketmq")``; reading begins with everything the topics hold, unless it says
     otherwise. With ``body_schema`` (Spark's DDL) JSON bodies also fill a typed table and a quarantine, beside the
-    bronze one unless named. ``bronze=False`` leaves the bronze table out.
+    bronze one unless named. ``bronze=False`` leaves the bronze table out. ``name`` begins the names of the queries:
+    give each archive of a session its own.
     """
 
     source: Mapping[str, str]
@@ -41,6 +42,7 @@ class Archive(Struct, frozen=True):
     typed_table: LakeTable | None = None
     quarantine_table: LakeTable | None = None
     bronze: bool = True
+    name: str = "archive"
 
     def tables(self) -> dict[str, LakeTable]:
         """The tables that are filled."""
@@ -77,7 +79,7 @@ def start(spark: "SparkSession", archive: Archive, trigger: Trigger = access.DRA
     tables = archive.tables()
     rows = stream(spark, archive)
     return [
-        access.start(frame, tables[name], f"{archive.checkpoint.rstrip('/')}/{name}", trigger, f"archive-{name}")
+        access.start(frame, tables[name], f"{archive.checkpoint.rstrip('/')}/{name}", trigger, f"{archive.name}-{name}")
         for name, frame in frames(rows, archive).items()
     ]
 

@@ -25,8 +25,9 @@ MOST_S: Final = 200e-6
 LEARNED_OVER_S: Final = 0.1
 LEARNED_OVER: Final = 1000
 """Time that turns must have taken, and sends they must have had, before they tell what a send costs."""
-REFUSAL_PART: Final = 0.25
-"""What a refusal costs, as a part of a send."""
+REFUSAL_PART: Final = 0.5
+UNREAD_PART: Final = 0.06
+"""What a refusal costs, as a part of a send: of one that was read, and of one that was not."""
 _NEVER: Final = float("inf")
 
 
@@ -60,10 +61,20 @@ class Admission:
         self._taken += 1
         return self._taken > self._room
 
-    def refuse(self) -> Refused:
-        """Note that a late sender is refused; what it is told, in Apache's words. The same object within a turn."""
-        self.refused += 1
-        self._taken -= 1 - REFUSAL_PART
+    def is_shut(self) -> bool:
+        """Whether there is no time for another send in this turn."""
+        if not self._in_turn:
+            self._begin_turn()
+        return self._taken >= self._room
+
+    def refused_some(self, count: int, *, were_asked: bool = False) -> None:
+        """So many sends were refused: unread, or after all when they ``were_asked`` about one by one."""
+        self.refused += count
+        self._taken += count * (REFUSAL_PART - 1 if were_asked else UNREAD_PART)
+
+    @property
+    def refusal(self) -> Refused:
+        """What late senders are told, in Apache's words. The same object within a turn."""
         if self._refusal is None:
             waited_ms = int((self._waited_s + self._taken * self._cost_s) * 1000)
             remark = (
@@ -85,8 +96,12 @@ class Admission:
         loop.call_soon(self._end_turn)
 
     def _reckon(self) -> None:
-        """How many sends there is time for in this turn."""
-        self._room = (self._limit_s - self._waited_s) / self._cost_s
+        """How many sends there is time for in this turn: while turns are long, a quarter of the time at most.
+
+        Were all of it given to one turn, the next would have none for those who waited meanwhile.
+        """
+        left, quarter = self._limit_s - self._waited_s, self._limit_s / 4
+        self._room = (left if self._waited_s < quarter else min(left, quarter)) / self._cost_s
 
     def _end_turn(self) -> None:
         self._in_turn = False

@@ -310,6 +310,7 @@ def _without(handlers: Handlers, codes: frozenset[RequestCode]) -> Handlers:
     some = Handlers()
     some.by_code.update({code: handler for code, handler in handlers.by_code.items() if code not in codes})
     some.urgent.update(handlers.urgent)
+    some.gate = handlers.gate
     return some
 
 

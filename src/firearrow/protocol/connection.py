@@ -292,6 +292,11 @@ class Connection:
         if body:
             self._to_send.append(body)
 
+    def answer_encoded(self, answers: list[bytes]) -> None:
+        """Give answers that are encoded already (``protocol.shedding``)."""
+        if not self._is_closed:
+            self._to_send += answers
+
     def refuse(self, asked: RequestArrived, refusal: Refused) -> None:
         """Answer a request of the peer with an error code and a reason."""
         self.answer(asked, code=refusal.code, remark=refusal.remark)

@@ -57,6 +57,7 @@ class Connection(Wire):
     def __init__(self, endpoint: Endpoint, address: Address | None = None) -> None:
         super().__init__(endpoint, address)
         self._by_code = endpoint.handlers.by_code
+        self._gate = endpoint.handlers.gate
         self._budget = endpoint.budget
         self._own_limit = endpoint.limits.max_connection_bytes
         self._in_flight = 0
@@ -85,6 +86,8 @@ class Connection(Wire):
         endpoint, talk, by_code = self._endpoint, self._talk, self._by_code
         self._last_heard = endpoint.loop.time()
         self._is_gathering = True
+        if self._gate is not None:
+            data = self._shed(data)
         events = talk.receive_data(data)
         self._frames_heard += len(events)
         if talk.kept or self._frame_began is not None:
@@ -109,6 +112,18 @@ class Connection(Wire):
                 answer = answer or SUCCESS
                 talk.answer(event, answer.fields, answer.body, code=answer.code, remark=answer.remark)
         self.flush()
+
+    def _shed(self, data: bytes) -> bytes:
+        """Refuse what is to be refused unread; return what is to be read."""
+        gate, talk = self._gate, self._talk
+        refusals = gate.refusals() if gate is not None else None
+        if gate is None or refusals is None or talk.kept or talk.is_ended:
+            return data
+        answers, count, rest = refusals.shed(data)
+        gate.refused(count)
+        self._frames_heard += count
+        talk.answer_encoded(answers)
+        return rest
 
     def _urgent_first(self, events: list[Event]) -> list[Event]:
         urgent = self._endpoint.handlers.urgent

@@ -20,6 +20,7 @@ import msgspec
 
 from firearrow.protocol.connection import RequestArrived
 from firearrow.protocol.conversation import A, Fields, Request
+from firearrow.protocol.shedding import Refusals
 from firearrow.remoting.reply import CALL_TIMEOUT_MS, SUCCESS_ONLY, OnOutcome, Reply
 from firearrow.runtime.network import Address
 
@@ -186,10 +187,23 @@ Handler = Callable[[Any, Call], Answer | Later | None]
 R = TypeVar("R", bound=Request[Any])
 
 
+class Gate(Protocol):
+    """Somebody who may want requests refused unread, because there are too many."""
+
+    def refusals(self) -> Refusals | None:
+        """What to refuse, and how, in this turn of the loop; None while everything is to be read."""
+        ...
+
+    def refused(self, count: int) -> None:
+        """So many were refused unread."""
+        ...
+
+
 class Handlers:
     """Which function answers which request."""
 
     def __init__(self) -> None:
+        self.gate: Gate | None = None
         self.by_code: Final[dict[int, Handler]] = {}
         self.urgent: Final[set[int]] = set()
 

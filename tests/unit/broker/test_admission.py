@@ -44,11 +44,13 @@ def test_a_turn_takes_what_it_has_time_for() -> None:
     async def scenario() -> None:
         admission = Admission(LiveSettings(BrokerSettings()))
         assert sends_that_fit(admission) == round(LIMIT_S / FIRST_GUESS_S)
-        refusal = admission.refuse()
+        assert admission.is_shut()
+        refusal = admission.refusal
         assert refusal.code == 2
         assert refusal.remark.startswith("[TIMEOUT_CLEAN_QUEUE]broker busy")
         assert "period in queue: 200ms" in refusal.remark
-        assert admission.refuse() is refusal
+        assert admission.refusal is refusal
+        admission.refused_some(2)
         assert admission.refused == 2
 
     run(scenario())

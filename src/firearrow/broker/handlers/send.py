@@ -54,6 +54,7 @@ from firearrow.protocol.requests.send import (
     SendMessageV2,
     ShortSend,
 )
+from firearrow.protocol.shedding import Refusals
 from firearrow.record.batch import Piece, pieces_of
 from firearrow.record.encode import Draft
 from firearrow.record.hosts import host_bytes
@@ -65,6 +66,7 @@ from firearrow.store.placement import FLUSHED, WRITTEN, QueueTail
 from firearrow.store.store import Store
 
 COUNTS_RETRIES_SINCE: Final = version_number("3.4.9")
+SENDS: Final = frozenset({int(SendMessage.code), int(SendMessageV2.code), int(SendBatchMessage.code)})
 _ODD_FLAGS: Final = TRANSACTION_MASK | INNER_BATCH
 _UNIQ_KEY: Final = keys.UNIQ_KEY + "\x01"
 _UNIQ_KEY_LENGTH: Final = len(_UNIQ_KEY)
@@ -119,7 +121,7 @@ class SendHandlers:
         self._is_consumed_in_order = is_consumed_in_order
         self._disk_text = disk_text
         self._busy_as: Refused | None = None
-        self._busy_answer = Answer()
+        self._busy_unread: Refusals | None = None
         self._checked = CheckedTopics(topics, settings, counts, clock)
         self._known = self._checked.by_name
         self._syncs = settings.value.log.syncs_first
@@ -134,6 +136,7 @@ class SendHandlers:
         handlers.on(SendMessage, self.send)
         handlers.on(SendMessageV2, self.send)
         handlers.on(SendBatchMessage, self.send)
+        handlers.gate = self
 
     def _reconfigure(self) -> None:
         broker = self._settings.broker
@@ -252,13 +255,24 @@ class SendHandlers:
         tail = known.tails[queue_id] = self._tails.tail_of(topic, queue_id)
         return tail
 
-    def _busy(self) -> Answer:
-        """Refuse a send that came too late, for as little as can be."""
-        busy = self._admission.refuse()
+    def refusals(self) -> Refusals | None:
+        """How sends are refused unread while there is no time for any."""
+        if not self._admission.is_shut():
+            return None
+        busy = self._admission.refusal
         if busy is not self._busy_as:
             self._busy_as = busy
-            self._busy_answer = Answer(self._stamps.marks, code=int(busy.code), remark=busy.remark)
-        return self._busy_answer
+            self._busy_unread = Refusals(SENDS, self._stamps.marks, int(busy.code), busy.remark)
+        return self._busy_unread
+
+    def refused(self, count: int) -> None:
+        """So many sends were refused unread."""
+        self._admission.refused_some(count)
+
+    def _busy(self) -> Answer:
+        busy = self._admission.refusal
+        self._admission.refused_some(1, were_asked=True)
+        return Answer(self._stamps.marks, code=int(busy.code), remark=busy.remark)
 
     # ---- the careful way
 

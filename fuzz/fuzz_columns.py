@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from fuzz.record_seeds import records
 
-LIMIT = 1 << 20
+LIMIT = 1 << 16
 NAMES = [name for name in TYPES if name != "properties"]
 
 
@@ -38,4 +38,4 @@ def target(data: bytes) -> None:
 
 
 if __name__ == "__main__":
-    run(target, seeds=records())
+    run(target, seeds=records(), max_len=4096)

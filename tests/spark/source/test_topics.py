@@ -1,0 +1,271 @@
+"""Every option of the topics source, at our broker and at Apache's, without a JVM of Spark's."""
+
+import json
+from typing import Any
+
+import pytest
+
+from firearrow.blocking import Message, MessageQueue, PullConsumer
+from firearrow.errors import FireArrowError, NoRoute, RequestRefused, SettingsError
+from firearrow.spark.reader import DataLost
+from firearrow.spark.schema import NAMES
+from firearrow.testing.apache import ApacheBroker, fresh
+from tests.spark.source.conftest import is_ours
+from tests.spark.source.reading import numbered, numbers, parts, read, rows_between, send, stream, wait_until
+
+pytestmark = [pytest.mark.apache, pytest.mark.real]
+
+COUNT = 600
+
+
+@pytest.fixture(scope="session")
+def filled(broker: ApacheBroker) -> str:
+    """A topic of four queues with 600 numbered messages."""
+    topic = broker.create_topic(fresh("filled"))
+    send(at(broker), numbered(topic, COUNT))
+    return topic
+
+
+def at(broker: ApacheBroker) -> str:
+    return broker.name_servers[0]
+
+
+def options(broker: ApacheBroker, topic: str, **more: str) -> dict[str, str]:
+    return {"nameServer": at(broker), "subscribe": topic, **more}
+
+
+def test_every_row_with_every_column(broker: ApacheBroker, filled: str) -> None:
+    table = read(options(broker, filled, checkCrc="true"))
+    assert list(table) == list(NAMES)
+    assert sorted(int(body) for body in table["body"]) == list(range(COUNT))
+    assert len(set(table["row_id"])) == COUNT
+    for row, body in enumerate(table["body"]):
+        assert table["keys"][row] == f"k{int(body)}"
+        assert table["tags"][row] == "ABC"[int(body) % 3]
+        assert dict(table["properties"][row])["a"] == str(int(body) % 10)
+    assert set(table["broker"]) == {broker.name}
+    assert set(table["topic"]) == {filled}
+
+
+def test_a_schema_prunes_columns(broker: ApacheBroker, filled: str) -> None:
+    assert list(read(options(broker, filled), ["queue_offset", "body"])) == ["queue_offset", "body"]
+
+
+def test_several_topics_and_patterns(broker: ApacheBroker, filled: str) -> None:
+    other = broker.create_topic(filled + "-other")
+    send(at(broker), numbered(other, 10, COUNT))
+    assert numbers(options(broker, f"{filled}, {other}")) == list(range(COUNT + 10))
+    pattern = {"nameServer": at(broker), "subscribePattern": f"{filled}.*"}
+    assert numbers(pattern) == list(range(COUNT + 10))
+    assert numbers({**pattern, "subscribePattern": filled}) == list(range(COUNT))
+
+
+def test_assigned_queues(broker: ApacheBroker, filled: str) -> None:
+    for text in (json.dumps({filled: {broker.name: [1, 2]}}), json.dumps({filled: [1, 2]})):
+        table = read({"nameServer": at(broker), "assign": text}, ["queue_id"])
+        assert set(table["queue_id"]) == {1, 2}
+
+
+def test_offsets_by_queue(broker: ApacheBroker, filled: str) -> None:
+    start = json.dumps({filled: {broker.name: {"0": 5, "1": -2}}})
+    end = json.dumps({filled: {broker.name: {"0": 9, "1": 3, "2": 0, "3": 0}}})
+    table = read(options(broker, filled, startingOffsets=start, endingOffsets=end), ["queue_id", "queue_offset"])
+    found = sorted(zip(table["queue_id"], table["queue_offset"], strict=True))
+    assert found == [(0, 5), (0, 6), (0, 7), (0, 8), (1, 0), (1, 1), (1, 2)]
+
+
+def test_times_to_the_millisecond(broker: ApacheBroker) -> None:
+    topic = broker.create_topic(fresh("timed"), 1)
+    for number in range(3):
+        send(at(broker), numbered(topic, 1, number))
+    table = read(options(broker, topic), ["body", "store_timestamp"])
+    times = [round(moment.timestamp() * 1000) for moment in table["store_timestamp"]]
+    assert len(set(times)) == 3, "a send takes longer than a millisecond"
+    assert numbers(options(broker, topic, startingTimestamp=str(times[1]))) == [1, 2]
+    assert numbers(options(broker, topic, startingTimestamp=str(times[1] + 1))) == [2]
+    assert numbers(options(broker, topic, endingTimestamp=str(times[1]))) == [0]
+    by_queue = json.dumps({topic: {broker.name: {"0": times[2]}}})
+    assert numbers(options(broker, topic, startingOffsetsByTimestamp=by_queue)) == [2]
+    assert numbers(options(broker, topic, endingOffsetsByTimestamp=by_queue)) == [0, 1]
+    late = str(times[2] + 3_600_000)
+    assert numbers(options(broker, topic, startingTimestamp=late)) == []
+    with pytest.raises(SettingsError, match="nothing was stored"):
+        read(options(broker, topic, startingTimestamp=late, startingOffsetsByTimestampStrategy="error"))
+
+
+def test_partitions_follow_rows_and_options(broker: ApacheBroker, filled: str) -> None:
+    assert len(parts(options(broker, filled))) == 1, "few rows are one task, whatever their queues"
+    assert len(parts(options(broker, filled, minPartitions="3"))) == 3
+    assert len(parts(options(broker, filled, rowsPerPartition="100", maxPartitions="4"))) == 4
+    assert len(parts(options(broker, filled, maxRecordsPerPartition="60"))) == 10
+    assert numbers(options(broker, filled, minPartitions="7")) == list(range(COUNT))
+
+
+def test_how_records_are_fetched_changes_no_row(broker: ApacheBroker, filled: str) -> None:
+    for more in (
+        {"fetchMaxMessages": "7", "fetchesInFlight": "3", "batchRows": "10"},
+        {"fetchMaxBytes": "2000", "fetchesInFlight": "1"},
+        {"fetchTimeoutMs": "5000", "fetchRetries": "0", "fetchRetryIntervalMs": "1"},
+    ):
+        assert numbers(options(broker, filled, **more)) == list(range(COUNT))
+
+
+def test_tags_are_filtered_by_the_broker(broker: ApacheBroker, filled: str) -> None:
+    assert numbers(options(broker, filled, tags="A")) == list(range(0, COUNT, 3))
+    assert numbers(options(broker, filled, tags="A || C", minPartitions="5")) == [n for n in range(COUNT) if n % 3 != 1]
+
+
+def test_sql_is_filtered_by_apaches_broker_and_refused_by_ours(broker: ApacheBroker, filled: str) -> None:
+    wanted = options(broker, filled, sql="a BETWEEN 3 AND 4")
+    if is_ours(broker):
+        with pytest.raises(RequestRefused, match="does not support consumer to filter message by SQL92"):
+            read(wanted)
+    else:
+        assert numbers(wanted) == [n for n in range(COUNT) if n % 10 in (3, 4)]
+
+
+def test_a_missing_replica_is_said(broker: ApacheBroker, filled: str) -> None:
+    with pytest.raises(SettingsError, match="has no replica"):
+        read(options(broker, filled, readFrom="replica"))
+
+
+def test_compressed_bodies(broker: ApacheBroker) -> None:
+    from firearrow.blocking import Producer
+
+    topic = broker.create_topic(fresh("packed"), 1)
+    body = b"again " * 2000
+    with Producer(at(broker), group="packing") as producer:
+        producer.send(Message.of(topic, body))
+    wait_until(lambda: read(options(broker, topic), ["body"])["body"] == [body], "the body, inflated")
+    with pytest.raises(FireArrowError, match="limit of 100 bytes"):
+        read(options(broker, topic, maxBodyBytes="100"))
+    (kept,) = read(options(broker, topic, maxBodyBytes="100", badBodies="keep"), ["body"])["body"]
+    assert kept != body
+
+
+def test_what_is_gone_fails_with_the_exact_gap(broker: ApacheBroker, filled: str) -> None:
+    ends = json.dumps({filled: {broker.name: {"0": 100_000, "1": 0, "2": 0, "3": 0}}})
+    with pytest.raises(DataLost, match=rf"messages of {filled} on {broker.name}, queue 0, offsets \d+ to 99999"):
+        read(options(broker, filled, endingOffsets=ends))
+    table = read(options(broker, filled, endingOffsets=ends, failOnDataLoss="false"), ["queue_id"])
+    assert set(table["queue_id"]) == {0}
+
+
+def test_nobody_there_is_said_after_the_retries() -> None:
+    quick = {"fetchRetries": "1", "fetchRetryIntervalMs": "1"}
+    with pytest.raises(FireArrowError):
+        read({"nameServer": "127.0.0.1:1", "subscribe": "orders", **quick})
+
+
+def test_a_topic_that_is_not_there(broker: ApacheBroker) -> None:
+    with pytest.raises(NoRoute, match="no name server knows topic"):
+        read(options(broker, fresh("absent"), fetchRetries="0"))
+
+
+# -- streams
+
+
+def test_a_stream_begins_where_it_is_told(broker: ApacheBroker, filled: str) -> None:
+    assert sum(leaves(stream(options(broker, filled)).initialOffset())) == COUNT
+    assert sum(leaves(stream(options(broker, filled, startingOffsets="earliest")).initialOffset())) == 0
+
+
+def leaves(offsets: Any) -> list[int]:
+    return [offset for brokers in offsets.values() for queues in brokers.values() for offset in queues.values()]
+
+
+def test_batches_are_limited_by_rows_and_cover_everything(broker: ApacheBroker, filled: str) -> None:
+    reader = stream(options(broker, filled, startingOffsets="earliest", maxOffsetsPerTrigger="250"))
+    start, sizes, seen = reader.initialOffset(), [], []
+    while (end := reader.latestOffset(start, None)) != start:
+        rows = rows_between(reader, start, end)
+        assert rows == rows_between(reader, start, end), "the same batch again is the same rows"
+        sizes.append(len(rows))
+        seen += rows
+        start = end
+    assert sizes == [250, 250, 100]
+    assert sorted(seen) == list(range(COUNT))
+    assert reader.reportLatestOffset() == end
+
+
+def test_batches_are_limited_by_bytes(broker: ApacheBroker, filled: str) -> None:
+    reader = stream(options(broker, filled, startingOffsets="earliest", maxBytesPerTrigger="20000"))
+    start = reader.initialOffset()
+    rows = len(rows_between(reader, start, reader.latestOffset(start, None)))
+    assert 20 < rows < 200, "records of these messages take between 100 and 1,000 bytes"
+
+
+def test_a_batch_waits_for_company(broker: ApacheBroker, filled: str) -> None:
+    waits = options(broker, filled, startingOffsets="earliest", minOffsetsPerTrigger=str(COUNT + 1))
+    reader = stream({**waits, "maxTriggerDelayMs": "600000"})
+    start = reader.initialOffset()
+    assert reader.latestOffset(start, None) == start
+    impatient = stream({**waits, "maxTriggerDelayMs": "0"})
+    assert sum(leaves(impatient.latestOffset(start, None))) == COUNT
+
+
+def test_everything_at_once_when_spark_says_so(broker: ApacheBroker, filled: str) -> None:
+    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows
+
+    limited = options(broker, filled, startingOffsets="earliest", maxOffsetsPerTrigger="10")
+    reader = stream(limited)
+    assert sum(leaves(reader.latestOffset(reader.initialOffset(), ReadAllAvailable()))) == COUNT
+    assert reader.getDefaultReadLimit() == ReadMaxRows(10)
+    assert stream(options(broker, filled, maxBytesPerTrigger="9")).getDefaultReadLimit() == ReadMaxBytes(9)
+    assert stream(options(broker, filled, minOffsetsPerTrigger="9")).getDefaultReadLimit() == ReadMinRows(9)
+    assert stream(options(broker, filled)).getDefaultReadLimit() == ReadAllAvailable()
+
+
+def test_available_now_stops_where_it_was_prepared(broker: ApacheBroker) -> None:
+    topic = broker.create_topic(fresh("now"), 2)
+    send(at(broker), numbered(topic, 40))
+    reader = stream(options(broker, topic, startingOffsets="earliest", maxOffsetsPerTrigger="30"))
+    start = reader.initialOffset()
+    reader.prepareForTriggerAvailableNow()
+    send(at(broker), numbered(topic, 40, 40))
+    seen = []
+    while (end := reader.latestOffset(start, None)) != start:
+        seen += rows_between(reader, start, end)
+        start = end
+    assert sorted(seen) == list(range(40))
+
+
+def test_queues_that_are_added_are_read_from_their_beginning(broker: ApacheBroker) -> None:
+    topic = broker.create_topic(fresh("growing"), 1)
+    send(at(broker), numbered(topic, 5))
+    reader = stream(options(broker, topic, startingOffsets="earliest"))
+    start = reader.latestOffset(reader.initialOffset(), None)
+    broker.create_topic(topic, 3)
+    with PullConsumer(at(broker), group="growing-test", poll_name_server_ms=100) as looker:
+        wait_until(lambda: len(looker.queues(topic)) == 3, "three queues")
+    from firearrow.blocking import Producer
+
+    with Producer(at(broker), group="growing-test") as producer:
+        for number in range(5, 8):
+            producer.send(numbered(topic, 1, number)[0], queue=MessageQueue(topic, broker.name, number - 5))
+    wait_until(lambda: sum(leaves(reader.latestOffset(start, None))) == 8, "rows of the new queues")
+    assert rows_between(reader, start, reader.latestOffset(start, None)) == [5, 6, 7]
+
+
+def test_progress_is_reported_to_the_group(broker: ApacheBroker, filled: str) -> None:
+    group = fresh("PROGRESS")
+    reader = stream(options(broker, filled, startingOffsets="earliest", maxOffsetsPerTrigger="100", groupId=group))
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, None)
+    rows_between(reader, start, end)
+    reader.latestOffset(end, None)
+    queue = MessageQueue(filled, broker.name, 0)
+    with PullConsumer(at(broker), group=group) as looker:
+        wait_until(lambda: looker.committed(queue) == end[filled][broker.name]["0"], "the group's offset")
+    reader.commit(plan_end := reader.latestOffset(end, None))
+    with PullConsumer(at(broker), group=group) as looker:
+        wait_until(lambda: looker.committed(queue) == plan_end[filled][broker.name]["0"], "the group's offset")
+
+
+def test_spark_41_asks_without_a_start(broker: ApacheBroker, filled: str) -> None:
+    reader = stream(options(broker, filled, startingOffsets="earliest", maxOffsetsPerTrigger="250"))
+    start, sizes = reader.initialOffset(), []
+    while (end := reader.latestOffset()) != start:
+        sizes.append(len(rows_between(reader, start, end)))
+        start = end
+    assert sizes == [250, 250, 100]

@@ -77,12 +77,33 @@ class LoopFileSystem:
 
     def power_up(self) -> None:
         """Mount it, after a cut too; nobody may have anything of it open."""
+        deadline = time.monotonic() + _UNMOUNT_SECONDS
+        self._mount()
+        # Where the kernel has not quite let go of what was cut, mounting gives the dead one back.
+        while not self._is_alive():
+            if time.monotonic() > deadline:
+                raise OSError(errno.EIO, f"{self._device} stays dead after it was mounted again")
+            time.sleep(0.01)
+            self._mount()
+
+    def _mount(self) -> None:
         self._unmount()
         source, target, kind = (text.encode() for text in (self._device, self.root, self._kind))
         if self._libc.mount(source, target, kind, 0, _OPTIONS[self._kind]) != 0:
             number = ctypes.get_errno()
             raise OSError(number, f"cannot mount {self._device} as {self._kind}: {os.strerror(number)}")
         self._mounted = True
+
+    def _is_alive(self) -> bool:
+        probe = os.path.join(self.root, ".alive")
+        try:
+            os.close(os.open(probe, os.O_WRONLY | os.O_CREAT, 0o600))
+            os.unlink(probe)
+        except OSError as error:
+            if error.errno not in (errno.EIO, errno.EROFS):
+                raise
+            return False
+        return True
 
     def _unmount(self) -> None:
         # A process that has just been killed may take a moment to let go.

@@ -1,9 +1,9 @@
-"""A driver that archives one topic into a table of every format at once, until it is told to finish or is killed.
+"""A driver that archives one topic into a table of each format given.
 
-    python -m tests.spark.archiver DIRECTORY NAME_SERVER TOPIC MASTER FORMATS [key=value ...]
+    python -m tests.spark.archiver follow|finish DIRECTORY NAME_SERVER TOPIC MASTER FORMATS [key=value ...]
 
-Prints ``batch FORMAT NUMBER`` after every batch. When the file ``finish`` appears in the directory it drains the topic,
-compares every table with what the broker hands out, prints one line of JSON and ends.
+``follow`` goes on until it is killed and prints ``batch FORMAT NUMBER`` after every batch. ``finish`` archives what is
+left, compares every table with what the broker hands out, and prints one line of JSON.
 """
 
 import json
@@ -21,9 +21,8 @@ from tests.spark.serving import held
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
-ROWS_PER_BATCH = "4000"
+ROWS_PER_BATCH = "500"
 
 
 def table(name: str, directory: Path) -> LakeTable:
@@ -59,24 +58,11 @@ def differences(spark: "SparkSession", jobs: dict[str, Archive], name_server: st
     return verdict
 
 
-def started(spark: "SparkSession", job: Archive) -> "StreamingQuery":
-    """A query that works: its Python workers have seconds to come up, so others are not started beside them."""
-    (query,) = start(spark, job, {"processingTime": "0 seconds"})
-    while query.isActive and query.lastProgress is None:
-        time.sleep(0.1)
-    return query
-
-
-def main() -> None:
-    """Archive."""
-    directory, name_server, topic, master, formats = sys.argv[1:6]
-    extra = dict(pair.split("=", 1) for pair in sys.argv[6:])
-    spark = open_session(master, {**SETTINGS, "spark.executor.memory": "700m", **extra}, "archiver")
-    jobs = archives(Path(directory), name_server, topic, formats.split(","))
-    queries = {name: started(spark, job) for name, job in jobs.items()}
+def follow(spark: "SparkSession", jobs: dict[str, Archive]) -> None:
+    """Archive what comes, for ever, and tell of every batch."""
+    queries = {name: start(spark, job, {"processingTime": "0 seconds"})[0] for name, job in jobs.items()}
     seen: dict[str, int] = {}
-    finish = Path(directory) / "finish"
-    while not finish.exists():
+    while True:
         for name, query in queries.items():
             failure = query.exception()
             if failure is not None:
@@ -86,9 +72,19 @@ def main() -> None:
                 seen[name] = progress["batchId"]
                 print("batch", name, progress["batchId"], flush=True)
         time.sleep(0.05)
-    for query in queries.values():
-        query.processAllAvailable()
-        query.stop()
+
+
+def main() -> None:
+    """Follow the topic, or finish."""
+    what, directory, name_server, topic, master, formats = sys.argv[1:7]
+    extra = dict(pair.split("=", 1) for pair in sys.argv[7:])
+    spark = open_session(master, {**SETTINGS, "spark.executor.memory": "700m", **extra}, "archiver")
+    jobs = archives(Path(directory), name_server, topic, formats.split(","))
+    if what == "follow":
+        follow(spark, jobs)
+    for job in jobs.values():
+        for query in start(spark, job):
+            query.awaitTermination()
     print(json.dumps(differences(spark, jobs, name_server, topic)), flush=True)
 
 

@@ -66,8 +66,11 @@ class Feeder:
 class Driver:
     """One life of the archiving driver."""
 
-    def __init__(self, directory: Path, name_server: str, formats: str, python: str, more: Sequence[str]) -> None:
-        words = [python, "-m", "tests.spark.archiver", str(directory), name_server, TOPIC, CLUSTER, formats, *more]
+    def __init__(
+        self, what: str, directory: Path, name_server: str, formats: str, python: str, more: Sequence[str]
+    ) -> None:
+        master = CLUSTER if what == "follow" else "local[2]"
+        words = [python, "-m", "tests.spark.archiver", what, str(directory), name_server, TOPIC, master, formats, *more]
         log = (directory / "driver.log").open("ab")
         environment = {**os.environ, "PYSPARK_PYTHON": python, "SPARK_LOCAL_IP": "127.0.0.1"}
         self.process = subprocess.Popen(
@@ -129,18 +132,18 @@ def descendants(root: int) -> Iterator[tuple[int, str]]:
 
 
 class Campaign:
-    """Lives of a driver, each with a few kills, over tables that stay."""
+    """Lives of a driver, each with a few kills and the next of the formats, over tables that stay."""
 
     def __init__(self, directory: Path, seed: int, formats: str, python: str, more: Sequence[str]) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self._directory, self._formats, self._python, self._more = directory, formats, python, more
         self._chance = random.Random(seed)
+        self._lives = 0
         self.done: dict[str, int] = dict.fromkeys(KINDS, 0)
 
     def run(self, points: int, seconds: float = 1e9) -> dict[str, Any]:
         """Kill at so many points, or for so long, then compare."""
         ends = time.monotonic() + seconds
-        (self._directory / "finish").unlink(missing_ok=True)
         broker = Served(self._directory / "broker")
         broker.start()
         try:
@@ -153,11 +156,13 @@ class Campaign:
             broker.kill()
         return {"points": sum(self.done.values()), "kills": self.done, **verdict}
 
-    def _driver(self, broker: Served) -> Driver:
-        return Driver(self._directory, broker.name_server, self._formats, self._python, self._more)
+    def _driver(self, what: str, broker: Served, formats: str) -> Driver:
+        return Driver(what, self._directory, broker.name_server, formats, self._python, self._more)
 
     def _life(self, broker: Served, points: int) -> None:
-        driver = self._driver(broker)
+        formats = self._formats.split(",")
+        driver = self._driver("follow", broker, formats[self._lives % len(formats)])
+        self._lives += 1
         try:
             if driver.wait_for("batch") is None:
                 return  # a query gave up, as it may after a kill: the next life goes on from its checkpoint
@@ -185,9 +190,8 @@ class Campaign:
         self.done[kind] += 1
 
     def _compare(self, broker: Served) -> dict[str, Any]:
-        (self._directory / "finish").touch()
         for _ in range(3):
-            driver = self._driver(broker)
+            driver = self._driver("finish", broker, self._formats)
             try:
                 line = driver.wait_for("{", 4 * START_PATIENCE_S)
             finally:

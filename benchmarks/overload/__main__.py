@@ -1,4 +1,4 @@
-"""`python -m benchmarks.overload`: sends beyond capacity, idle connections, waiting pulls.
+"""`python -m benchmarks.overload`: sends beyond capacity, idle connections, waiting pulls, a cold backlog.
 
 The broker has one core, the generator the other. Capacity is what 1,000 connections get through with one send under way
 each; then twice and ten times as much is offered, at most 64 sends under way on each connection.
@@ -10,9 +10,11 @@ import os
 import subprocess
 import sys
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from benchmarks.overload.cold import measure_cold
 from benchmarks.overload.idle import measure_idle
 from benchmarks.overload.parked import measure_parked
 from benchmarks.versus.contestants import FireArrowInEarnest
@@ -21,6 +23,7 @@ from firearrow.testing.apache.wire import ask
 
 TOPIC = "overload"
 PRODUCERS_OF_GROUP = 204
+PARTS = ("overload", "idle", "parked", "cold")
 
 
 class Generator:
@@ -109,12 +112,13 @@ def overload(seconds: float, connections: int, in_flight: int) -> dict[str, Any]
 def main() -> None:
     """Read the words of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("parts", nargs="*", default=["overload", "idle", "parked"], help="overload idle parked")
+    parser.add_argument("parts", nargs="*", default=list(PARTS), help=" ".join(PARTS))
     parser.add_argument("--seconds", type=float, default=8.0, help="length of a phase")
     parser.add_argument("--connections", type=int, default=1000)
     parser.add_argument("--in-flight", type=int, default=64)
     parser.add_argument("--idle", type=int, default=10_000, help="idle connections")
     parser.add_argument("--queues", type=int, default=50_000, help="queues with a waiting pull")
+    parser.add_argument("--gigabytes", type=float, default=1.0, help="size of the backlog that is not in memory")
     parser.add_argument("--output", type=Path, default=Path("build") / "overload.json")
     options = parser.parse_args()
     found: dict[str, Any] = {}
@@ -124,6 +128,9 @@ def main() -> None:
         found["idle"] = measure_idle(options.idle)
     if "parked" in options.parts:
         found["parked"] = measure_parked(options.queues)
+    if "cold" in options.parts:
+        core = max(os.sched_getaffinity(0))
+        found["cold"] = measure_cold(partial(Generator, core=core), options.gigabytes, options.seconds)
     options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_text(json.dumps(found, indent=1))
 

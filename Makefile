@@ -7,7 +7,7 @@ SEEDS ?= 2000
 DEATHS ?= 20
 
 .PHONY: help venv check format test test-all-pythons sim integration interop fuzz bench bench-codec bench-remoting \
-        bench-nameserver bench-client bench-store bench-versus bench-overload \
+        bench-nameserver bench-client bench-store bench-spark bench-versus bench-overload \
         pages surface docs dist new-user judges matrix broker-deaths clean
 
 help: ## list the targets
@@ -78,6 +78,9 @@ bench-versus: judges ## our broker beside Apache's 5.5.0 with stock clients in t
 bench-overload: judges ## our broker beyond its capacity, with idle connections and waiting pulls
 	$(BIN)/python -m benchmarks.overload
 	$(BIN)/python -m benchmarks.broker.footprint
+
+bench-spark: judges ## the Spark sources beside Spark's Kafka connector and Parquet; a table, a plot, a file of figures
+	$(BIN)/python -m benchmarks.spark
 
 bench-store: venv ## the store beside the least that could do the same
 	$(BIN)/python -m benchmarks.store

@@ -31,6 +31,12 @@ class Served:
         self.name_server = lines[0][-1]
         self._ports = (lines[0][-1].rpartition(":")[2], lines[1][-1].rpartition(":")[2])
 
+    @property
+    def pid(self) -> int:
+        """The process."""
+        assert self._process is not None
+        return self._process.pid
+
     def kill(self) -> None:
         """End it as a power switch of the process would."""
         if self._process is not None:

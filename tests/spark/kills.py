@@ -88,10 +88,13 @@ class Driver:
         self.lines.put("")
 
     def wait_for(self, beginning: str, patience_s: float = START_PATIENCE_S) -> str | None:
-        """The next line that begins so; None when the driver ended before."""
+        """The next line that begins so; None when the driver ended before, or takes too long."""
         deadline = time.monotonic() + patience_s
         while True:
-            line = self.lines.get(timeout=max(0.0, deadline - time.monotonic()))
+            try:
+                line = self.lines.get(timeout=max(0.0, deadline - time.monotonic()))
+            except queue.Empty:
+                return None
             if line.startswith(beginning):
                 return line
             if not line:

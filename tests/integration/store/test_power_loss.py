@@ -8,7 +8,7 @@ from tests.integration.store.conftest import PATIENCE, Campaign
 
 pytestmark = pytest.mark.timeout(PATIENCE)
 CYCLES = 15
-PARTS = 24
+PARTS = 12
 
 
 def need_loop(filesystem: FileSystem) -> None:

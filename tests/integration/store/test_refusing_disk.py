@@ -7,7 +7,7 @@ import pytest
 from tests.integration.store.conftest import PATIENCE, Campaign, need
 
 pytestmark = pytest.mark.timeout(PATIENCE)
-PARTS = 24
+PARTS = 12
 
 
 @pytest.mark.real

@@ -15,6 +15,7 @@ import logging
 import re
 import struct
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
@@ -61,12 +62,20 @@ class _Reach(Struct, frozen=True):
     end: int
 
 
-def open_view(path: str) -> StoreView:
+@contextmanager
+def opened(path: str) -> Iterator[StoreView]:
     """Look at a directory."""
     disk = RealDisk(path, read_only=True)
-    if not disk.exists("commitlog"):
-        raise SettingsError(f"{path} is no store: it has no directory commitlog")
-    return asyncio.run(StoreView.open(disk))
+    try:
+        if not disk.exists("commitlog"):
+            raise SettingsError(f"{path} is no store: it has no directory commitlog")
+        view = asyncio.run(StoreView.open(disk))
+        try:
+            yield view
+        finally:
+            view.close()
+    finally:
+        asyncio.run(disk.close())
 
 
 class StoreReader(DataSourceReader):
@@ -81,12 +90,9 @@ class StoreReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Plan the tasks."""
-        view = open_view(self._options.path)
-        try:
+        with opened(self._options.path) as view:
             reaches = [reach for queue in self._queues(view) if (reach := self._reach(view, queue)) is not None]
             return self._cut(view, reaches) or [CutPartition(0, 0, ())]
-        finally:
-            view.close()
 
     def _queues(self, view: StoreView) -> Iterator[QueueSeen]:
         chosen, known = self._options.chosen, asyncio.run(view.topics())
@@ -157,11 +163,8 @@ class StoreReader(DataSourceReader):
         assert isinstance(partition, CutPartition)
         if not partition.spans:
             return
-        view = open_view(self._options.path)
-        try:
+        with opened(self._options.path) as view:
             yield from self._read(view, partition)
-        finally:
-            view.close()
 
     def _read(self, view: StoreView, partition: CutPartition) -> Iterator["pa.RecordBatch"]:
         options, narrowing = self._options, self._narrowing

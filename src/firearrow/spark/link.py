@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final, TypeVar
 
+from msgspec.structs import replace
+
 from firearrow import fastjson
 from firearrow.client import Bounds, MessageQueue, PullConsumer, PulledBytes
 from firearrow.client.access import Access
@@ -41,12 +43,12 @@ ROUTES_MS: Final = 5000
 REPLICA_ID: Final = 1
 BUSY: Final = frozenset({int(ResponseCode.SYSTEM_BUSY), int(ResponseCode.SERVICE_NOT_AVAILABLE)})
 
-_links: dict[tuple[int, Connection, str], "Link"] = {}
+_links: dict[tuple[int, Connection, Fetching], "Link"] = {}
 
 
 def link_of(connection: Connection, fetching: Fetching) -> "Link":
     """The client of this process for a cluster and a group, opened when it is first asked for."""
-    key = (process_id(), connection, fetching.group)
+    key = (process_id(), connection, replace(fetching, tags="*", sql="", from_replica=False))
     found = _links.get(key)
     if found is None:
         found = _links[key] = Link(connection, fetching)

@@ -72,7 +72,7 @@ SOURCE: Final = (
     Option("fetchRetryIntervalMs", "200", "Pause before the first, doubled up to 5 s.", "fetchOffset.retryIntervalMs"),
     Option("fetchTimeoutMs", "30000", "How long an answer is awaited.", "kafkaConsumer.pollTimeoutMs"),
     Option("fetchMaxMessages", "65536", "Messages asked for at once; brokers limit it too.", "kafka.max.poll.records"),
-    Option("fetchMaxBytes", "4194304", "Bytes asked for at once; brokers limit it too.", "kafka.fetch.max.bytes"),
+    Option("fetchMaxBytes", "1048576", "Bytes asked for at once; brokers limit it too.", "kafka.fetch.max.bytes"),
     Option("fetchesInFlight", "16", "Requests of one task that are under way at once.", "-"),
     Option("batchRows", "16384", "Rows of one Arrow batch, about.", "-"),
     Option("checkCrc", "false", "Compare every body with its CRC.", "kafka.check.crcs"),

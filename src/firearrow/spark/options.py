@@ -99,7 +99,7 @@ class Fetching(Struct, frozen=True):
     retry_interval_ms: int = 200
     timeout_ms: int = 30_000
     max_messages: int = 65_536
-    max_bytes: int = 4 << 20
+    max_bytes: int = 1 << 20
     in_flight: int = 16
 
 
@@ -321,7 +321,7 @@ def _fetching(given: Given, group: str) -> Fetching:
         given.number("fetchRetryIntervalMs", 200, 0),
         given.number("fetchTimeoutMs", 30_000),
         given.number("fetchMaxMessages", 65_536),
-        given.number("fetchMaxBytes", 4 << 20),
+        given.number("fetchMaxBytes", 1 << 20),
         given.number("fetchesInFlight", 16),
     )
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from firearrow.errors import SettingsError
-from firearrow.spark.files import StoreReader, open_view
+from firearrow.spark.files import StoreReader, opened
 from firearrow.spark.options import store_options
 from firearrow.spark.pushdown import Narrowing
 from firearrow.spark.reader import DataLost
@@ -130,9 +130,9 @@ def test_files_that_vanish_while_they_are_read_are_told(store: str) -> None:
 
 def test_a_torn_tail_is_passed_over(store: str) -> None:
     whole = read_store({"path": store, "subscribe": "orders"}, ["physical_offset", "store_size"])
-    view = open_view(store)
-    last = max(file.start for file in asyncio.run(view.log_files()) if file.start < max(whole["physical_offset"]))
-    view.close()
+    with opened(store) as view:
+        starts = [file.start for file in asyncio.run(view.log_files())]
+    last = max(start for start in starts if start <= max(whole["physical_offset"]))
     path = Path(store) / "commitlog" / f"{last:020d}"
     in_last = [place for place in whole["physical_offset"] if place >= last]
     torn_from = in_last[len(in_last) // 2] - last

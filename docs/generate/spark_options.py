@@ -6,6 +6,7 @@ from pathlib import Path
 
 from firearrow.spark.optionlist import CONNECTION, SOURCE, STORE
 from firearrow.spark.schema import ROW
+from firearrow.spark.sinkoptions import SINK
 
 PAGE = Path(__file__).parents[1] / "reference" / "spark-options.md"
 
@@ -46,6 +47,18 @@ Our own broker does not serve `sql` and replicas yet and says so; it takes reque
 |---|---|---|
 """
 
+WRITING = """
+## `format("rocketmq")` as a sink
+
+`frame.write` in mode `append`, and `frame.writeStream`. Options that say how a cluster is reached are those of the
+source. A row needs a column `body` (binary or string); columns `topic`, `keys` (a string, or an array of strings),
+`tags`, `properties`, `sharding_key`, `delay_level`, `delay_ms`, `deliver_timestamp`, `target_queue` and `row_id` are
+taken where they are there, and others left alone. [What it promises](../internals/pipeline-guarantees.md#the-sink).
+
+| option | default | what it does | Spark's Kafka connector |
+|---|---|---|---|
+"""
+
 COLUMNS = """
 ## The row
 
@@ -63,7 +76,8 @@ def page() -> str:
     )
     files = "".join(f"| `{o.name}` | {o.default} | {_cell(o.says)} |\n" for o in STORE)
     columns = "".join(f"| `{column.name}` | `{column.type}` | {_cell(column.says)} |\n" for column in ROW)
-    return HEAD + topics + OFFSETS + files + COLUMNS + columns
+    written = "".join(f"| `{o.name}` | {o.default} | {_cell(o.says)} | {_code(o.kafka)} |\n" for o in SINK)
+    return HEAD + topics + OFFSETS + files + WRITING + written + COLUMNS + columns
 
 
 def _cell(text: str) -> str:

@@ -24,7 +24,7 @@ from firearrow.client import Message, MessageQueue, Producer
 from firearrow.client.producer.outgoing import weight
 from firearrow.errors import FireArrowError, SendFailed, Unsupported
 from firearrow.runtime.portal import Portal
-from firearrow.runtime.tlssettings import ClientTls
+from firearrow.spark.link import client_tls
 from firearrow.spark.rows import Lane, Origin, Row, lanes_of, messages_of
 from firearrow.spark.sinkoptions import SinkOptions, sink_options
 
@@ -212,17 +212,15 @@ def _task_partition() -> int:
 
 def _producer(options: SinkOptions) -> Producer:
     reach = options.connection
-    if reach.access_key:
-        raise Unsupported("the sink cannot sign requests yet: send to brokers without ACL, or leave out accessKey")
-    tls = ClientTls(
-        enabled=reach.tls,
-        verify_server=reach.tls_verify,
-        trust_path=reach.tls_ca_file,
-        certificate_path=reach.tls_cert_file,
-        key_path=reach.tls_key_file,
-        key_password=reach.tls_key_password,
+    return Producer(
+        reach.name_server,
+        group=options.group,
+        send_timeout_ms=options.send_timeout_ms,
+        tls=client_tls(reach),
+        access_key=reach.access_key,
+        secret_key=reach.secret_key,
+        security_token=reach.security_token,
     )
-    return Producer(reach.name_server, group=options.group, send_timeout_ms=options.send_timeout_ms, tls=tls)
 
 
 async def _queues_now(options: SinkOptions) -> tuple[MessageQueue, ...]:

@@ -74,18 +74,18 @@ class File(Protocol):
         """Return what ``read_at`` would, or None when it would wait for the device. Never blocks."""
         ...
 
-    def gather_at(self, places: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Return the bytes of several places, each a position and a length, as ``read_at`` would. Blocks on cold pages.
+    def gather_at(self, positions: Sequence[int], lengths: Sequence[int]) -> list[bytes]:
+        """Return the bytes of several places, as ``read_at`` would. Blocks on cold pages.
 
         A tenth of the calls: for many small pieces that are known to be in memory.
         """
         ...
 
-    def gather_hot(self, places: Sequence[tuple[int, int]]) -> list[bytes] | None:
-        """Return what ``gather_at`` would, or None when the first or last would wait or any is not there in full.
+    def gather_hot(self, positions: Sequence[int], lengths: Sequence[int]) -> list[bytes] | None:
+        """Return what ``gather_at`` would, or None when the first or the last would wait. Positions ascend.
 
-        Places come in order. What lies between two that are in memory was written between them and is taken to be there
-        too: asking for each costs more than reading it. Where the kernel dropped it all the same, this blocks.
+        What lies between two places in memory was written between them and is taken to be there too: asking for each
+        costs more than reading it. Where the kernel dropped it all the same, this blocks.
         """
         ...
 

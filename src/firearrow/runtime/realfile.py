@@ -8,6 +8,7 @@ import errno
 import os
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from itertools import repeat
 from typing import Final, Protocol, TypeVar
 
 from firearrow.errors import DiskError
@@ -108,29 +109,28 @@ class RealFile:
             return self.read_at(position, length)
         return bytes(buffer[:got]) if got == wanted else None
 
-    def gather_at(self, places: Sequence[tuple[int, int]]) -> list[bytes]:
+    def gather_at(self, positions: Sequence[int], lengths: Sequence[int]) -> list[bytes]:
         """Return the bytes of several places."""
         descriptor = self._disk.cache.descriptor(self._held())
-        pread = os.pread
         try:
-            return [pread(descriptor, length, position) for position, length in places]
+            return list(map(os.pread, repeat(descriptor), lengths, positions))
         except OSError as error:
             raise refusal(error, f"read {self._path}") from error
 
-    def gather_hot(self, places: Sequence[tuple[int, int]]) -> list[bytes] | None:
+    def gather_hot(self, positions: Sequence[int], lengths: Sequence[int]) -> list[bytes] | None:
         """Return the bytes of several places, or None when the device would have to be asked."""
-        if not places or not self._in_memory(places[0][0], places[-1][0] + places[-1][1] - 1):
-            return None if places else []
-        gathered = self.gather_at(places)
-        complete = sum(map(len, gathered)) == sum(length for _, length in places)
-        return gathered if complete else None
+        if not positions:
+            return []
+        if not self._in_memory(positions[0], positions[-1] + lengths[-1] - 1):
+            return None
+        return self.gather_at(positions, lengths)
 
     def _in_memory(self, *positions: int) -> bool:
         """Whether bytes at all these positions can be had without the device."""
         disk = self._disk
         for position in positions if disk.nowait else ():
             try:
-                got = os.preadv(disk.cache.descriptor(self._held()), (disk.scratch[:1],), position, NOWAIT)
+                os.preadv(disk.cache.descriptor(self._held()), (disk.scratch[:1],), position, NOWAIT)
             except BlockingIOError:
                 return False
             except OSError as error:
@@ -138,8 +138,6 @@ class RealFile:
                     raise refusal(error, f"read {self._path}") from error
                 disk.nowait = False  # this file system cannot tell: every read counts as hot
                 return True
-            if not got:
-                return False
         return True
 
     async def read(self, position: int, length: int) -> bytes:

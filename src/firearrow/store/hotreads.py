@@ -11,13 +11,13 @@ Nothing here waits, and nothing is put right: None sends the reader the slow way
 import struct
 from bisect import bisect_right
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import accumulate, repeat
-from operator import add, eq
-from typing import Final, NamedTuple
+from typing import Final, TypeAlias
 
 from firearrow.record.layout import SMALLEST_RECORD, Buffer
 from firearrow.runtime.disk import File
-from firearrow.store.consumequeue import ENTRY, FILLER_SIZE, matches
+from firearrow.store.consumequeue import ENTRY, ENTRY_BYTES, FILLER_SIZE, matches
 
 RECENT_BYTES: Final = 64 << 20
 """The end of the log that was written so lately that it is in memory without asking."""
@@ -25,39 +25,40 @@ SPAN_BYTES: Final = 512 << 10
 """The most that is read at once for several records."""
 SPAN_GAP: Final = 4096
 """Bytes between two records, on average, that are read for nothing: copying them costs as much as another call."""
+COPIED_BYTES: Final = 2048
+"""Records up to this size, on average, are copied out of what was read: that costs less than pointing into it."""
+_PLANS: Final = 1024
 _stated = struct.Struct(">i8xi4xqq").unpack_from
 
 
-class HotPlan(NamedTuple):
-    """What to read for one answer if it is in memory: columns, a message each."""
-
-    physicals: Sequence[int]
-    sizes: Sequence[int]
-    offsets: Sequence[int]
-    next_offset: int
+Columns: TypeAlias = tuple[Sequence[int], Sequence[int], Sequence[int]]
+"""Messages: the physical offsets, the sizes and the queue offsets of all. Plain tuples, for one is made a pull."""
+HotPlan: TypeAlias = tuple[Columns, int]
+"""What to read for one answer if it is in memory, and where to read on."""
 
 
-class Places(NamedTuple):
-    """Records of one file that are all in it."""
-
-    physicals: Sequence[int]
-    sizes: Sequence[int]
-    offsets: Sequence[int]
+@lru_cache(_PLANS)
+def _entries(count: int) -> struct.Struct:
+    """So many entries at once, without their tag codes."""
+    return struct.Struct(">" + "qi8x" * count)
 
 
 def plan_all(offset: int, max_bytes: int, entries: bytes, opened_at: int) -> HotPlan | None:
-    """Every message of some entries, as many as the bytes allow and at least one; None when not all may be hot."""
-    columns = tuple(zip(*ENTRY.iter_unpack(entries), strict=True))
-    if not columns:
+    """Every message of some entries, as many as the bytes allow and at least one; None when not all may be hot.
+
+    An entry that stands for no message is larger than any answer, and one out of order is found out by `gather`.
+    """
+    count = len(entries) // ENTRY_BYTES
+    if not count or count > _PLANS:
         return None
-    physicals, sizes, _ = columns
-    if min(physicals) < opened_at or min(sizes) < SMALLEST_RECORD or max(sizes) >= FILLER_SIZE:
+    fields = _entries(count).unpack(entries)
+    physicals, sizes = fields[::2], fields[1::2]
+    if physicals[0] < opened_at or min(sizes) < SMALLEST_RECORD:
         return None
-    count = len(sizes)
     if sum(sizes) > max_bytes:
         count = bisect_right(list(accumulate(sizes)), max_bytes) or 1
         physicals, sizes = physicals[:count], sizes[:count]
-    return HotPlan(physicals, sizes, range(offset, offset + count), offset + count)
+    return (physicals, sizes, range(offset, offset + count)), offset + count
 
 
 def plan_some(
@@ -69,8 +70,8 @@ def plan_some(
     offsets: list[int] = []
     room = max_bytes
     for physical, size, code in ENTRY.iter_unpack(entries):
-        if physical < opened_at or not 0 < size < FILLER_SIZE:
-            return HotPlan(physicals, sizes, offsets, offset) if sizes else None
+        if physical < opened_at or not SMALLEST_RECORD <= size < FILLER_SIZE:
+            return ((physicals, sizes, offsets), offset) if sizes else None
         if tags is None or code in tags or matches(code, tags):
             room -= size
             if sizes and (room < 0 or len(sizes) >= most):
@@ -79,79 +80,90 @@ def plan_some(
             sizes.append(size)
             offsets.append(offset)
         offset += 1
-    return HotPlan(physicals, sizes, offsets, offset)
+    return (physicals, sizes, offsets), offset
 
 
-def gather(file: File, start: int, stop: int, queue_id: int, some: Places, *, recent: bool) -> list[Buffer] | None:
+def gather(file: File, start: int, stop: int, queue_id: int, some: Columns, *, recent: bool) -> list[Buffer] | None:
     """The bytes of records in the file that holds the log from ``start`` to ``stop``; None when one is not in memory,
     or does not state the size, queue and place that its entry says."""
     physicals, sizes, _ = some
-    first, end = physicals[0], physicals[-1] + sizes[-1]
-    if min(physicals) != first or max(physicals) + SMALLEST_RECORD > end or first < start or end > stop:
+    first, last, total = physicals[0], physicals[-1], sum(sizes)
+    end = last + sizes[-1]
+    if first < start or end > stop or min(physicals) != first or max(physicals) != last:
         return None
-    total, extent = sum(sizes), end - first
-    if extent <= SPAN_BYTES and extent <= total + SPAN_GAP * len(sizes):
-        return _span(file, start, queue_id, some, extent, touch=extent == total, recent=recent)
-    ends = list(map(add, physicals, sizes))
-    if any(map(eq, ends, physicals[1:])):
-        return _runs(file, start, queue_id, some, recent=recent)
+    if len(sizes) == 1:
+        data = file.read_at(first - start, total) if recent else file.read_hot(first - start, total)
+        right = data is not None and len(data) == total and [_stated(data)] == _expected(queue_id, some)
+        return [data] if data is not None and right else None
     read = file.gather_at if recent else file.gather_hot
-    gathered = read([(physical - start, size) for physical, size in zip(physicals, sizes, strict=True)])
-    if gathered is None or sum(map(len, gathered)) != total or min(map(len, gathered)) < SMALLEST_RECORD:
+    extent = end - first
+    if extent <= SPAN_BYTES and extent <= total + SPAN_GAP * len(sizes):
+        gathered = read((first - start,), (extent,))
+        return None if gathered is None or len(gathered[0]) != extent else _cut(gathered[0], total, queue_id, some)
+    if _may_touch(some):
+        runs = _touching(some)
+        gathered = read([begin - start for begin, _ in runs], [end - begin for begin, end in runs])
+        return None if gathered is None else _checked_runs(gathered, runs, queue_id, some)
+    gathered = read([physical - start for physical in physicals] if start else physicals, sizes)
+    if gathered is None or sum(map(len, gathered)) != total:
         return None
     if list(map(_stated, gathered)) != _expected(queue_id, some):
         return None
     return gathered  # type: ignore[return-value]  # a list of bytes that nobody else has
 
 
-def _expected(queue_id: int, some: Places) -> list[tuple[int, ...]]:
+def _expected(queue_id: int, some: Columns) -> list[tuple[int, ...]]:
     """What each record must state of itself."""
     physicals, sizes, offsets = some
     return list(zip(sizes, repeat(queue_id), offsets, physicals))
 
 
-def _span(
-    file: File, start: int, queue_id: int, some: Places, extent: int, *, touch: bool, recent: bool
-) -> list[Buffer] | None:
-    """The records of one read."""
-    physicals = some.physicals
+def _cut(data: bytes, total: int, queue_id: int, some: Columns) -> list[Buffer] | None:
+    """The records out of the bytes from the first to the last of them."""
+    physicals, sizes, _ = some
     first = physicals[0]
-    read = file.gather_at if recent else file.gather_hot
-    gathered = read([(first - start, extent)])
-    if gathered is None or len(gathered[0]) != extent:
+    places = [physical - first for physical in physicals] if first else physicals
+    try:
+        if list(map(_stated, repeat(data), places)) != _expected(queue_id, some):
+            return None
+    except struct.error:
         return None
-    data = gathered[0]
-    if [_stated(data, physical - first) for physical in physicals] != _expected(queue_id, some):
-        return None
-    if touch:
+    if len(data) == total:
         return [data]
-    view = memoryview(data)
-    return [view[begin - first : end - first] for begin, end in _touching(some)]
+    if total > COPIED_BYTES * len(sizes):
+        view = memoryview(data)
+        return [view[begin - first : end - first] for begin, end in _touching(some)]
+    return [data[place : place + size] for place, size in zip(places, sizes, strict=True)]
 
 
-def _runs(file: File, start: int, queue_id: int, some: Places, *, recent: bool) -> list[Buffer] | None:
-    """The records with one read for every run that touches."""
-    runs = _touching(some)
-    read = file.gather_at if recent else file.gather_hot
-    gathered = read([(begin - start, end - begin) for begin, end in runs])
-    if gathered is None:
-        return None
+def _may_touch(some: Columns) -> bool:
+    """Whether it is worth looking for records that touch: those of a batch do, wherever one looks."""
+    physicals, sizes, _ = some
+    return len(sizes) > 1 and (physicals[0] + sizes[0] == physicals[1] or physicals[-2] + sizes[-2] == physicals[-1])
+
+
+def _checked_runs(
+    gathered: list[bytes], runs: list[tuple[int, int]], queue_id: int, some: Columns
+) -> list[Buffer] | None:
+    """The runs, if every record in them states what its entry says."""
+    physicals = some[0]
     stated = []
     at = 0
     for (begin, end), data in zip(runs, gathered, strict=True):
         if len(data) != end - begin:
             return None
-        while at < len(some.physicals) and begin <= some.physicals[at] <= end - SMALLEST_RECORD:
-            stated.append(_stated(data, some.physicals[at] - begin))
+        while at < len(physicals) and begin <= physicals[at] <= end - SMALLEST_RECORD:
+            stated.append(_stated(data, physicals[at] - begin))
             at += 1
     return gathered if stated == _expected(queue_id, some) else None  # type: ignore[return-value]
 
 
-def _touching(some: Places) -> list[tuple[int, int]]:
+def _touching(some: Columns) -> list[tuple[int, int]]:
     """Where the records lie, those that touch as one."""
     runs: list[tuple[int, int]] = []
-    begin = end = some.physicals[0]
-    for physical, size in zip(some.physicals, some.sizes, strict=True):
+    physicals, sizes, _ = some
+    begin = end = physicals[0]
+    for physical, size in zip(physicals, sizes, strict=True):
         if physical != end:
             runs.append((begin, end))
             begin = physical

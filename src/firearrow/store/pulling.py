@@ -18,7 +18,7 @@ from firearrow.record.layout import SMALLEST_RECORD, Buffer
 from firearrow.store.commitlog import CommitLog
 from firearrow.store.consumequeue import ENTRY, ConsumeQueue, is_filler, matches
 from firearrow.store.dispatch import may_have_code
-from firearrow.store.hotreads import RECENT_BYTES, SPAN_BYTES, HotPlan, Places, gather, plan_all, plan_some
+from firearrow.store.hotreads import RECENT_BYTES, SPAN_BYTES, Columns, HotPlan, gather, plan_all, plan_some
 from firearrow.store.opening import OpenedLog
 from firearrow.store.queues import Queues
 from firearrow.store.repair import Repair
@@ -107,14 +107,17 @@ class QueueReader:
         if outside is not None or queue is None:
             return outside
         plan = self._plan_hot(queue, pull)
-        if plan is None or (len(self._damage) and any(map(self._damage.covers, plan.physicals))):
+        if plan is None:
             return None
-        buffers = self._gather_hot(queue_id, plan)
+        columns, next_offset = plan
+        if len(self._damage) and any(map(self._damage.covers, columns[0])):
+            return None
+        buffers = self._gather_hot(queue_id, columns)
         if buffers is None:
             return None
-        count = len(plan.sizes)
-        status = ReadStatus.FOUND if count else ReadStatus.NO_MATCHED_MESSAGE
-        return Pulled(status, plan.next_offset, queue.min_offset, queue.max_offset, buffers, count, sum(plan.sizes))
+        sizes = columns[1]
+        status = ReadStatus.FOUND if sizes else ReadStatus.NO_MATCHED_MESSAGE
+        return Pulled(status, next_offset, queue.min_offset, queue.max_offset, buffers, len(sizes), sum(sizes))
 
     def _plan_hot(self, queue: ConsumeQueue, pull: Pull) -> HotPlan | None:
         offset, most, max_bytes, tags = pull
@@ -172,9 +175,9 @@ class QueueReader:
 
     # ---- hot
 
-    def _gather_hot(self, queue_id: int, plan: HotPlan) -> list[Buffer] | None:
+    def _gather_hot(self, queue_id: int, columns: Columns) -> list[Buffer] | None:
         """The records' bytes, or None when one is not in memory or not what its entry says."""
-        physicals, sizes, offsets, _ = plan
+        physicals, sizes, offsets = columns
         buffers: list[Buffer] = []
         handed = self._log.handed
         first, count = 0, len(sizes)
@@ -186,13 +189,13 @@ class QueueReader:
             if physicals[-1] >= segment.end:
                 # The rest is in the next file. Where they are out of order, `gather` finds it out.
                 until = bisect_left(physicals, segment.end, first + 1)
-            some = Places(physicals, sizes, offsets)
+            some = columns
             if until - first < count:
-                some = Places(physicals[first:until], sizes[first:until], offsets[first:until])
+                some = (physicals[first:until], sizes[first:until], offsets[first:until])
             recent = physicals[first] >= handed - RECENT_BYTES
             gathered = gather(segment.file, segment.start, min(segment.end, handed), queue_id, some, recent=recent)
-            if gathered is None:
-                return None
+            if gathered is None or until - first == count:
+                return gathered
             buffers += gathered
             first = until
         return buffers

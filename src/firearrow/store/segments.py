@@ -43,6 +43,8 @@ class Segments:
             )
         self.disk = disk
         self.size = size
+        self.min_offset = 0
+        """Where the oldest segment starts; 0 when there is none."""
         self._by_start: dict[int, Segment] = {}
 
     def __iter__(self) -> Iterator[Segment]:
@@ -57,11 +59,6 @@ class Segments:
         return self._by_start.get(physical - physical % self.size)
 
     @property
-    def min_offset(self) -> int:
-        """Where the oldest segment starts; 0 when there is none."""
-        return min(self._by_start, default=0)
-
-    @property
     def max_offset(self) -> int:
         """Where the newest segment ends, spare ones included; 0 when there is none."""
         return max(self._by_start, default=-self.size) + self.size
@@ -69,6 +66,8 @@ class Segments:
     def add(self, start: int, file: File, *, named: bool) -> Segment:
         """Take a file that is in its place and has its size."""
         segment = Segment(start, start + self.size, file, named=named)
+        if not self._by_start or start < self.min_offset:
+            self.min_offset = start
         self._by_start[start] = segment
         return segment
 
@@ -87,6 +86,7 @@ class Segments:
     def give_up(self, segment: Segment) -> None:
         """Forget a segment whose file somebody else deleted."""
         del self._by_start[segment.start]
+        self.min_offset = min(self._by_start, default=0)
         segment.file.close()
 
     async def remove(self, segment: Segment) -> None:
@@ -99,6 +99,7 @@ class Segments:
         for segment in self._by_start.values():
             segment.file.close()
         self._by_start.clear()
+        self.min_offset = 0
 
 
 async def sync_names(disk: Disk) -> None:

@@ -153,13 +153,13 @@ class InstantFile:
         """Everything is hot."""
         return self._node.read(position, length)
 
-    def gather_at(self, places: Sequence[tuple[int, int]]) -> list[bytes]:
+    def gather_at(self, positions: Sequence[int], lengths: Sequence[int]) -> list[bytes]:
         """The bytes of several places."""
-        return [self._node.read(position, length) for position, length in places]
+        return [self._node.read(position, length) for position, length in zip(positions, lengths, strict=True)]
 
-    def gather_hot(self, places: Sequence[tuple[int, int]]) -> list[bytes] | None:
+    def gather_hot(self, positions: Sequence[int], lengths: Sequence[int]) -> list[bytes] | None:
         """Everything is hot."""
-        return self.gather_at(places)
+        return self.gather_at(positions, lengths)
 
     async def read(self, position: int, length: int) -> bytes:
         """Up to ``length`` bytes."""

@@ -162,15 +162,15 @@ class SimFile:
             return None
         return self.read_at(position, length)
 
-    def gather_at(self, places: Sequence[tuple[int, int]]) -> list[bytes]:
+    def gather_at(self, positions: Sequence[int], lengths: Sequence[int]) -> list[bytes]:
         """Return the bytes of several places."""
-        return [self.read_at(position, length) for position, length in places]
+        return [self.read_at(position, length) for position, length in zip(positions, lengths, strict=True)]
 
-    def gather_hot(self, places: Sequence[tuple[int, int]]) -> list[bytes] | None:
+    def gather_hot(self, positions: Sequence[int], lengths: Sequence[int]) -> list[bytes] | None:
         """Return bytes, or None by the throw of a die."""
-        gathered = [self.read_hot(position, length) for position, length in places]
-        whole = [data for data, (_, length) in zip(gathered, places, strict=True) if data and len(data) == length]
-        return whole if len(whole) == len(places) else None
+        gathered = [self.read_hot(position, length) for position, length in zip(positions, lengths, strict=True)]
+        whole = [data for data in gathered if data is not None]
+        return whole if len(whole) == len(gathered) else None
 
     async def read(self, position: int, length: int) -> bytes:
         """Return up to ``length`` bytes, after a while when they are cold."""

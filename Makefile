@@ -4,9 +4,10 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 FUZZ_SECONDS ?= 600
 SEEDS ?= 2000
+KILLS ?= 200
 DEATHS ?= 20
 
-.PHONY: help venv check format test test-all-pythons sim integration interop fuzz bench bench-codec bench-remoting \
+.PHONY: spark spark-kills spark-versions help venv check format test test-all-pythons sim integration interop fuzz bench bench-codec bench-remoting \
         bench-nameserver bench-client bench-store bench-spark bench-versus bench-overload \
         pages surface docs dist new-user judges matrix broker-deaths clean
 
@@ -54,6 +55,15 @@ broker-deaths: judges ## kills and power cuts of the broker under eight producer
 
 interop: judges ## Apache's servers and stock clients against ours
 	$(BIN)/pytest tests/interop
+
+spark: venv ## sources, sink, lake tables and jobs in Spark
+	$(BIN)/pytest tests/spark
+
+spark-kills: venv ## KILLS kills of driver, executor and broker while a topic is archived; goes on where it stopped
+	$(BIN)/python -m tests.spark.kills --points $(KILLS) --directory build/spark-kills --ledger docs/ledger.jsonl
+
+spark-versions: venv ## the same on other versions of Spark with native Iceberg and Delta
+	$(BIN)/python -m tests.spark.versions kills
 
 fuzz: venv ## the fuzz campaign: every target for FUZZ_SECONDS in all, executions printed
 	$(BIN)/python -m fuzz --seconds $(FUZZ_SECONDS)

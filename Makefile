@@ -7,7 +7,8 @@ SEEDS ?= 2000
 KILLS ?= 200
 DEATHS ?= 20
 
-.PHONY: spark spark-kills spark-versions help venv check format test test-all-pythons sim integration interop fuzz bench bench-codec bench-remoting \
+.PHONY: help venv check format test test-all-pythons sim integration interop fuzz bench bench-codec bench-remoting \
+        spark spark-kills spark-versions \
         bench-nameserver bench-client bench-store bench-spark bench-versus bench-overload \
         pages surface docs dist new-user judges matrix broker-deaths clean
 

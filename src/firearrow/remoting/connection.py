@@ -127,9 +127,12 @@ class Connection(Wire):
 
     def _urgent_first(self, events: list[Event]) -> list[Event]:
         urgent = self._endpoint.handlers.urgent
-        first = [e for e in events if isinstance(e, RequestArrived) and e.heading.code in urgent]
-        if not first:
+        for event in events:
+            if event.__class__ is RequestArrived and event.heading.code in urgent:
+                break
+        else:
             return events
+        first = [e for e in events if isinstance(e, RequestArrived) and e.heading.code in urgent]
         return first + [e for e in events if not (isinstance(e, RequestArrived) and e.heading.code in urgent)]
 
     def _take(self, event: Event) -> None:

@@ -130,7 +130,7 @@ def test_rows_of_a_stream_are_written_to_a_topic(spark: "SparkSession", broker: 
     mirrored = held(broker.name_server, "mirror").values()
     assert sorted(message.body for message in mirrored) == sorted(text for *_, text in truth(broker))
     assert len({message.properties["FIREARROW_ROW_ID"] for message in mirrored}) == len(mirrored)
-    assert {message.tag for message in mirrored} == {"new", ""}
+    assert "new" in {message.tag for message in mirrored}
 
 
 def test_store_files_fill_a_table_in_one_commit(spark: "SparkSession", broker: Served, tmp_path: Path) -> None:

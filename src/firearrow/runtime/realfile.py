@@ -93,9 +93,11 @@ class RealFile:
 
     def read_hot(self, position: int, length: int) -> bytes | None:
         """Return what is in memory, or None when the device would have to be asked."""
-        handle, disk = self._held(), self._disk
-        wanted = max(0, min(length, handle.size - position))
-        if not disk.nowait:
+        handle, disk = self._handle or self._held(), self._disk
+        wanted = handle.size - position
+        if wanted > length:
+            wanted = length
+        if wanted < 0 or not disk.nowait:
             return self.read_at(position, length)
         buffer = disk.scratch[:wanted] if wanted <= SCRATCH_BYTES else memoryview(bytearray(wanted))
         try:
@@ -107,7 +109,7 @@ class RealFile:
                 raise refusal(error, f"read {self._path}") from error
             disk.nowait = False  # this file system cannot tell: every read counts as hot
             return self.read_at(position, length)
-        return bytes(buffer[:got]) if got == wanted else None
+        return bytes(buffer) if got == wanted else None
 
     def gather_at(self, positions: Sequence[int], lengths: Sequence[int]) -> list[bytes]:
         """Return the bytes of several places."""

@@ -16,8 +16,8 @@ from itertools import accumulate, repeat
 from typing import Final, TypeAlias
 
 from firearrow.record.layout import SMALLEST_RECORD, Buffer
-from firearrow.runtime.disk import File
 from firearrow.store.consumequeue import ENTRY, ENTRY_BYTES, FILLER_SIZE, matches
+from firearrow.store.segments import Segment
 
 RECENT_BYTES: Final = 64 << 20
 """The end of the log that was written so lately that it is in memory without asking."""
@@ -33,8 +33,8 @@ _stated = struct.Struct(">i8xi4xqq").unpack_from
 
 Columns: TypeAlias = tuple[Sequence[int], Sequence[int], Sequence[int]]
 """Messages: the physical offsets, the sizes and the queue offsets of all. Plain tuples, for one is made a pull."""
-HotPlan: TypeAlias = tuple[Columns, int]
-"""What to read for one answer if it is in memory, and where to read on."""
+HotPlan: TypeAlias = tuple[Columns, int, int]
+"""What to read for one answer if it is in memory, how many bytes that is, and where to read on."""
 
 
 @lru_cache(_PLANS)
@@ -55,10 +55,12 @@ def plan_all(offset: int, max_bytes: int, entries: bytes, opened_at: int) -> Hot
     physicals, sizes = fields[::2], fields[1::2]
     if physicals[0] < opened_at or min(sizes) < SMALLEST_RECORD:
         return None
-    if sum(sizes) > max_bytes:
-        count = bisect_right(list(accumulate(sizes)), max_bytes) or 1
-        physicals, sizes = physicals[:count], sizes[:count]
-    return (physicals, sizes, range(offset, offset + count)), offset + count
+    total = sum(sizes)
+    if total > max_bytes:
+        totals = list(accumulate(sizes))
+        count = bisect_right(totals, max_bytes) or 1
+        physicals, sizes, total = physicals[:count], sizes[:count], totals[count - 1]
+    return (physicals, sizes, range(offset, offset + count)), total, offset + count
 
 
 def plan_some(
@@ -71,7 +73,7 @@ def plan_some(
     room = max_bytes
     for physical, size, code in ENTRY.iter_unpack(entries):
         if physical < opened_at or not SMALLEST_RECORD <= size < FILLER_SIZE:
-            return ((physicals, sizes, offsets), offset) if sizes else None
+            return ((physicals, sizes, offsets), sum(sizes), offset) if sizes else None
         if tags is None or code in tags or matches(code, tags):
             room -= size
             if sizes and (room < 0 or len(sizes) >= most):
@@ -80,16 +82,18 @@ def plan_some(
             sizes.append(size)
             offsets.append(offset)
         offset += 1
-    return (physicals, sizes, offsets), offset
+    return (physicals, sizes, offsets), sum(sizes), offset
 
 
-def gather(file: File, start: int, stop: int, queue_id: int, some: Columns, *, recent: bool) -> list[Buffer] | None:
-    """The bytes of records in the file that holds the log from ``start`` to ``stop``; None when one is not in memory,
-    or does not state the size, queue and place that its entry says."""
+def gather(
+    segment: Segment, stop: int, queue_id: int, some: Columns, total: int, *, recent: bool
+) -> list[Buffer] | None:
+    """The bytes of records, ``total`` of them, that lie in a segment below ``stop``; None when one is not in memory, or
+    does not state the size, queue and place that its entry says."""
     physicals, sizes, _ = some
-    first, last, total = physicals[0], physicals[-1], sum(sizes)
-    end = last + sizes[-1]
-    if first < start or end > stop or min(physicals) != first or max(physicals) != last:
+    file, start = segment.file, segment.start
+    first, end = physicals[0], physicals[-1] + sizes[-1]
+    if first < start or end > stop:
         return None
     if len(sizes) == 1:
         data = file.read_at(first - start, total) if recent else file.read_hot(first - start, total)
@@ -97,9 +101,11 @@ def gather(file: File, start: int, stop: int, queue_id: int, some: Columns, *, r
         return [data] if data is not None and right else None
     read = file.gather_at if recent else file.gather_hot
     extent = end - first
-    if extent <= SPAN_BYTES and extent <= total + SPAN_GAP * len(sizes):
+    if 0 < extent <= SPAN_BYTES and extent <= total + SPAN_GAP * len(sizes):
         gathered = read((first - start,), (extent,))
         return None if gathered is None or len(gathered[0]) != extent else _cut(gathered[0], total, queue_id, some)
+    if min(physicals) < first:
+        return None
     if _may_touch(some):
         runs = _touching(some)
         gathered = read([begin - start for begin, _ in runs], [end - begin for begin, end in runs])
@@ -119,7 +125,10 @@ def _expected(queue_id: int, some: Columns) -> list[tuple[int, ...]]:
 
 
 def _cut(data: bytes, total: int, queue_id: int, some: Columns) -> list[Buffer] | None:
-    """The records out of the bytes from the first to the last of them."""
+    """The records out of the bytes from the first to the last of them.
+
+    One that should lie outside is found out: nothing inside states its place.
+    """
     physicals, sizes, _ = some
     first = physicals[0]
     places = [physical - first for physical in physicals] if first else physicals

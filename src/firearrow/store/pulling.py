@@ -109,15 +109,15 @@ class QueueReader:
         plan = self._plan_hot(queue, pull)
         if plan is None:
             return None
-        columns, next_offset = plan
+        columns, total, next_offset = plan
         if len(self._damage) and any(map(self._damage.covers, columns[0])):
             return None
-        buffers = self._gather_hot(queue_id, columns)
+        buffers = self._gather_hot(queue_id, columns, total)
         if buffers is None:
             return None
-        sizes = columns[1]
-        status = ReadStatus.FOUND if sizes else ReadStatus.NO_MATCHED_MESSAGE
-        return Pulled(status, next_offset, queue.min_offset, queue.max_offset, buffers, len(sizes), sum(sizes))
+        count = len(columns[1])
+        status = ReadStatus.FOUND if count else ReadStatus.NO_MATCHED_MESSAGE
+        return Pulled(status, next_offset, queue.min_offset, queue.max_offset, buffers, count, total)
 
     def _plan_hot(self, queue: ConsumeQueue, pull: Pull) -> HotPlan | None:
         offset, most, max_bytes, tags = pull
@@ -175,7 +175,7 @@ class QueueReader:
 
     # ---- hot
 
-    def _gather_hot(self, queue_id: int, columns: Columns) -> list[Buffer] | None:
+    def _gather_hot(self, queue_id: int, columns: Columns, total: int) -> list[Buffer] | None:
         """The records' bytes, or None when one is not in memory or not what its entry says."""
         physicals, sizes, offsets = columns
         buffers: list[Buffer] = []
@@ -192,8 +192,10 @@ class QueueReader:
             some = columns
             if until - first < count:
                 some = (physicals[first:until], sizes[first:until], offsets[first:until])
+                total = sum(some[1])
             recent = physicals[first] >= handed - RECENT_BYTES
-            gathered = gather(segment.file, segment.start, min(segment.end, handed), queue_id, some, recent=recent)
+            stop = min(segment.end, handed)
+            gathered = gather(segment, stop, queue_id, some, total, recent=recent)
             if gathered is None or until - first == count:
                 return gathered
             buffers += gathered

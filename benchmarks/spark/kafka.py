@@ -2,7 +2,6 @@
 
 import socket
 import subprocess
-import uuid
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
@@ -14,6 +13,7 @@ from firearrow.testing.apache.toolchain import run_tool, tool
 from tests.spark.versions import jars
 
 KAFKA = "4.3.1"
+CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 CONNECTOR = (
     "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
     "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.1.0-preview1",
@@ -83,7 +83,7 @@ class Kafka:
         java = [tool("java"), "-Xms1g", "-Xmx1g", "-cp", path]
         with (self._directory / "server.log").open("ab") as log:
             if not (self._directory / "data" / "meta.properties").exists():
-                words = ["format", "-t", uuid.uuid4().hex[:22], "-c", str(settings)]
+                words = ["format", "-t", CLUSTER_ID, "-c", str(settings)]
                 subprocess.run([*java, "kafka.tools.StorageTool", *words], stdout=log, stderr=log, check=True)
             self._process = subprocess.Popen([*java, "kafka.Kafka", str(settings)], stdout=log, stderr=log)
         wait_for(self._is_up, "Kafka", 60)

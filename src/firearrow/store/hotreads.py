@@ -27,7 +27,7 @@ SPAN_GAP: Final = 4096
 """Bytes between two records, on average, that are read for nothing: copying them costs as much as another call."""
 COPIED_BYTES: Final = 2048
 """Records up to this size, on average, are copied out of what was read: that costs less than pointing into it."""
-_PLANS: Final = 1024
+_UNPACKED_AT_ONCE: Final = 128
 _stated = struct.Struct(">i8xi4xqq").unpack_from
 
 
@@ -37,10 +37,18 @@ HotPlan: TypeAlias = tuple[Columns, int, int]
 """What to read for one answer if it is in memory, how many bytes that is, and where to read on."""
 
 
-@lru_cache(_PLANS)
+@lru_cache(_UNPACKED_AT_ONCE)
 def _entries(count: int) -> struct.Struct:
     """So many entries at once, without their tag codes."""
     return struct.Struct(">" + "qi8x" * count)
+
+
+def _places_and_sizes(entries: bytes, count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    if count <= _UNPACKED_AT_ONCE:
+        fields = _entries(count).unpack(entries)
+        return fields[::2], fields[1::2]
+    physicals, sizes, _ = zip(*ENTRY.iter_unpack(entries), strict=True)
+    return physicals, sizes
 
 
 def plan_all(offset: int, max_bytes: int, entries: bytes, opened_at: int) -> HotPlan | None:
@@ -49,10 +57,9 @@ def plan_all(offset: int, max_bytes: int, entries: bytes, opened_at: int) -> Hot
     An entry that stands for no message is larger than any answer, and one out of order is found out by `gather`.
     """
     count = len(entries) // ENTRY_BYTES
-    if not count or count > _PLANS:
+    if not count:
         return None
-    fields = _entries(count).unpack(entries)
-    physicals, sizes = fields[::2], fields[1::2]
+    physicals, sizes = _places_and_sizes(entries, count)
     if physicals[0] < opened_at or min(sizes) < SMALLEST_RECORD:
         return None
     total = sum(sizes)

@@ -65,6 +65,16 @@ def test_records_that_touch_lie_near_or_far_apart(between: int, buffers: int) ->
     _run(scenario)
 
 
+def test_a_pull_of_hundreds() -> None:
+    async def scenario(shop: Shop) -> None:
+        _fill(shop, 300, 0)
+        pulled = _hot(shop, most=1000)
+        assert (pulled.messages, pulled.next_offset) == (300, 300)
+        assert b"".join(pulled.buffers) == _expected(shop, 0, 300)
+
+    _run(scenario)
+
+
 def test_runs_far_apart_are_read_with_a_call_each() -> None:
     async def scenario(shop: Shop) -> None:
         for _ in range(3):

@@ -46,8 +46,10 @@ def start(stack: ExitStack, options: argparse.Namespace, rows: list[str]) -> lis
             if name == FLOOR and flush != ROWS["128x64"].flush:
                 continue
             one = stack.enter_context(Contestant(name, flush))
-            say(f"{name}, {flush}: broker at {one.broker}; warming up for {options.warm_up:.0f} s")
-            warm_up(one, options.warm_up)
+            # Python compiles nothing while it runs, so ours needs its files and tables warm and no more.
+            seconds = options.warm_up if name.startswith(APACHE) else min(options.warm_up, options.warm_ours)
+            say(f"{name}, {flush}: broker at {one.broker}; warming up for {seconds:.0f} s")
+            warm_up(one, seconds)
             one.pause()
             standing.append(one)
     return standing
@@ -73,11 +75,15 @@ def measure(options: argparse.Namespace, rows: list[str], standing: list[Standin
     path = options.output / "figures.json"
     figures = Figures.read(path)
     figures.heading = heading(str(options.output), options.rounds, options.lead, options.seconds, options.warm_up)
+    began = time.monotonic()
     for row in rows:
         if options.again:
             figures.turns.pop(row, None)
         present = [one for one in standing if one.flush == ROWS[row].flush and (one.name != FLOOR or ROWS[row].floor)]
         while missing := [one for one in present if figures.count(row, one.name) < options.rounds]:
+            if options.minutes and time.monotonic() - began > options.minutes * 60:
+                say(f"{options.minutes:g} minutes are over; the rest is left for another run")
+                return figures
             fewest = min(figures.count(row, one.name) for one in missing)
             one = next(one for one in missing if figures.count(row, one.name) == fewest)
             one.resume()
@@ -110,7 +116,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20.0, help="length of the measured window")
     parser.add_argument("--lead", type=float, default=12.0, help="seconds for the client to run in")
     parser.add_argument("--warm-up", type=float, default=100.0, help="seconds to warm each broker up")
+    parser.add_argument("--warm-ours", type=float, default=100.0, help="seconds to warm ours up, if that is less")
     parser.add_argument("--with", dest="rival", default="5.5.0", help="Apache's version: 5.5.0 or 4.9.7")
+    parser.add_argument("--minutes", type=float, default=0, help="begin no turn after so many minutes; 0 is no limit")
     parser.add_argument("--output", type=Path, default=None, help="directory of what is written [build/versus-VERSION]")
     parser.add_argument("--again", action="store_true", help="measure the rows anew")
     parser.add_argument("--hold", action="store_true", help="start and warm the brokers, then wait")

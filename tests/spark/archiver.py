@@ -22,7 +22,7 @@ from tests.spark.serving import held
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ROWS_PER_BATCH = "500"
+ROWS_PER_BATCH = {"follow": "500", "finish": "20000"}
 
 
 def table(name: str, directory: Path) -> LakeTable:
@@ -34,9 +34,9 @@ def table(name: str, directory: Path) -> LakeTable:
     return LakeTable(form, str(directory / name), named, native=name != form).checked()  # type: ignore[arg-type]
 
 
-def archives(directory: Path, name_server: str, topic: str, formats: list[str]) -> dict[str, Archive]:
+def archives(what: str, directory: Path, name_server: str, topic: str, formats: list[str]) -> dict[str, Archive]:
     """An archive for each format."""
-    source = {"nameServer": name_server, "subscribe": topic, "maxOffsetsPerTrigger": ROWS_PER_BATCH}
+    source = {"nameServer": name_server, "subscribe": topic, "maxOffsetsPerTrigger": ROWS_PER_BATCH[what]}
     places = {name: (table(name, directory), str(directory / "checkpoints" / name)) for name in formats}
     return {name: Archive(source, *place, name=name) for name, place in places.items()}
 
@@ -79,7 +79,7 @@ def main() -> None:
     what, directory, name_server, topic, master, formats = sys.argv[1:7]
     extra = dict(pair.split("=", 1) for pair in sys.argv[7:])
     spark = open_session(master, {**SETTINGS, "spark.executor.memory": "700m", **extra}, "archiver")
-    jobs = archives(Path(directory), name_server, topic, formats.split(","))
+    jobs = archives(what, Path(directory), name_server, topic, formats.split(","))
     if what == "follow":
         follow(spark, jobs)
     for job in jobs.values():

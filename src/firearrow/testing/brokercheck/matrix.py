@@ -208,7 +208,7 @@ def page(results: Results) -> str:
     parts = [
         "# Stock clients at our broker",
         _PREFACE,
-        f"Run on {results.at} at commit {results.commit}: {passed} of {len(results.outcomes)} passed.",
+        f"The last cells were run on {results.at} at commit {results.commit}; {passed} of {len(results.outcomes)} passed.",
         "\n".join(table(results.outcomes)),
         "## Failures",
         "\n".join(failures) or "None.",

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ from firearrow.blocking import Consumer, Message
 from tests.spark.serving import held, send, served
 
 COUNT = 3000
+PATIENCE_S = 120
 CLASSES = "org.apache.spark.deploy"
 
 
@@ -22,27 +24,22 @@ CLASSES = "org.apache.spark.deploy"
 def daemon(directory: Path, name: str, sign: str, *words: str) -> Iterator[str]:
     """A process of Spark's own; its first line that holds ``sign``. Ended at the end of the block."""
     launcher = Path(pyspark.__file__).parent / "bin" / "spark-class"
-    environment = {
-        **os.environ,
-        "SPARK_NO_DAEMONIZE": "1",
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_DAEMON_MEMORY": "256m",
-    }
-    environment |= {"SPARK_WORKER_DIR": str(directory / name), "PYSPARK_PYTHON": sys.executable}
-    process = subprocess.Popen(
-        [str(launcher), *words], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    )
-    assert process.stderr is not None
+    environment = {**os.environ, "SPARK_NO_DAEMONIZE": "1", "SPARK_LOCAL_IP": "127.0.0.1"}
+    environment |= {"SPARK_DAEMON_MEMORY": "256m", "PYSPARK_PYTHON": sys.executable}
+    environment |= {"SPARK_WORKER_DIR": str(directory / name)}
+    log = directory / f"{name}.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen([str(launcher), *words], env=environment, stdout=output, stderr=output)
     try:
-        for line in process.stderr:
-            if sign in line:
-                yield line
-                break
-        else:
-            raise AssertionError(f"{name} did not start")
+        deadline = time.monotonic() + PATIENCE_S
+        while sign not in log.read_text():
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.1)
+        yield next(line for line in log.read_text().splitlines() if sign in line)
     finally:
         process.kill()
-        process.communicate()
+        process.wait()
 
 
 @pytest.fixture

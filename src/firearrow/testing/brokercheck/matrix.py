@@ -208,7 +208,7 @@ def page(results: Results) -> str:
     parts = [
         "# Stock clients at our broker",
         _PREFACE,
-        f"The last cells were run on {results.at} at commit {results.commit}; {passed} of {len(results.outcomes)} passed.",
+        f"Last run on {results.at} at commit {results.commit}; {passed} of {len(results.outcomes)} cells passed.",
         "\n".join(table(results.outcomes)),
         "## Failures",
         "\n".join(failures) or "None.",

@@ -104,6 +104,9 @@ def test_a_slave_is_read_when_its_master_says_so_and_when_the_caller_does(pair: 
 def test_consumption_goes_on_from_the_slave(pair: Pair) -> None:
     master, slave, topic = pair.master, pair.slave, pair.gone
     names, group = master.name_servers[0], fresh("G")
+    # A name server of 4.9 takes no topics from a slave that starts without its master, so there it is only paused. The
+    # system may take copies for it meanwhile, so that it lacks nothing in the end.
+    is_old = master.version.startswith("4.")
     # It reads hardly ahead, so that what comes while handlers are held is not read from the master.
     options = ConsumerOptions(
         start="first", pull_batch=1, pull_threshold=1, workers=2, poll_name_server_ms=1000, rebalance_ms=2000
@@ -132,11 +135,10 @@ def test_consumption_goes_on_from_the_slave(pair: Pair) -> None:
             go_on.clear()
             await send_each(producer, topic, "second", 20)
             await until(lambda: log_end(slave) == log_end(master), "the slave's copy", 60)
-            # Not paused: the system would take the copies for it, and it would have them as soon as it goes on.
-            await asyncio.to_thread(slave.kill)
+            await asyncio.to_thread(slave.pause if is_old else slave.kill)
             await send_each(producer, topic, "lacking", 10)
             await asyncio.to_thread(master.kill)
-            await asyncio.to_thread(slave.start)
+            await asyncio.to_thread(slave.resume if is_old else slave.start)
             with pytest.raises(SendFailed) as caught:
                 await producer.send(Message.of(topic, b"nobody"))
             assert caught.value.retryable
@@ -144,10 +146,10 @@ def test_consumption_goes_on_from_the_slave(pair: Pair) -> None:
             go_on.set()
             await until(lambda: have_come(("second", 20)), "the second ones, from the slave", 60)
             assert max(seen.values()) == 1, "progress was not kept"
-            assert not any(body.startswith("lacking") for body in seen)
+            assert is_old or not any(body.startswith("lacking") for body in seen)
             with suppress(FireArrowError):  # the master may be listed for a moment yet; it is committed again later
                 await consumer.commit()
-            await until(lambda: committed(slave, group, topic) == 60, "offsets committed to the slave", 30)
+            await until(lambda: committed(slave, group, topic) == len(seen), "offsets committed to the slave", 30)
 
             await asyncio.to_thread(master.start)
             await send_at_last(producer, Message.of(topic, b"back-0"))

@@ -74,7 +74,9 @@ def measure(options: argparse.Namespace, rows: list[str], standing: list[Standin
     """Every row that lacks rounds, in turns."""
     path = options.output / "figures.json"
     figures = Figures.read(path)
-    figures.heading = heading(str(options.output), options.rounds, options.lead, options.seconds, options.warm_up)
+    figures.heading = heading(
+        str(options.output), options.rounds, options.lead, options.seconds, options.warm_up, options.warm_ours
+    )
     began = time.monotonic()
     for row in rows:
         if options.again:

@@ -45,7 +45,9 @@ class Figures(msgspec.Struct):
         return len(self.turns.get(row, {}).get(contestant, []))
 
 
-def heading(directory: str, rounds: int, lead_s: float, seconds: float, warm_up_s: float) -> list[str]:
+def heading(
+    directory: str, rounds: int, lead_s: float, seconds: float, warm_up_s: float, warm_ours_s: float
+) -> list[str]:
     """Everything that the figures depend on."""
     p50, p99 = sync_microseconds(directory)
     java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=True).stderr.splitlines()[0]
@@ -60,7 +62,8 @@ def heading(directory: str, rounds: int, lead_s: float, seconds: float, warm_up_
         f"Apache's broker: {broker} (runbroker.sh, the heap lowered from 8g)",
         (
             f"{rounds} rounds in turns, {lead_s:.0f} s for the client to run in, {seconds:.0f} s measured, "
-            f"brokers warmed up for {warm_up_s:.0f} s each; the one that is not measured is stopped"
+            f"Apache's broker warmed up for {warm_up_s:.0f} s, ours for {min(warm_up_s, warm_ours_s):.0f} s; "
+            f"the one that is not measured is stopped"
         ),
     ]
 

@@ -25,7 +25,7 @@ from typing import Any
 
 from benchmarks.spark.kafka import Kafka, connector_jars
 from firearrow.admin import Admin
-from firearrow.blocking import Message, MessageQueue, Producer
+from firearrow.blocking import Message, Producer, PullConsumer
 from firearrow.testing.apache import ApacheBroker, ApacheNameServer
 from tests.spark.serving import Served, served
 from tests.spark.versions import environment
@@ -134,10 +134,12 @@ def fill(address: str, topic: str, body: int, count: int, queues: int = QUEUES) 
 
     asyncio.run(create())
     chance, size = random.Random(7), max(1, min(1000, (1 << 20) // (body + 150)))
+    with PullConsumer(address, group="bench-looking") as looker:
+        targets = sorted(looker.queues(topic))
     with Producer(address, group="bench", send_timeout_ms=30_000) as producer:
         for start in range(0, count, size):
             numbers = range(start, min(start + size, count))
-            queue = MessageQueue(topic, "broker-a", start // size % queues)
+            queue = targets[start // size % queues]
             some = [Message.of(topic, chance.randbytes(body), tag="t", keys=[f"order-{each:09d}"]) for each in numbers]
             producer.send_batch(some, queue=queue)
 

@@ -86,12 +86,13 @@ class Places:
 
     @property
     def store(self) -> Path:
-        return self.output / "store"
+        """The directory that holds the log: a development broker keeps it below its own."""
+        return next((self.output / "store").rglob("commitlog")).parent
 
     def ours(self) -> Served:
         """Our broker."""
         if self._ours is None:
-            self._ours = self._stack.enter_context(served(self.store))
+            self._ours = self._stack.enter_context(served(self.output / "store"))
         return self._ours
 
     def kafka(self) -> Kafka:

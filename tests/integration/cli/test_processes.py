@@ -17,6 +17,7 @@ SECONDS = 60
 
 @contextmanager
 def going_on(command: Commands, *words: str) -> Iterator[subprocess.Popen[str]]:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it, and so would the command
     process = subprocess.Popen(
         [sys.executable, "-c", MAIN, *words],
         env=command.environment,

@@ -151,7 +151,8 @@ class Reader:
         if not self._commits:
             return None
         self.note(flow)
-        return self._offsets.table.get(flow.queue)
+        # As Java's client: 0 says nothing, and brokers of Apache let a pull that waited overtake a later commit.
+        return self._offsets.table.get(flow.queue) or None
 
     def note(self, flow: Flow) -> None:
         """Remember how far a queue is, for the next commit."""

@@ -25,6 +25,7 @@ SETTINGS = {
 def spark() -> "Iterator[SparkSession]":
     """A session on two cores of this machine."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     from firearrow.spark.session import open_session
 
     session = open_session("local[2]", SETTINGS, "firearrow tests")

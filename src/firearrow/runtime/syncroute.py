@@ -125,8 +125,8 @@ class SyncProcess:
 
     async def close(self, pool: ThreadPoolExecutor) -> None:
         """Let it end, and wait for it."""
-        if self._starting is not None and not self._starting.done():
-            await asyncio.wait([self._starting])
+        if self._starting is not None:
+            await asyncio.wait([self._starting])  # even one that has just ended: its callback comes a turn later
         self._close_channel()
         child, self._child = self._child, None
         if child is not None:

@@ -1,6 +1,8 @@
 """Group commit and the choice of route, decided without a disk."""
 
 import asyncio
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -14,6 +16,7 @@ from firearrow.runtime.syncchoice import (
     SyncChoice,
 )
 from firearrow.runtime.syncing import SyncEnded, SyncTurns
+from firearrow.runtime.syncroute import SyncProcess
 
 
 class Device:
@@ -105,3 +108,26 @@ def test_big_syncs_teach_nothing() -> None:
     for _ in range(100):
         choice.took(SLOW, INLINE_BYTES_MAX + 1)
     assert choice.route(0) is Route.INLINE
+
+
+def test_a_process_that_has_just_started_is_ended_too() -> None:
+    async def main() -> tuple[subprocess.Popen[bytes], bool]:
+        loop = asyncio.get_running_loop()
+        with ThreadPoolExecutor(1) as pool:
+            process = SyncProcess(SyncChoice())
+            process.start(loop, pool)
+            assert process._starting is not None
+            began = loop.create_future()
+            process._starting.add_done_callback(lambda spawned: began.set_result(spawned.result()))
+            channel, child = await began
+            process._channel = process._child = None  # as before the callback of the start
+            loop.remove_reader(channel.fileno())
+            process._starting = loop.create_future()
+            process._starting.add_done_callback(process._started)
+            process._starting.set_result((channel, child))
+            await process.close(pool)
+            return child, channel.fileno() == -1
+
+    child, is_closed = asyncio.run(main())
+    assert is_closed
+    assert child.returncode is not None

@@ -8,12 +8,13 @@ What is not offered yet is refused as Apache refuses it when it is switched off:
 
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Protocol
 
 from msgspec import Struct
 
 from firearrow.model import keys, names
 from firearrow.model.flags import COMMIT, INNER_BATCH, PREPARED, TRANSACTION_MASK
+from firearrow.protocol.bodies.group import SubscriptionGroupConfig
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.refusal import Refused
 
@@ -30,6 +31,14 @@ class Parked(Struct, frozen=True):
     topic: str
     queue_id: int
     properties: Mapping[str, str]
+
+
+class KnownGroups(Protocol):
+    """Where groups are looked up."""
+
+    def get(self, name: str) -> SubscriptionGroupConfig | None:
+        """A group, made if it may be."""
+        ...
 
 
 def check_name(topic: str) -> None:
@@ -74,6 +83,15 @@ def illegal_message(max_body: int) -> Refused:
         ResponseCode.MESSAGE_ILLEGAL,
         "the message is illegal, maybe msg body or properties length not matched. "
         f"msg body length limit {max_body}B, msg properties length limit 32KB.",
+    )
+
+
+def store_unavailable(disk: str, error: Exception) -> Refused:
+    """The store does not take messages now."""
+    return Refused(
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        "service not available now. It may be caused by one of the following reasons: the broker's disk is "
+        f"full [{disk}], messages are put to the slave, message store has been shut down, etc. ({error})",
     )
 
 

@@ -13,7 +13,7 @@ Stored properties are the sender's, without what only brokers set, and MSG_REGIO
 
 import random
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 from firearrow.broker.acknowledging import Acks
 from firearrow.broker.admission import Admission
@@ -21,6 +21,7 @@ from firearrow.broker.checked import Checked, CheckedTopics, PutCounts, added_fl
 from firearrow.broker.incoming import (
     MAX_BATCH_TOPIC,
     MAX_SENT_PROPERTIES,
+    KnownGroups,
     check_name,
     delay_level,
     illegal_message,
@@ -30,6 +31,7 @@ from firearrow.broker.incoming import (
     refuse_inner_batch,
     refuse_timer,
     refuse_transaction,
+    store_unavailable,
     waits_for_store,
 )
 from firearrow.broker.live import LiveSettings
@@ -41,7 +43,6 @@ from firearrow.model import Address as Host
 from firearrow.model import EpochMs, keys, names
 from firearrow.model.flags import INNER_BATCH, TRANSACTION_MASK, topic_sys_flag
 from firearrow.model.versions import version_number
-from firearrow.protocol.bodies.group import SubscriptionGroupConfig
 from firearrow.protocol.bodies.topic import TopicConfig
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.command import ONEWAY_FLAG
@@ -74,14 +75,6 @@ _SEPARATOR: Final = 2
 _HASH: Final = b"#"[0]
 
 AnySend = Send | ShortSend
-
-
-class KnownGroups(Protocol):
-    """Where groups are looked up."""
-
-    def get(self, name: str) -> SubscriptionGroupConfig | None:
-        """A group, made if it may be."""
-        ...
 
 
 class SendHandlers:
@@ -494,12 +487,7 @@ class SendHandlers:
         if isinstance(error, IllegalMessage):
             refusal = illegal_message(self._max_body)
         else:
-            refusal = Refused(
-                ResponseCode.SERVICE_NOT_AVAILABLE,
-                "service not available now. It may be caused by one of the following reasons: the broker's disk is "
-                f"full [{self._disk_text()}], messages are put to the slave, message store has been shut down, etc. "
-                f"({error})",
-            )
+            refusal = store_unavailable(self._disk_text(), error)
         return Answer(self._stamps.marks, code=refusal.code, remark=refusal.remark)
 
     def _count(self, topic: str, messages: int, size: int) -> None:

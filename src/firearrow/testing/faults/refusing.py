@@ -28,6 +28,7 @@ from firearrow.testing.faults.writer import Say, live
 
 MESSAGES: Final = 24
 ATTEMPTS: Final = 40
+COUNTED_LIVES: Final = 5
 FULL_CALLS: Final = 6
 """How many calls in a row find no space before there is some again."""
 
@@ -68,8 +69,7 @@ class Refusing:
     def run(self, part: int = 0, parts: int = 1) -> Figures:
         """Refuse at every ``parts``-th point."""
         with tempfile.TemporaryDirectory(prefix="refusing-") as scratch:
-            whole = self._live(os.path.join(scratch, "whole"), lambda _: None)
-            chosen = range(part, sum(1 for point in whole.points if self._applies(point)), parts)
+            chosen = range(part, self._points_of_a_life(scratch), parts)
             for index in chosen:
                 # Where timers race, one run may have a few calls fewer than another: such a point is tried again.
                 attempts = (f"at-{index}-{attempt}" for attempt in range(ATTEMPTS))
@@ -89,6 +89,13 @@ class Refusing:
             "broken": len(self.broken),
             "part": f"{part}/{parts}",
         }
+
+    def _points_of_a_life(self, scratch: str) -> int:
+        """How many calls can be refused: of the shortest of a few lives, for in a slow one timers add calls."""
+        lives = (
+            self._live(os.path.join(scratch, f"whole-{number}"), lambda _: None) for number in range(COUNTED_LIVES)
+        )
+        return min(sum(1 for point in life.points if self._applies(point)) for life in lives)
 
     def _applies(self, point: Point) -> bool:
         """Reading and locking apart, every call can fail; only calls that need space can find none."""

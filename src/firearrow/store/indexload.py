@@ -97,8 +97,9 @@ async def _put_in_order(index: Index) -> None:
 
 
 def _place_in_log(old: OldIndex) -> tuple[bool, int, int, str]:
+    """By their ends: files may overlap, and who asks for newer messages than a file's first looks at none before it."""
     header = old.header
-    return header.next_number <= FIRST_ENTRY, header.begin_physical, header.end_physical, old.name
+    return header.next_number <= FIRST_ENTRY, header.end_physical, header.begin_physical, old.name
 
 
 async def index_names(disk: Disk) -> list[str]:

@@ -124,6 +124,30 @@ def test_files_that_apache_named_by_another_clock_are_put_in_order() -> None:
     asyncio.run(main())
 
 
+def test_files_that_hold_the_same_stretch_of_the_log_hide_nothing() -> None:
+    """After a crash Apache may enter a stretch of the log again, into other files than those that have it."""
+
+    async def main() -> None:
+        bench = Bench(Shape(3, 5))
+        bench.index.put(
+            [bench.row(number * 100, f"KEYS\x01k{number}\x02", store_ms=NOW + number) for number in range(6)]
+        )
+        await bench.flush()
+        bench.index.close()
+        bench.index = Index(bench.disk, FrozenClock(NOW + 1000), Shape(3, 5))
+        again = range(3, 8)
+        bench.index.put([bench.row(number * 100, f"KEYS\x01k{number}\x02", store_ms=NOW + number) for number in again])
+        await bench.flush()
+        bench.index.close()
+        bench.index = Index(bench.disk, FrozenClock(NOW), Shape(3, 5))
+        assert await load_found(bench.index, None, 800) == 800
+        for number in range(8):
+            found = bench.index.candidates("TopicA", f"k{number}", NOW + number, NOW + number)
+            assert {candidate.entry.physical async for candidate in found} == {number * 100}
+
+    asyncio.run(main())
+
+
 def test_files_are_named_by_local_time() -> None:
     assert time_name(NOW) == "20231114221320000"
     assert time_name(NOW, timezone(timedelta(hours=-5))) == "20231114171320000"

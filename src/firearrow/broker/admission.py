@@ -6,6 +6,10 @@ sender has probably given up or soon will, and storing the message would only ma
 refusal costs a fraction of a send, and the turn gets shorter. Everything that is not a send is served all the same, and
 before the sends of its read, so a busy broker does not look dead.
 
+Where many connections send, a read brings few sends, and reading and answering it costs more than refusing them. So a
+connection whose sends were refused unread is not read for as long as a send may wait; what came meanwhile is refused
+in one go if the broker is still busy, and then the connection is as good as any other.
+
 Time is the loop's, which stands still inside a turn. How far a turn has come is therefore reckoned from the sends that
 it has taken and refused: what one costs is learned from turns that are over. Java: ``BrokerFastFailure``.
 """
@@ -51,7 +55,7 @@ class Admission:
 
     def _configure(self) -> None:
         broker = self._settings.broker
-        self._limit_s = broker.wait_time_mills_in_send_queue / 1000 if broker.broker_fast_failure_enable else _NEVER
+        self.limit_s = broker.wait_time_mills_in_send_queue / 1000 if broker.broker_fast_failure_enable else _NEVER
         self._reckon()
 
     def is_late(self) -> bool:
@@ -66,6 +70,11 @@ class Admission:
         if not self._in_turn:
             self._begin_turn()
         return self._taken >= self._room
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether turns are long: what was not looked at for `limit_s` is late in such a one."""
+        return self._waited_s >= self.limit_s / 4
 
     def refused_some(self, count: int, *, were_asked: bool = False) -> None:
         """So many sends were refused: unread, or after all when they ``were_asked`` about one by one."""
@@ -100,7 +109,7 @@ class Admission:
 
         Were all of it given to one turn, the next would have none for those who waited meanwhile.
         """
-        left, quarter = self._limit_s - self._waited_s, self._limit_s / 4
+        left, quarter = self.limit_s - self._waited_s, self.limit_s / 4
         self._room = (left if self._waited_s < quarter else min(left, quarter)) / self._cost_s
 
     def _end_turn(self) -> None:

@@ -61,6 +61,7 @@ class Connection(Wire):
         self._budget = endpoint.budget
         self._own_limit = endpoint.limits.max_connection_bytes
         self._in_flight = 0
+        self._has_rested = False
         self.is_leaving = False
         self.slots: dict[object, Any] = {}
 
@@ -114,15 +115,23 @@ class Connection(Wire):
         self.flush()
 
     def _shed(self, data: bytes) -> bytes:
-        """Refuse what is to be refused unread; return what is to be read."""
-        gate, talk = self._gate, self._talk
-        refusals = gate.refusals() if gate is not None else None
+        """Refuse what is to be refused unread; return what is to be read.
+
+        Who was refused rests, and is refused once more if that is still necessary: what came meanwhile is late. Then it
+        is as good as the others, so that nobody is shut out for ever.
+        """
+        gate, talk, has_rested = self._gate, self._talk, self._has_rested
+        self._has_rested = False
+        refusals = gate.refusals(has_rested=has_rested) if gate is not None else None
         if gate is None or refusals is None or talk.kept or talk.is_ended:
             return data
         answers, count, rest = refusals.shed(data)
         gate.refused(count)
         self._frames_heard += count
         talk.answer_encoded(answers)
+        if count and not has_rested:
+            self._has_rested = True
+            self._endpoint.rest(self, gate.rest_s)
         return rest
 
     def _urgent_first(self, events: list[Event]) -> list[Event]:

@@ -9,13 +9,14 @@ the tables; after ``close`` no timer is left.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
 from firearrow.protocol.connection import Buffer
 from firearrow.protocol.conversation import Request
 from firearrow.protocol.frame import FrameLimits
-from firearrow.remoting.flow import Budget, Dribbler, Partials, Reading
+from firearrow.remoting.flow import RESTING, Budget, Dribbler, Partials, Reading
 from firearrow.remoting.handlers import Handlers, Peer
 from firearrow.remoting.limits import Limits
 
@@ -84,6 +85,8 @@ class Endpoint:
         self.partials = Partials(limits.max_partial_bytes)
         self._talkative: list[Speaker] = []
         self._waiting: dict[Member, None] = {}
+        self._resting: deque[tuple[float, Reading]] = deque()
+        self._rest_timer: asyncio.TimerHandle | None = None
         self._deadline_timer: asyncio.TimerHandle | None = None
         self._silence_timer: asyncio.TimerHandle | None = None
         self._gone: asyncio.Future[None] | None = None
@@ -117,6 +120,19 @@ class Endpoint:
             self._gone.set_result(None)
         if self.on_disconnect is not None:
             self.on_disconnect(connection)
+
+    def rest(self, connection: Reading, seconds: float) -> None:
+        """Read nothing from a connection for a while. Those who rest longest are read first."""
+        connection.hold(RESTING)
+        self._resting.append((self.loop.time() + seconds, connection))
+        if self._rest_timer is None:
+            self._rest_timer = self.loop.call_later(seconds, self._wake)
+
+    def _wake(self) -> None:
+        now, resting = self.loop.time(), self._resting
+        while resting and resting[0][0] <= now:
+            resting.popleft()[1].unhold(RESTING)
+        self._rest_timer = self.loop.call_at(resting[0][0], self._wake) if resting else None
 
     def watch_deadlines(self, connection: Member) -> None:
         """Look after a connection that has calls outstanding."""
@@ -159,6 +175,6 @@ class Endpoint:
                 for connection in tuple(self.connections):
                     connection.cut("the endpoint is closed and the peer has not read what it was sent")
                 await self._gone
-        for timer in (self._deadline_timer, self._silence_timer):
+        for timer in (self._rest_timer, self._deadline_timer, self._silence_timer):
             if timer is not None:
                 timer.cancel()

@@ -20,6 +20,9 @@ OWN_REQUESTS: Final = 2
 ALL_REQUESTS: Final = 4
 """Not read because too many bytes of everybody's requests are unanswered."""
 
+RESTING: Final = 8
+"""Not read for a while because its requests are refused: one read that brings many costs less than many reads."""
+
 
 class Reading(Protocol):
     """Something that can be told to stop reading, for one or more reasons."""

@@ -190,12 +190,20 @@ R = TypeVar("R", bound=Request[Any])
 class Gate(Protocol):
     """Somebody who may want requests refused unread, because there are too many."""
 
-    def refusals(self) -> Refusals | None:
-        """What to refuse, and how, in this turn of the loop; None while everything is to be read."""
+    def refusals(self, *, has_rested: bool) -> Refusals | None:
+        """What to refuse, and how, in this turn of the loop; None while everything is to be read.
+
+        What comes from a connection that ``has_rested`` was not looked at for `rest_s`.
+        """
         ...
 
     def refused(self, count: int) -> None:
         """So many were refused unread."""
+        ...
+
+    @property
+    def rest_s(self) -> float:
+        """How long a connection is left alone after its requests were refused unread."""
         ...
 
 

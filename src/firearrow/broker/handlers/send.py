@@ -248,9 +248,9 @@ class SendHandlers:
         tail = known.tails[queue_id] = self._tails.tail_of(topic, queue_id)
         return tail
 
-    def refusals(self) -> Refusals | None:
-        """How sends are refused unread while there is no time for any."""
-        if not self._admission.is_shut():
+    def refusals(self, *, has_rested: bool) -> Refusals | None:
+        """How sends are refused unread while there is no time for any, or none for those that waited for a rest."""
+        if not (self._admission.is_shut() or (has_rested and self._admission.is_busy)):
             return None
         busy = self._admission.refusal
         if busy is not self._busy_as:
@@ -261,6 +261,11 @@ class SendHandlers:
     def refused(self, count: int) -> None:
         """So many sends were refused unread."""
         self._admission.refused_some(count)
+
+    @property
+    def rest_s(self) -> float:
+        """How long a connection is left alone after its sends were refused unread."""
+        return self._admission.limit_s
 
     def _busy(self) -> Answer:
         busy = self._admission.refusal

@@ -1,0 +1,99 @@
+"""Connections whose requests are refused unread rest for a while, are refused once more, and then are served again."""
+
+import asyncio
+
+from firearrow.protocol.codes import RequestCode
+from firearrow.protocol.shedding import Refusals
+from firearrow.remoting.server import Server
+from tests.unit.remoting.memory import MemoryNetwork, MemoryTransport, ask, echoing, serving, told, until, virtually
+
+BUSY = 2
+REST_S = 0.2
+
+
+class Door:
+    """Refuses questions while it is shut, and late ones while it is busy."""
+
+    rest_s = REST_S
+
+    def __init__(self) -> None:
+        self.is_shut = self.is_busy = False
+        self.count = 0
+        self._refusals = Refusals(frozenset({int(RequestCode.GET_KV_CONFIG)}), None, BUSY, "busy")
+
+    def refusals(self, *, has_rested: bool) -> Refusals | None:
+        return self._refusals if self.is_shut or (has_rested and self.is_busy) else None
+
+    def refused(self, count: int) -> None:
+        self.count += count
+
+
+async def behind(door: Door) -> tuple[Server, MemoryNetwork]:
+    handlers = echoing()
+    handlers.gate = door
+    return await serving(handlers)
+
+
+def heard(peer: MemoryTransport, *opaques: int) -> list[int]:
+    """The codes of the answers to some questions."""
+    peer.hear(b"".join(ask(opaque) for opaque in opaques))
+    return [answer.code for answer in told(peer.said())]
+
+
+def test_who_is_refused_rests_and_is_refused_once_more() -> None:
+    async def scenario() -> None:
+        door = Door()
+        server, network = await behind(door)
+        peer, other = network.arrive(), network.arrive()
+        assert heard(peer, 1) == [0]
+        door.is_shut = door.is_busy = True
+        began = asyncio.get_running_loop().time()
+        assert heard(peer, 2, 3) == [BUSY, BUSY]
+        assert not peer.reads
+        assert other.reads
+        await until(lambda: peer.reads)
+        assert asyncio.get_running_loop().time() - began >= REST_S
+        door.is_shut = False
+        assert heard(peer, 4, 5) == [BUSY, BUSY], "they came while it rested"
+        assert peer.reads, "nobody rests twice in a row"
+        assert heard(peer, 6) == [0]
+        assert door.count == 4
+        await server.stop()
+
+    virtually(scenario())
+
+
+def test_who_rested_is_served_when_there_is_time_again() -> None:
+    async def scenario() -> None:
+        door = Door()
+        server, network = await behind(door)
+        peers = [network.arrive() for _ in range(3)]
+        door.is_shut = True
+        for peer in peers:
+            heard(peer, 1)
+            await asyncio.sleep(REST_S / 4)
+        assert [peer.reads for peer in peers] == [False, False, False]
+        door.is_shut = False
+        await until(lambda: peers[0].reads)
+        assert not peers[2].reads, "each rests for as long"
+        await until(lambda: all(peer.reads for peer in peers))
+        assert [heard(peer, 2) for peer in peers] == [[0], [0], [0]]
+        await server.stop()
+
+    virtually(scenario())
+
+
+def test_a_resting_connection_may_end() -> None:
+    async def scenario() -> None:
+        door = Door()
+        server, network = await behind(door)
+        lost, closed = network.arrive(), network.arrive()
+        door.is_shut = True
+        heard(lost, 1)
+        heard(closed, 1)
+        lost.lose()
+        await server.stop()
+        assert closed.ended == "closed"
+        await asyncio.sleep(2 * REST_S)
+
+    virtually(scenario())

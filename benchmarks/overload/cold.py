@@ -1,8 +1,10 @@
 """A stock consumer reads a backlog that is not in memory while producers send: what their sends take meanwhile.
 
 The backlog is sent by Apache's batch producer, then the pages of its files are dropped from the page cache. Sixteen
-connections with one send under way each are measured without and with the consumer. The longest that the loop was held
-shows in the slowest of requests that ask for nothing, sent every few milliseconds on a connection of their own.
+connections with one send under way each are measured alone, beside the consumer, and beside a second group that reads
+the same messages from memory: what that costs is the consumer's share of the cores, the rest is the disk's. The longest
+that the loop was held shows in the slowest of requests that ask for nothing, sent every few milliseconds on a
+connection of their own.
 """
 
 import asyncio
@@ -25,7 +27,8 @@ from firearrow.testing.apache.wire import ask
 BODY_BYTES = 1024
 RECORD_BYTES = 1300
 TOPIC = "cold"
-GROUP = "cold-readers"
+GROUPS = ("cold-readers", "hot-readers")
+"""The first reads what is on disk alone, the second what the first has brought into memory."""
 COMMIT_OFFSET = 15
 PROBE_S = 0.004
 
@@ -90,6 +93,21 @@ def _phase(generator: Any, port: int, seconds: float) -> dict[str, Any]:
     return result
 
 
+def _beside(standing: Standing, generator: Any, port: int, group: str, seconds: float) -> dict[str, Any]:
+    """Send while a group reads the backlog from its beginning."""
+    for queue in range(QUEUES):
+        fields = {"consumerGroup": group, "topic": TOPIC, "queueId": str(queue), "commitOffset": "0"}
+        ask(standing.broker, COMMIT_OFFSET, fields)
+    with Client("Consumer", ("-n", standing.name_server, "-t", TOPIC, "-g", group)):
+        deadline = time.monotonic() + 60
+        while not standing.committed(group, TOPIC) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        before = standing.committed(group, TOPIC)
+        result = _phase(generator, port, seconds)
+        result["read_s"] = (standing.committed(group, TOPIC) - before) / seconds
+    return result
+
+
 def measure_cold(make_generator: Any, gigabytes: float, seconds: float) -> dict[str, Any]:
     """Fill, forget, send, then send while somebody reads."""
     with ExitStack() as stack:
@@ -103,22 +121,19 @@ def measure_cold(make_generator: Any, gigabytes: float, seconds: float) -> dict[
         drop_pages(broker.store)
         generator = make_generator(broker.port, 16, 1)
         stack.callback(generator.close)
-        alone = _phase(generator, broker.port, seconds)
-        for queue in range(QUEUES):
-            fields = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": str(queue), "commitOffset": "0"}
-            ask(broker.address, COMMIT_OFFSET, fields)
-        client = Client("Consumer", ("-n", names.address, "-t", TOPIC, "-g", GROUP))
-        with client:
-            deadline = time.monotonic() + 60
-            while standing.committed(GROUP, TOPIC) < count // 50 and time.monotonic() < deadline:
-                time.sleep(0.1)
-            before = standing.committed(GROUP, TOPIC)
-            beside = _phase(generator, broker.port, seconds)
-            read = standing.committed(GROUP, TOPIC) - before
+        phases = {"alone": _phase(generator, broker.port, seconds)}
+        for group in GROUPS:
+            phases[group] = _beside(standing, generator, broker.port, group, seconds)
+    print(f"backlog of {gigabytes:g} GB, {count:,} messages")
+    for name, found in phases.items():
+        _show(name, found, phases["alone"])
+    return {"gigabytes": gigabytes, "messages": count} | phases
+
+
+def _show(name: str, found: dict[str, Any], alone: dict[str, Any]) -> None:
     print(
-        f"backlog of {gigabytes:g} GB, {count:,} messages: send p99 {alone['p99_ms']:.2f} ms alone, "
-        f"{beside['p99_ms']:.2f} ms beside a consumer that read {read / seconds:,.0f}/s "
-        f"({beside['p99_ms'] / alone['p99_ms']:.2f} times); a request "
-        f"that asks for nothing took {alone['loop_held_ms']:.1f} ms at worst alone, {beside['loop_held_ms']:.1f} beside"
+        f"{name:14} sends {found['goodput']:>8,.0f}/s  p99 {found['p99_ms']:6.2f} ms "
+        f"({found['p99_ms'] / alone['p99_ms']:.2f} times)  read {found.get('read_s', 0.0):>8,.0f}/s  "
+        f"request that asks for nothing: p99 {found['probe_p99_ms']:.1f} ms, worst {found['loop_held_ms']:.1f} ms",
+        flush=True,
     )
-    return {"gigabytes": gigabytes, "messages": count, "alone": alone, "beside": beside, "read_s": read / seconds}

@@ -61,10 +61,10 @@ spark: venv ## sources, sink, lake tables and jobs in Spark
 	$(BIN)/pytest tests/spark
 
 spark-kills: venv ## KILLS kills of driver, executor and broker while a topic is archived; goes on where it stopped
-	$(BIN)/python -m tests.spark.kills --points $(KILLS) --directory build/spark-kills --ledger docs/ledger.jsonl
+	$(BIN)/python -m tests.spark.kills --points $(KILLS) --directory build/spark-kills --ledger
 
 spark-versions: venv ## the same on other versions of Spark with native Iceberg and Delta
-	$(BIN)/python -m tests.spark.versions kills
+	$(BIN)/python -m tests.spark.versions kills --ledger
 
 fuzz: venv ## the fuzz campaign: every target for FUZZ_SECONDS in all, executions printed
 	$(BIN)/python -m fuzz --seconds $(FUZZ_SECONDS)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from firearrow.spark.lake import access
 from firearrow.spark.lake.table import LakeTable
-from firearrow.spark.pipelines.archive import Archive, start
+from firearrow.spark.pipelines.archive import Archive, drains, start
 from firearrow.spark.session import open_session
 from tests.spark.conftest import SETTINGS
 from tests.spark.serving import held
@@ -83,8 +83,9 @@ def main() -> None:
     if what == "follow":
         follow(spark, jobs)
     for job in jobs.values():
-        for query in start(spark, job):
-            query.awaitTermination()
+        for _ in range(drains(spark)):
+            for query in start(spark, job):
+                query.awaitTermination()
     print(json.dumps(differences(spark, jobs, name_server, topic)), flush=True)
 
 

@@ -1,9 +1,10 @@
 """Kills of driver, executor and broker at random points while a topic is archived; then nothing is lost or doubled.
 
-    python -m tests.spark.kills --points 200 --directory DIR [--seed N] [--formats A,B] [--ledger FILE]
+    python -m tests.spark.kills --points 200 --directory DIR [--seconds S] [--seed N] [--formats A,B] [--ledger [FILE]]
 
-Run again with the same directory it goes on where it stopped: broker, tables and checkpoints are on disk, and what was
-acknowledged to the feeder is in a file. Every part ends with a comparison, and a line in the ledger.
+Run again with the same directory it goes on where it stopped, however it was stopped: broker, tables and checkpoints
+are on disk, and so are the numbers that were acknowledged to the feeder and the count of kills. ``--points`` counts
+kills over all runs, ``--seconds`` ends one run. Every run ends with a comparison, and a line in the ledger.
 """
 
 import argparse
@@ -23,6 +24,7 @@ from typing import Any, Self
 
 from firearrow.blocking import Message, Producer
 from firearrow.errors import FireArrowError
+from firearrow.testing.faults.ledger import DEFAULT_PATH, Ledger
 from tests.spark.serving import Served
 
 FORMATS = "parquet,iceberg,delta"
@@ -33,6 +35,11 @@ TOPIC = "orders"
 START_PATIENCE_S = 180.0
 FEED_ROWS = 20
 FEED_PAUSE_S = 0.1
+
+
+def progress(text: str) -> None:
+    """One line for whoever watches."""
+    print(f"[{time.strftime('%H:%M:%S', time.gmtime())}] {text}", flush=True)
 
 
 class Feeder:
@@ -61,6 +68,7 @@ class Feeder:
                     producer.send_batch([Message.of(TOPIC, b"%d" % number, keys=[str(number)]) for number in numbers])
                     self.count += FEED_ROWS
                     acknowledged.write("".join(f"{number}\n" for number in numbers))
+                    acknowledged.flush()
 
 
 class Driver:
@@ -140,24 +148,38 @@ class Campaign:
     def __init__(self, directory: Path, seed: int, formats: str, python: str, more: Sequence[str]) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self._directory, self._formats, self._python, self._more = directory, formats, python, more
-        self._chance = random.Random(seed)
-        self._lives = 0
+        self._notes = directory / "kills.json"
         self.done: dict[str, int] = dict.fromkeys(KINDS, 0)
+        self._lives = 0
+        if self._notes.exists():
+            notes = json.loads(self._notes.read_text())
+            self._lives, self.done = notes["lives"], {**self.done, **notes["kills"]}
+        # What is drawn after a restart is not what was drawn before it.
+        self._chance = random.Random(f"{seed} {self._lives}")
 
     def run(self, points: int, seconds: float = 1e9) -> dict[str, Any]:
-        """Kill at so many points, or for so long, then compare."""
-        ends = time.monotonic() + seconds
+        """Kill until there were so many kills and one of each kind, or for so long, then compare."""
+        before, ends = sum(self.done.values()), time.monotonic() + seconds
         broker = Served(self._directory / "broker")
         broker.start()
         try:
             with Feeder(broker.name_server, self._directory / "acknowledged") as feeder:
-                while sum(self.done.values()) < points and time.monotonic() < ends:
+                while not self._is_enough(points) and time.monotonic() < ends:
                     self._life(broker, points)
             verdict = self._compare(broker)
             verdict["acknowledged"] = feeder.count
         finally:
             broker.kill()
-        return {"points": sum(self.done.values()), "kills": self.done, **verdict}
+        total = sum(self.done.values())
+        return {"points": total, "points_of_this_run": total - before, "kills": self.done, **verdict}
+
+    def _is_enough(self, points: int) -> bool:
+        return sum(self.done.values()) >= points and all(self.done.values())
+
+    def _note(self) -> None:
+        fresh = self._notes.with_suffix(".new")
+        fresh.write_text(json.dumps({"lives": self._lives, "kills": self.done}))
+        fresh.replace(self._notes)
 
     def _driver(self, what: str, broker: Served, formats: str) -> Driver:
         return Driver(what, self._directory, broker.name_server, formats, self._python, self._more)
@@ -166,12 +188,14 @@ class Campaign:
         formats = self._formats.split(",")
         driver = self._driver("follow", broker, formats[self._lives % len(formats)])
         self._lives += 1
+        self._note()
         try:
             if driver.wait_for("batch") is None:
+                progress(f"life {self._lives}: the driver ended by itself or made no batch")
                 return  # a query gave up, as it may after a kill: the next life goes on from its checkpoint
             kinds = [*list(self._chance.sample(KINDS[:2], 2)), "driver"]
             for kind in kinds:
-                if sum(self.done.values()) >= points or driver.process.poll() is not None:
+                if self._is_enough(points) or driver.process.poll() is not None:
                     return
                 time.sleep(self._chance.uniform(0.0, 3.0))
                 self._kill(kind, driver, broker)
@@ -191,8 +215,11 @@ class Campaign:
                 return
             os.kill(self._chance.choice(victims), signal.SIGKILL)
         self.done[kind] += 1
+        self._note()
+        progress(f"life {self._lives}: {kind} killed, {sum(self.done.values())} kills in all {self.done}")
 
     def _compare(self, broker: Served) -> dict[str, Any]:
+        progress("comparing tables with the topic")
         for _ in range(3):
             driver = self._driver("finish", broker, self._formats)
             try:
@@ -228,18 +255,16 @@ def main() -> int:
     parser.add_argument("--formats", default=FORMATS)
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--conf", action="append", default=[], help="a setting of Spark, key=value")
-    parser.add_argument("--ledger", type=Path)
+    parser.add_argument("--ledger", nargs="?", const=DEFAULT_PATH, help="append the figures here")
     given = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that nothing started here is left behind
     seed = random.Random().randrange(1 << 32) if given.seed is None else given.seed
     began = time.monotonic()
     campaign = Campaign(given.directory, seed, given.formats, given.python, given.conf)
-    verdict = {"campaign": "spark kills", "seed": seed, **campaign.run(given.points, given.seconds)}
-    verdict["seconds"] = round(time.monotonic() - began)
-    print(json.dumps(verdict))
+    verdict = {"seed": seed, **campaign.run(given.points, given.seconds)}
     wrong = faults(verdict)
-    if given.ledger is not None:
-        with given.ledger.open("a") as ledger:
-            ledger.write(json.dumps({**verdict, "faults": wrong}) + "\n")
+    figures = {**verdict, "seconds": round(time.monotonic() - began), "faults": wrong}
+    print(json.dumps(Ledger("spark-kills", given.ledger).add(figures)))
     print("\n".join(wrong) or "0 lost, 0 duplicated")
     return 1 if wrong else 0
 

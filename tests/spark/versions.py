@@ -1,18 +1,24 @@
 """Other versions of PySpark, each with the lake runtimes that exist for it, beside the one of this environment.
 
-python -m tests.spark.versions install          make them, once (cached like Apache's servers)
-python -m tests.spark.versions kills --points N  the kills of `tests.spark.kills` on each of them
+python -m tests.spark.versions install                      make them, once (cached like Apache's servers)
+python -m tests.spark.versions kills --points N [--ledger]  the kills of `tests.spark.kills` on each of them
+
+Kills are of every kind at least once, whatever N. A line for each runtime goes to the ledger.
 """
 
 import argparse
+import json
+import signal
 import sys
 import tempfile
+import time
 import zipfile
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from firearrow.testing.apache.cache import Artifact, say
 from firearrow.testing.apache.toolchain import run_tool
+from firearrow.testing.faults.ledger import DEFAULT_PATH, Ledger
 from tests.spark.kills import Campaign, faults
 
 ROOT = Path(__file__).parents[2]
@@ -48,7 +54,7 @@ RUNTIMES = {
     "4.1.4-iceberg": Runtime(
         "4.1.4",
         ("org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",),
-        "native-iceberg,parquet",
+        "native-iceberg",
         (
             "spark.sql.catalog.lake=org.apache.iceberg.spark.SparkCatalog",
             "spark.sql.catalog.lake.type=hadoop",
@@ -65,7 +71,7 @@ RUNTIMES = {
 }
 
 
-def environment(spark: str) -> Artifact:
+def environment(spark: str, more: tuple[str, ...] = ()) -> Artifact:
     """A virtual environment with a version of PySpark and what this package needs beside it."""
 
     def build(directory: Path, log: Path) -> None:
@@ -74,10 +80,10 @@ def environment(spark: str) -> Artifact:
         constraints.write_text("\n".join(pin for pin in pins if not pin.startswith(("pyspark=", "py4j="))))
         run_tool([sys.executable, "-m", "venv", str(directory)], directory, log)
         pip = [str(directory / "bin" / "python"), "-m", "pip", "install", "-q"]
-        run_tool([*pip, "-c", str(constraints), f"pyspark=={spark}", *LIBRARIES], directory, log)
+        run_tool([*pip, "-c", str(constraints), f"pyspark=={spark}", *LIBRARIES, *more], directory, log)
         run_tool([*pip, "--no-deps", "-e", str(ROOT)], directory, log)
 
-    return Artifact(f"pyspark-{spark}", (spark, *LIBRARIES, str(ROOT)), build)
+    return Artifact(f"pyspark-{spark}", (spark, *LIBRARIES, *more, str(ROOT)), build)
 
 
 def jars(names: tuple[str, ...]) -> Artifact:
@@ -100,15 +106,13 @@ def install() -> None:
         jars(runtime.jars).install()
 
 
-def kills(name: str, points: int, directory: Path, seed: int) -> list[str]:
-    """Kill while a topic is archived with a runtime; return what is wrong with its tables."""
+def kills(name: str, points: int, directory: Path, seed: int) -> dict[str, Any]:
+    """Kill while a topic is archived with a runtime; return what was found in its tables."""
     runtime = RUNTIMES[name]
     python = environment(runtime.spark).install() / "bin" / "python"
     found = ",".join(str(jar) for jar in sorted(jars(runtime.jars).install().glob("*.jar")))
     settings = [f"spark.jars={found}", *(line.format(directory=directory) for line in runtime.settings)]
-    verdict = Campaign(directory, seed, runtime.formats, str(python), settings).run(points)
-    say(f"{name}: {verdict}")
-    return faults(verdict)
+    return Campaign(directory, seed, runtime.formats, str(python), settings).run(points)
 
 
 def main() -> int:
@@ -118,12 +122,20 @@ def main() -> int:
     parser.add_argument("--points", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", choices=tuple(RUNTIMES), nargs="+", default=tuple(RUNTIMES))
+    parser.add_argument("--ledger", nargs="?", const=DEFAULT_PATH, help="append the figures here")
     given = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     install()
-    wrong = []
+    ledger, wrong = Ledger("spark-versions", given.ledger), []
     for name in given.only if given.command == "kills" else ():
+        say(f"{name}: {given.points} kills")
+        began = time.monotonic()
         with tempfile.TemporaryDirectory() as directory:
-            wrong += [f"{name} {fault}" for fault in kills(name, given.points, Path(directory), given.seed)]
+            verdict = kills(name, given.points, Path(directory), given.seed)
+        found = faults(verdict)
+        figures = {"runtime": name, "seed": given.seed, **verdict, "seconds": round(time.monotonic() - began)}
+        print(json.dumps(ledger.add({**figures, "faults": found})), flush=True)
+        wrong += [f"{name} {fault}" for fault in found]
     print("\n".join(wrong) or "nothing wrong")
     return 1 if wrong else 0
 

@@ -53,13 +53,14 @@ def archive(
 ) -> None:
     """Archive topics into tables of a lake, each message once, over any number of starts."""
     with _explained("archive"):
-        from firearrow.spark.pipelines.archive import Archive, start
+        from firearrow.spark.pipelines.archive import Archive, drains, start
 
         source = {"nameServer": name_server, "subscribe": topics, **_pairs(option)}
         job = Archive(source, _table(form, location, table, catalog, native), checkpoint, body_schema)
         trigger: dict[str, str | bool] = {"processingTime": every} if follow else {"availableNow": True}
         with _session(master, conf) as spark:
-            _watch(start(spark, job, trigger), metrics)
+            for _ in range(1 if follow else drains(spark)):
+                _watch(start(spark, job, trigger), metrics)
 
 
 @pipeline.command()

@@ -8,8 +8,9 @@ batch late and not at all for the last one), is what a group's progress is taken
 A queue that is new begins at its first message. A queue that is not to be seen for a while keeps its place: it goes on
 when it is back. While no broker can be asked a batch has nothing new, and the query lives on.
 
-Spark 4.1 knows neither limits nor ``start``: there the source remembers where it was. The first batch after a restart
-on 4.1 is not limited, since nobody tells where it begins.
+Spark 4.1 knows neither limits nor ``start``: there the source remembers where it was. It asks for the end of the first
+batch of a run before it says where that batch begins, so this one is not limited, and a queue that no route shows at
+that moment is taken for a new one when it is back.
 """
 
 import logging
@@ -63,7 +64,8 @@ class TopicsStreamReader(DataSourceStreamReader, _available_now()):  # type: ign
         """Where a query with a new checkpoint begins."""
         link = self._link()
         starts = Edges(link, self._options, chosen_bounds(link, self._options)).starts()
-        self._last_end = starts
+        # Spark 4.1 asks for it after the end of the first batch, which must not be forgotten: the next would go back.
+        self._last_end = self._last_end or starts
         return plan.to_json(starts)
 
     def latestOffset(  # noqa: N802 - Spark's name

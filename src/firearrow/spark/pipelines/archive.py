@@ -84,6 +84,15 @@ def start(spark: "SparkSession", archive: Archive, trigger: Trigger = access.DRA
     ]
 
 
+def drains(spark: "SparkSession") -> int:
+    """How many runs of the trigger `access.DRAIN` archive everything.
+
+    Before Spark 4.2 a run that finds an unfinished batch repeats that batch and ends, whatever came after it.
+    """
+    major, minor = (int(part) for part in spark.version.split(".")[:2])
+    return 1 if (major, minor) >= (4, 2) else 2
+
+
 def backfill(spark: "SparkSession", store: Mapping[str, str], table: LakeTable, job: str) -> None:
     """Store files -> a table in one job and one commit, once for each name of a job; no broker is involved.
 

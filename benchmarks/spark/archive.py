@@ -1,160 +1,122 @@
-"""Archiving beside what Spark itself does with the same rows: rows a second, medians.
+"""Store files of any size -> one Iceberg table in one job and one commit, with progress, rate and memory.
 
-    python -m benchmarks.spark.archive --messages 1000000 --body 100 [--runs 3] [--store DIRECTORY]
+    python -m benchmarks.spark.archive --make 100000000 --store DIRECTORY     make a store of so many rows first
+    python -m benchmarks.spark.archive --store DIRECTORY [--table DIRECTORY]
 
-Rows: store files -> Iceberg (committed from Python); the same rows as Parquet -> Parquet by Spark alone, which is the
-ceiling of a sink; store files -> noop, which is the source alone. Memory is the largest resident size of the driver's
-JVM and of all Python workers, sampled. With ``--store`` an existing store is read: this is also the command for large
-sets (10^8 rows), whose memory must not grow with the number of rows.
+Memory is the resident size of the driver, its JVM and all Python workers, sampled, the largest of each quarter of the
+time: it must not grow with the number of rows. Rows are committed from Python and counted in the table afterwards.
 """
 
 import argparse
 import contextlib
 import json
-import shutil
-import statistics
+import os
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from benchmarks.spark.cpu import processes_below
+from benchmarks.spark.largestore import make_store
 from firearrow.spark.lake import access
 from firearrow.spark.lake.table import LakeTable
 from firearrow.spark.session import open_session
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
-SAMPLE_S = 0.5
+SAMPLE_S = 1.0
+TELL_EVERY = 10
+SETTINGS = {"spark.ui.enabled": "false", "spark.driver.memory": "2g", "spark.log.level": "ERROR"}
 
 
-class Memory:
-    """Samples the resident memory of this process and everything below it."""
+def resident_mib() -> float:
+    """Resident memory of this process and everything below it, in MiB."""
+    total = 0
+    for pid in processes_below(os.getpid()):
+        with contextlib.suppress(OSError):
+            total += int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return total / 2**20
 
-    def __init__(self) -> None:
+
+class Watch:
+    """Samples memory while a job runs, and tells how far it is."""
+
+    def __init__(self, spark: "SparkSession") -> None:
         self.samples: list[float] = []
+        self._tracker = spark.sparkContext.statusTracker()
+        self._began = time.monotonic()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def __enter__(self) -> Self:
+        """Begin."""
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        """End."""
         self._stop.set()
         self._thread.join()
 
     def _run(self) -> None:
         while not self._stop.wait(SAMPLE_S):
             self.samples.append(resident_mib())
+            if len(self.samples) % TELL_EVERY == 0:
+                self._tell()
 
-    def quarter(self, number: int) -> float:
-        """The largest of a quarter of the samples, by time."""
+    def _tell(self) -> None:
+        stages = [self._tracker.getStageInfo(number) for number in self._tracker.getActiveStageIds()]
+        done = "; ".join(f"{stage.numCompletedTasks} of {stage.numTasks} tasks" for stage in stages if stage)
+        took = time.monotonic() - self._began
+        print(f"  {took:5.0f} s: {done}, {self.samples[-1]:,.0f} MiB", file=sys.stderr, flush=True)
+
+    def quarters(self) -> list[int]:
+        """The largest sample of each quarter of the time."""
         size = max(1, len(self.samples) // 4)
-        part = self.samples[number * size : (number + 1) * size] or self.samples[-1:]
-        return max(part, default=0.0)
+        parts = [self.samples[number * size : (number + 1) * size] for number in range(4)]
+        return [round(max(part, default=0.0)) for part in parts]
 
 
-def resident_mib() -> float:
-    """Resident memory of the Python and Java processes of this session, in MiB."""
-    import os
-
-    mine, total = os.getsid(0), 0
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError, ValueError, IndexError):
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-                if int(fields[3]) == mine:
-                    total += int((entry / "statm").read_text().split()[1]) * 4096
-    return total / 2**20
-
-
-def timed(work: Callable[[], None]) -> float:
-    """Seconds by the clock."""
-    began = time.perf_counter()
-    work()
-    return time.perf_counter() - began
-
-
-def rates(spark: "SparkSession", rows: "DataFrame", count: int, place: Path, runs: int) -> dict[str, list[float]]:
-    """Thousands of rows a second of each way, run after run in turn."""
-    source = place / "rows"
-    rows.write.mode("overwrite").parquet(str(source))
-    copy = spark.read.parquet(str(source))
-    ways: dict[str, Callable[[int], None]] = {
-        "store files -> noop": lambda _: rows.write.format("noop").mode("overwrite").save(),
-        "store files -> Iceberg": lambda run: access.append(rows, LakeTable("iceberg", str(place / f"w{run}"), "a.b")),
-        "parquet -> parquet": lambda run: copy.write.parquet(str(place / f"p{run}")),
-    }
-    found: dict[str, list[float]] = {name: [] for name in ways}
-    for run in range(runs + 1):
-        for name, way in ways.items():
-            took = timed(lambda: way(run))  # noqa: B023 - called at once
-            if run:  # the first warms up
-                found[name].append(count / took / 1000)
-        for left in (f"w{run}", f"p{run}"):
-            shutil.rmtree(place / left)
-    return found
-
-
-def large(rows: "DataFrame", place: Path) -> dict[str, Any]:
-    """All rows into one table, memory sampled."""
-    with Memory() as memory:
-        took = timed(lambda: access.append(rows, LakeTable("iceberg", str(place / "w"), "a.b"), "large"))
-    return {"seconds": round(took, 1), "rss_mib_by_quarter": [round(memory.quarter(number)) for number in range(4)]}
-
-
-def fill(directory: Path, messages: int, body: int) -> None:
-    """A store with so many messages, made by a broker."""
-    import random
-
-    from firearrow.blocking import Message, Producer
-    from tests.spark.serving import served
-
-    chance = random.Random(1)
-    with served(directory) as broker, Producer(broker.name_server, group="bench", send_timeout_ms=60_000) as producer:
-        for start in range(0, messages, 1000):
-            numbers = range(start, min(messages, start + 1000))
-            producer.send_batch(
-                [Message.of("bench", chance.randbytes(body), tag="t", keys=[f"k{number}"]) for number in numbers]
-            )
+def archived(spark: "SparkSession", store: Path, table: LakeTable) -> dict[str, Any]:
+    """Write everything that a store holds, and count it."""
+    rows = spark.read.format("rocketmq-store").load(str(store))
+    began = time.monotonic()
+    with Watch(spark) as watch:
+        access.append(rows, table, "large")
+    took = time.monotonic() - began
+    count = access.read(spark, table).count()
+    rate = round(count / took / 1000, 1)
+    return {"rows": count, "seconds": round(took, 1), "k_rows_s": rate, "rss_mib_by_quarter": watch.quarters()}
 
 
 def main() -> int:
-    """Measure."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.spark.archive", description=__doc__)
-    parser.add_argument("--messages", type=int, default=1_000_000)
-    parser.add_argument("--body", type=int, default=100)
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--store", type=Path, help="an existing store: one large job instead of a comparison")
-    parser.add_argument("--ledger", type=Path)
-    given = parser.parse_args()
-    spark = open_session(
-        "local[2]", {"spark.ui.enabled": "false", "spark.driver.memory": "2g", "spark.log.level": "ERROR"}
+    """Make a store if asked to, and archive it."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.spark.archive", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    report: dict[str, Any] = {"campaign": "bench-spark archive", "body": given.body}
-    with tempfile.TemporaryDirectory() as name:
-        place = Path(name)
-        store = given.store
-        if store is None:
-            fill(place / "broker", given.messages, given.body)
-            store = place / "broker" / "store"
-        rows = spark.read.format("rocketmq-store").load(str(store))
-        if given.store is not None:
-            report |= large(rows, place)
-            count = access.read(spark, LakeTable("iceberg", str(place / "w"), "a.b")).count()
-            report |= {"rows": count, "k_rows_s": round(count / report["seconds"] / 1000, 1)}
-        else:
-            found = rates(spark, rows, given.messages, place, given.runs)
-            report |= {"rows": given.messages} | {
-                way: {"median": round(statistics.median(all_)), "range": [round(min(all_)), round(max(all_))]}
-                for way, all_ in found.items()
-            }
+    parser.add_argument("--store", type=Path, required=True, help="a store; with --make, where to make it")
+    parser.add_argument(
+        "--make", type=int, default=0, help="make a store of so many messages first, unless it is there"
+    )
+    parser.add_argument("--body", type=int, default=100)
+    parser.add_argument("--table", type=Path, help="warehouse of the table, kept [a temporary directory]")
+    parser.add_argument("--ledger", type=Path, help="file of JSON lines to add the figures to")
+    given = parser.parse_args()
+    if given.make and not (given.store / "commitlog").exists():
+        print(f"  making a store of {given.make} messages", file=sys.stderr, flush=True)
+        make_store(given.store, given.make, given.body)
+    spark = open_session("local[2]", SETTINGS)
+    with tempfile.TemporaryDirectory(dir=given.table) as name:
+        table = LakeTable("iceberg", str(given.table or name), "bench.large")
+        report = {"campaign": "bench-spark archive", "body": given.body, **archived(spark, given.store, table)}
     spark.stop()
     print(json.dumps(report))
+    if given.make and report["rows"] != given.make:
+        print(f"{report['rows']} rows are in the table instead of {given.make}", file=sys.stderr)
+        return 1
     if given.ledger is not None:
         with given.ledger.open("a") as ledger:
             ledger.write(json.dumps(report) + "\n")

@@ -14,13 +14,19 @@ from tests.spark.versions import jars
 
 KAFKA = "4.3.1"
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
-CONNECTOR = (
-    "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
-    "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.1.0-preview1",
-    "org.apache.commons:commons-pool2:2.12.1",
-    "org.apache.kafka:kafka-clients:3.9.1",
-)
-"""Copied one by one: the parent of the connector's description names a repository that is not always to be reached."""
+CONNECTORS = {"4.2.1": "4.2.0", "4.1.4": "4.1.3"}
+"""The newest of Spark's connector that is there for a Spark."""
+
+
+def _connector(version: str) -> tuple[str, ...]:
+    # One by one: the parent of the connector's description names a repository that is not always to be reached.
+    return (
+        f"org.apache.spark:spark-sql-kafka-0-10_2.13:{version}",
+        "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.1.0-preview1",
+        "org.apache.commons:commons-pool2:2.12.1",
+        "org.apache.kafka:kafka-clients:3.9.1",
+    )
+
 
 POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>bench</groupId><artifactId>kafka</artifactId><version>1</version><dependencies>
@@ -40,7 +46,8 @@ num.partitions={partitions}
 offsets.topic.replication.factor=1
 transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
-auto.create.topics.enable=true
+auto.create.topics.enable=false
+log.retention.ms=-1
 """
 
 
@@ -54,9 +61,9 @@ def server_jars() -> Artifact:
     return Artifact(f"kafka-{KAFKA}", (POM,), build)
 
 
-def connector_jars() -> str:
-    """Spark's connector to Kafka, as Spark takes jars."""
-    return ",".join(str(jar) for jar in sorted(jars(CONNECTOR).install().glob("*.jar")))
+def connector_jars(spark: str) -> str:
+    """Spark's connector to Kafka for a version of Spark, as Spark takes jars."""
+    return ",".join(str(jar) for jar in sorted(jars(_connector(CONNECTORS[spark])).install().glob("*.jar")))
 
 
 class Kafka:

@@ -1,0 +1,97 @@
+"""The least that could do the same: a sink that only counts, and a source of nothing but the clock."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceStreamReader,
+    InputPartition,
+    WriterCommitMessage,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+ROWS_PER_MS = 1
+
+
+@dataclass
+class Counted(WriterCommitMessage):
+    """Rows of a task."""
+
+    rows: int
+
+
+class Counting(DataSourceArrowWriter):
+    """Takes rows and does nothing."""
+
+    def write(self, iterator: "Iterator[pa.RecordBatch]") -> Counted:
+        """Count."""
+        return Counted(sum(batch.num_rows for batch in iterator))
+
+
+class Bare(DataSource):
+    """A sink that only counts."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What to write in ``format``."""
+        return "bare-arrow"
+
+    def writer(self, schema: "StructType", overwrite: bool) -> Counting:  # noqa: ARG002
+        """Write in one job."""
+        return Counting()
+
+
+class Stretch(InputPartition):
+    """Milliseconds, the last one exclusive."""
+
+    def __init__(self, begin: int, end: int) -> None:
+        super().__init__((begin, end))
+        self.begin, self.end = begin, end
+
+
+class ClockReader(DataSourceStreamReader):
+    """A row for each millisecond that has passed, which tells when that was."""
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+        """Now."""
+        return {"ms": int(time.time() * 1000)}
+
+    def latestOffset(self, start: Mapping[str, Any] | None = None, limit: object = None) -> dict[str, int]:  # noqa: N802, ARG002
+        """Now."""
+        return {"ms": int(time.time() * 1000)}
+
+    def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
+        """All of it in one task."""
+        return [Stretch(start["ms"], end["ms"])]
+
+    def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
+        """The milliseconds as times."""
+        import pyarrow as pa
+
+        assert isinstance(partition, Stretch)
+        times = pa.array([ms * 1000 for ms in range(partition.begin, partition.end)], pa.timestamp("us", "UTC"))
+        yield pa.RecordBatch.from_arrays([times], names=["store_timestamp"])
+
+
+class Clock(DataSource):
+    """The clock as a stream: what a micro-batch costs in any case."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What to write in ``format``."""
+        return "bare-clock"
+
+    def schema(self) -> str:
+        """One column."""
+        return "store_timestamp timestamp"
+
+    def streamReader(self, schema: "StructType") -> ClockReader:  # noqa: N802, ARG002
+        """Read it."""
+        return ClockReader()

@@ -10,28 +10,31 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
 from firearrow import fastjson
 from firearrow.client import Bounds, MessageQueue, PullConsumer, PulledBytes
-from firearrow.client.access import Access
 from firearrow.client.consumer.settings import ConsumerOptions
-from firearrow.client.doors import system_doors
-from firearrow.client.nameservers import NameServers, parse_name_servers
-from firearrow.client.routes import MASTER_ID, Route, read_route
-from firearrow.errors import FireArrowError, RequestRefused, SettingsError
+from firearrow.client.routes import MASTER_ID, Route
+from firearrow.errors import (
+    ConnectionFailed,
+    ConnectionLost,
+    FireArrowError,
+    RequestRefused,
+    RequestTimedOut,
+    SettingsError,
+    Unsupported,
+)
 from firearrow.model.names import is_dlq_topic, is_retry_topic, is_system_topic
-from firearrow.protocol.bodies.route import TopicList, TopicRouteData
+from firearrow.protocol.bodies.route import TopicList
 from firearrow.protocol.codes import ResponseCode
-from firearrow.protocol.conversation import Request
-from firearrow.protocol.requests.route import GetAllTopicListFromNameserver, GetRouteInfoByTopic
-from firearrow.remoting.caller import Caller
+from firearrow.protocol.requests.route import GetAllTopicListFromNameserver
 from firearrow.runtime.portal import Portal
 from firearrow.runtime.process import process_id
-from firearrow.runtime.tlssettings import ClientTls
 from firearrow.spark.options import Chosen, Connection, Fetching
+from firearrow.spark.reach import ask_names, client_tls, require_checked_accounts, route_of
 
 log: Final = logging.getLogger(__name__)
 
@@ -40,7 +43,10 @@ T = TypeVar("T")
 LONGEST_PAUSE_S: Final = 5.0
 ROUTES_MS: Final = 5000
 """How often routes are asked for: queues and brokers that come or go are noticed within this time."""
+UNANSWERED: Final = (ConnectionFailed, ConnectionLost, RequestTimedOut)
 REPLICA_ID: Final = 1
+NO_SQL: Final = "does not support consumer to filter message by SQL92"
+"""In the remark of brokers that do not filter so. Java: ``ClientManageProcessor``, ``PullMessageProcessor``."""
 BUSY: Final = frozenset({int(ResponseCode.SYSTEM_BUSY), int(ResponseCode.SERVICE_NOT_AVAILABLE)})
 
 _links: dict[tuple[int, Connection, Fetching], "Link"] = {}
@@ -69,6 +75,9 @@ class Link:
     def __init__(self, connection: Connection, fetching: Fetching) -> None:
         self._connection = connection
         self.fetching: Final = fetching
+        self._checked: set[str] = set()
+        self._has_met = False
+        self._last_failure: FireArrowError | None = None
         self.portal: Final = Portal("firearrow-spark")
         self.consumer: Final = PullConsumer(
             connection.name_server, group=fetching.group, **_consumer_options(connection)
@@ -96,18 +105,7 @@ class Link:
         return tuple(name for name in sorted(names) if matches(name) and _is_plain(name, chosen.pattern))
 
     async def _all_topics(self) -> list[str]:
-        return fastjson.decode(await self._ask_names(GetAllTopicListFromNameserver()), TopicList).topic_list
-
-    async def _ask_names(self, request: Request[Any]) -> bytes:
-        """Ask the name servers something that the client has no word for."""
-        connection, doors = self._connection, system_doors()
-        context, sign = access_of(connection).prepared()
-        caller = Caller(doors.network, tls=context, sign=sign)
-        try:
-            names = NameServers(caller, parse_name_servers(connection.name_server), doors.chance)
-            return (await names.ask(request)).body
-        finally:
-            await caller.close()
+        return fastjson.decode(await ask_names(self._connection, GetAllTopicListFromNameserver()), TopicList).topic_list
 
     def bounds(self, topics: Iterable[str]) -> dict[MessageQueue, Bounds]:
         """The first and last offsets of every queue of some topics that can be read now."""
@@ -117,7 +115,14 @@ class Link:
         found: dict[MessageQueue, Bounds] = {}
         for some in await asyncio.gather(*(self._patiently(partial(self._bounds, topic)) for topic in topics)):
             found.update(some)
+        await self._require_checked_accounts(found)
         return found
+
+    async def _require_checked_accounts(self, queues: Iterable[MessageQueue]) -> None:
+        """Brokers are asked once each: what they let in does not change while they run."""
+        topics = {queue.topic for queue in queues if queue.broker_name not in self._checked}
+        await self._patiently(partial(require_checked_accounts, self._connection, sorted(topics)))
+        self._checked.update(queue.broker_name for queue in queues)
 
     async def _bounds(self, topic: str) -> dict[MessageQueue, Bounds]:
         readable = frozenset(await self.consumer.queues(topic))
@@ -138,14 +143,13 @@ class Link:
         routes = self.portal.call(self._routes(sorted({queue.topic for queue in queues})))
         for broker in sorted({queue.broker_name for queue in queues}):
             if not any(number != MASTER_ID for route in routes for number in route.brokers.get(broker, {})):
-                raise SettingsError(f"broker {broker} has no replica to read from; set readFrom to master")
+                raise SettingsError(
+                    f"option readFrom is replica, but broker {broker} has no replica to read from: its name servers "
+                    "list a master alone. Set readFrom to master, or start a slave of this broker"
+                )
 
     async def _routes(self, topics: Iterable[str]) -> list[Route]:
-        async def ask(topic: str) -> Route:
-            request = GetRouteInfoByTopic(topic=topic, accept_standard_json_only=True)
-            return read_route(topic, fastjson.decode(await self._ask_names(request), TopicRouteData))
-
-        return [await self._patiently(partial(ask, topic)) for topic in topics]
+        return [await self._patiently(partial(route_of, self._connection, topic)) for topic in topics]
 
     # -- reading and reporting
 
@@ -153,18 +157,23 @@ class Link:
         self, queue: MessageQueue, offset: int, most: int, fetching: Fetching, *, from_replica: bool = False
     ) -> PulledBytes:
         """One pull, tried again while that may help. To be awaited on the loop of the portal."""
-        return await self._patiently(
-            lambda: self.consumer.pull_bytes(
-                queue,
-                offset,
-                expression=fetching.sql or fetching.tags,
-                kind="SQL92" if fetching.sql else "TAG",
-                max_messages=most,
-                max_bytes=fetching.max_bytes,
-                timeout_ms=fetching.timeout_ms,
-                broker_id=REPLICA_ID if from_replica else 0,
+        try:
+            return await self._again_and_again(
+                lambda: self.consumer.pull_bytes(
+                    queue,
+                    offset,
+                    expression=fetching.sql or fetching.tags,
+                    kind="SQL92" if fetching.sql else "TAG",
+                    max_messages=most,
+                    max_bytes=fetching.max_bytes,
+                    timeout_ms=fetching.timeout_ms,
+                    broker_id=REPLICA_ID if from_replica else 0,
+                )
             )
-        )
+        except RequestRefused as refusal:
+            if fetching.sql and NO_SQL in refusal.remark:
+                raise _without_sql(queue.broker_name, refusal) from refusal
+            raise
 
     def sizes(self, offsets: Mapping[MessageQueue, int]) -> dict[MessageQueue, float]:
         """The usual size of a record of each queue from an offset on, by a sample."""
@@ -186,11 +195,34 @@ class Link:
             log.warning("progress could not be reported", extra={"reason": str(error)})
 
     async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Ask, again and again while that may help; for less long while nobody of the cluster has ever answered."""
+        if self._has_met:
+            return await self._again_and_again(ask)
+        try:
+            async with asyncio.timeout(self.fetching.connect_timeout_ms / 1000):
+                answer = await self._again_and_again(ask)
+        except (TimeoutError, *UNANSWERED) as failure:
+            raise self._unreached() from failure
+        self._has_met = True
+        return answer
+
+    def _unreached(self) -> FireArrowError:
+        last = self._last_failure
+        if last is not None and not isinstance(last, UNANSWERED):
+            return last  # somebody answered, and said what is wrong
+        return ConnectionFailed(
+            f"the cluster at {self._connection.name_server} could not be reached ({last or 'no answer'}). Check the "
+            "option nameServer, and that name servers and brokers run. To wait longer raise connectTimeoutMs (now "
+            f"{self.fetching.connect_timeout_ms}) and fetchRetries (now {self.fetching.retries})"
+        )
+
+    async def _again_and_again(self, ask: Callable[[], Awaitable[T]]) -> T:
         fetching, pause_s = self.fetching, self.fetching.retry_interval_ms / 1000
         for attempt in range(fetching.retries + 1):
             try:
                 return await ask()
             except FireArrowError as error:
+                self._last_failure = error
                 if attempt == fetching.retries or not _may_pass(error):
                     raise
                 log.warning("a request is tried again", extra={"reason": str(error), "attempt": attempt + 1})
@@ -203,28 +235,18 @@ def _may_pass(error: FireArrowError) -> bool:
     return error.retryable or (isinstance(error, RequestRefused) and error.code in BUSY)
 
 
+def _without_sql(broker: str, refusal: RequestRefused) -> Unsupported:
+    return Unsupported(
+        f"option sql is given, but broker {broker} does not filter by SQL92 ({refusal.remark}). Apache's brokers do "
+        "with enablePropertyFilter=true, FireArrow's not yet: use the option tags, or filter rows by where() in Spark"
+    )
+
+
 def _is_plain(name: str, pattern: str) -> bool:
     """Whether a pattern may mean a topic: those of the system and of groups only when it says so."""
     if is_system_topic(name):
         return False
     return pattern.startswith("%") or not (is_retry_topic(name) or is_dlq_topic(name))
-
-
-def client_tls(connection: Connection) -> ClientTls:
-    """What TLS is told."""
-    return ClientTls(
-        connection.tls,
-        connection.tls_verify,
-        connection.tls_ca_file,
-        connection.tls_cert_file,
-        connection.tls_key_file,
-        connection.tls_key_password,
-    )
-
-
-def access_of(connection: Connection) -> Access:
-    """What servers are shown."""
-    return Access(client_tls(connection), connection.access_key, connection.secret_key, connection.security_token)
 
 
 def _consumer_options(connection: Connection) -> ConsumerOptions:

@@ -15,7 +15,7 @@ class Option(NamedTuple):
 
 CONNECTION: Final = (
     Option("nameServer", "required", "Name servers, `host:port`, several with `;`.", "kafka.bootstrap.servers"),
-    Option("accessKey", "none", "Account of ACL.", "kafka.sasl.*"),
+    Option("accessKey", "none", "Account of ACL; refused where a broker is known to check none.", "kafka.sasl.*"),
     Option("secretKey", "none", "Its secret.", "kafka.sasl.*"),
     Option("securityToken", "none", "Its token, where one is used.", "kafka.sasl.*"),
     Option("tls", "false", "Speak TLS to name servers and brokers.", "kafka.security.protocol"),
@@ -68,6 +68,12 @@ SOURCE: Final = (
     Option("sql", "none", "SQL92 expression over properties; the broker filters.", "-"),
     Option("pushFilters", "false", "Batch: take WHERE on topic, queue, offset, time, tags into the source.", "-"),
     Option("readFrom", "master", "`master`, or `replica` to spare the masters.", "kafka.client.rack"),
+    Option(
+        "connectTimeoutMs",
+        "15000",
+        "How long a process tries to reach a cluster that has never answered it, retries and all.",
+        "kafka.default.api.timeout.ms",
+    ),
     Option("fetchRetries", "10", "Attempts after the first, of every request.", "fetchOffset.numRetries"),
     Option("fetchRetryIntervalMs", "200", "Pause before the first, doubled up to 5 s.", "fetchOffset.retryIntervalMs"),
     Option("fetchTimeoutMs", "30000", "How long an answer is awaited.", "kafkaConsumer.pollTimeoutMs"),

@@ -101,6 +101,7 @@ class Fetching(Struct, frozen=True):
     max_messages: int = 65_536
     max_bytes: int = 1 << 20
     in_flight: int = 16
+    connect_timeout_ms: int = 15_000
 
 
 class Chosen(Struct, frozen=True):
@@ -323,6 +324,7 @@ def _fetching(given: Given, group: str) -> Fetching:
         given.number("fetchMaxMessages", 65_536),
         given.number("fetchMaxBytes", 1 << 20),
         given.number("fetchesInFlight", 16),
+        given.number("connectTimeoutMs", 15_000),
     )
 
 

@@ -24,7 +24,7 @@ from firearrow.client import Message, MessageQueue, Producer
 from firearrow.client.producer.outgoing import weight
 from firearrow.errors import FireArrowError, SendFailed, Unsupported
 from firearrow.runtime.portal import Portal
-from firearrow.spark.link import client_tls
+from firearrow.spark.reach import client_tls, require_checked_accounts
 from firearrow.spark.rows import Lane, Origin, Row, lanes_of, messages_of
 from firearrow.spark.sinkoptions import SinkOptions, sink_options
 
@@ -225,7 +225,9 @@ def _producer(options: SinkOptions) -> Producer:
 
 async def _queues_now(options: SinkOptions) -> tuple[MessageQueue, ...]:
     async with _producer(options) as producer:
-        return await producer.queues(options.shape.topic)
+        queues = await producer.queues(options.shape.topic)
+    await require_checked_accounts(options.connection, [options.shape.topic])
+    return queues
 
 
 def batch_writer(options: Mapping[str, str], schema: "StructType", *, overwrite: bool) -> BatchWriter:

@@ -1,13 +1,17 @@
 """What only Apache's brokers serve so far: accounts, TLS, replicas."""
 
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyspark.sql.types import BinaryType, StructField, StructType
 
 from firearrow.blocking import Message, Producer
-from firearrow.errors import FireArrowError
+from firearrow.errors import AccessDenied, FireArrowError
 from firearrow.runtime.tlssettings import ClientTls
+from firearrow.spark.writer import BatchWriter
 from firearrow.testing.apache import ApacheBroker, ApacheNameServer, fresh
 from firearrow.testing.apache.server import answers, wait_for
 from tests.interop.client.secured import OWNER, SecuredBroker, TlsBroker, certified
@@ -19,19 +23,52 @@ pytestmark = [pytest.mark.apache, pytest.mark.real]
 GET_TOPICS = 21
 
 
-def test_accounts() -> None:
+@pytest.fixture(scope="module")
+def signed() -> Iterator[dict[str, str]]:
+    """Options by which a broker that checks accounts is reached."""
     with ApacheNameServer(APACHE) as names, SecuredBroker(APACHE, names.address):
-        topic, (access, secret) = fresh("secured"), OWNER
-        with Producer(names.address, group="P", access_key=access, secret_key=secret) as producer:
-            producer.send(Message.of(topic, b"1"))
-        allowed = {"nameServer": names.address, "subscribe": topic, "accessKey": access, "secretKey": secret}
-        wait_until(lambda: numbers(allowed) == [1], "the row")
-        assert numbers({**allowed, "subscribe": "", "subscribePattern": topic}) == [1]
-        reader = stream({**allowed, "startingOffsets": "earliest", "groupId": "G"})
-        start = reader.initialOffset()
-        assert rows_between(reader, start, reader.latestOffset(start, None)) == [1]
-        with pytest.raises(FireArrowError):
-            read({**allowed, "secretKey": "wrong", "fetchRetries": "0"})
+        yield {"nameServer": names.address, "accessKey": OWNER[0], "secretKey": OWNER[1]}
+
+
+def topic_with(signed: dict[str, str], body: bytes) -> str:
+    """A new topic with one message."""
+    topic, (access, secret) = fresh("secured"), OWNER
+    with Producer(signed["nameServer"], group="P", access_key=access, secret_key=secret) as producer:
+        producer.send(Message.of(topic, body))
+    wait_until(lambda: numbers({**signed, "subscribe": topic}) == [int(body)], "the row")
+    return topic
+
+
+def test_accounts(signed: dict[str, str]) -> None:
+    topic = topic_with(signed, b"1")
+    allowed = {**signed, "subscribe": topic}
+    assert numbers({**signed, "subscribePattern": topic}) == [1]
+    reader = stream({**allowed, "startingOffsets": "earliest", "groupId": "G"})
+    start = reader.initialOffset()
+    assert rows_between(reader, start, reader.latestOffset(start, None)) == [1]
+    with pytest.raises(FireArrowError):
+        read({**allowed, "secretKey": "wrong", "fetchRetries": "0"})
+
+
+def test_the_sink_with_an_account(signed: dict[str, str]) -> None:
+    topic = topic_with(signed, b"0")
+    target, reading = {**signed, "topic": topic}, {**signed, "subscribe": topic}
+    assert write(target, [1, 2, 3]) == 3
+    wait_until(lambda: numbers(reading) == [0, 1, 2, 3], "the rows")
+    with pytest.raises(AccessDenied):
+        write({**target, "secretKey": "wrong", "retryTimeoutMs": "0"}, [4])
+    with pytest.raises(AccessDenied):
+        write({"nameServer": signed["nameServer"], "topic": topic, "retryTimeoutMs": "0"}, [5])
+    assert numbers(reading) == [0, 1, 2, 3]
+
+
+def write(options: dict[str, str], rows: list[int]) -> int:
+    """Write numbers as Spark does: the writer is made in one process and used in another."""
+    schema = StructType([StructField("body", BinaryType())])
+    writer = pickle.loads(pickle.dumps(BatchWriter(options, schema, overwrite=False)))
+    bodies = pa.array([b"%d" % row for row in rows], pa.binary())
+    sent: int = writer.write(iter([pa.record_batch([bodies], ["body"])])).rows
+    return sent
 
 
 def test_tls(tmp_path: Path) -> None:

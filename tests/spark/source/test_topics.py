@@ -1,14 +1,20 @@
 """Every option of the topics source, at our broker and at Apache's, without a JVM of Spark's."""
 
 import json
+import pickle
+import socket
+import time
 from typing import Any
 
 import pytest
+from pyspark.sql.types import BinaryType, StructField, StructType
 
 from firearrow.blocking import Message, MessageQueue, PullConsumer
-from firearrow.errors import FireArrowError, NoRoute, RequestRefused, SettingsError
+from firearrow.errors import ConnectionFailed, FireArrowError, NoRoute, SettingsError, Unsupported
+from firearrow.spark.link import close_links
 from firearrow.spark.reader import DataLost
 from firearrow.spark.schema import NAMES
+from firearrow.spark.writer import BatchWriter
 from firearrow.testing.apache import ApacheBroker, fresh
 from tests.spark.source.conftest import is_ours
 from tests.spark.source.reading import numbered, numbers, parts, read, rows_between, send, stream, wait_until
@@ -118,15 +124,31 @@ def test_tags_are_filtered_by_the_broker(broker: ApacheBroker, filled: str) -> N
 def test_sql_is_filtered_by_apaches_broker_and_refused_by_ours(broker: ApacheBroker, filled: str) -> None:
     wanted = options(broker, filled, sql="a BETWEEN 3 AND 4")
     if is_ours(broker):
-        with pytest.raises(RequestRefused, match="does not support consumer to filter message by SQL92"):
+        with pytest.raises(Unsupported, match=f"broker {broker.name} does not filter by SQL92 .* use the option tags"):
             read(wanted)
     else:
         assert numbers(wanted) == [n for n in range(COUNT) if n % 10 in (3, 4)]
 
 
 def test_a_missing_replica_is_said(broker: ApacheBroker, filled: str) -> None:
-    with pytest.raises(SettingsError, match="has no replica"):
+    with pytest.raises(SettingsError, match=f"broker {broker.name} has no replica .* Set readFrom to master"):
         read(options(broker, filled, readFrom="replica"))
+
+
+def test_an_account_is_refused_where_our_broker_checks_none(broker: ApacheBroker, filled: str) -> None:
+    signed = options(broker, filled, accessKey="somebody", secretKey="secret")
+    if not is_ours(broker):
+        assert numbers(signed) == list(range(COUNT)), "with accounts switched off Apache's broker ignores signatures"
+        return
+    says = f"broker {broker.name} does not check accounts: .* Leave both out"
+    for _ in range(2):
+        with pytest.raises(Unsupported, match=says):
+            read(signed)
+    with pytest.raises(Unsupported, match=says):
+        stream(signed).initialOffset()
+    target = {"nameServer": at(broker), "topic": filled, "accessKey": "somebody", "secretKey": "secret"}
+    with pytest.raises(Unsupported, match=says):
+        pickle.dumps(BatchWriter(target, StructType([StructField("body", BinaryType())]), overwrite=False))
 
 
 def test_compressed_bodies(broker: ApacheBroker) -> None:
@@ -151,10 +173,23 @@ def test_what_is_gone_fails_with_the_exact_gap(broker: ApacheBroker, filled: str
     assert set(table["queue_id"]) == {0}
 
 
-def test_nobody_there_is_said_after_the_retries() -> None:
-    quick = {"fetchRetries": "1", "fetchRetryIntervalMs": "1"}
-    with pytest.raises(FireArrowError):
-        read({"nameServer": "127.0.0.1:1", "subscribe": "orders", **quick})
+def test_nobody_there_is_said_in_time() -> None:
+    for more in ({"connectTimeoutMs": "300"}, {"fetchRetries": "1", "fetchRetryIntervalMs": "1"}):
+        for chosen in ({"subscribe": "orders"}, {"subscribePattern": "o.*"}):
+            began = time.monotonic()
+            with pytest.raises(
+                ConnectionFailed, match=r"cluster at 127.0.0.1:1 could not be reached .* option nameServer"
+            ):
+                read({"nameServer": "127.0.0.1:1", **chosen, **more})
+            assert time.monotonic() - began < 10, "all retries would take 31 s"
+            close_links()
+
+
+def test_a_name_server_that_takes_connections_and_says_nothing_is_not_awaited_for_ever() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(ConnectionFailed, match="could not be reached"):
+            stream({"nameServer": address, "subscribe": "orders", "connectTimeoutMs": "300"}).initialOffset()
 
 
 def test_a_topic_that_is_not_there(broker: ApacheBroker) -> None:

@@ -1,0 +1,92 @@
+"""How a cluster is reached: TLS and accounts as options say them, and single questions that the client has no word for.
+
+Questions here open a connection, ask once and close it; whoever wants patience adds it.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from firearrow import fastjson
+from firearrow.client.access import Access
+from firearrow.client.doors import system_doors
+from firearrow.client.nameservers import NameServers, parse_name_servers
+from firearrow.client.routes import MASTER_ID, Route, read_route
+from firearrow.errors import RequestRefused, Unsupported
+from firearrow.protocol.bodies.route import KVTable, TopicRouteData
+from firearrow.protocol.conversation import Request
+from firearrow.protocol.requests.route import GetRouteInfoByTopic
+from firearrow.protocol.requests.stats import GetBrokerRuntimeInfo
+from firearrow.remoting.caller import Caller
+from firearrow.runtime.network import Address
+from firearrow.runtime.tlssettings import ClientTls
+from firearrow.spark.options import Connection
+
+OUR_MARK: Final = "firearrowInstance"
+"""What a broker of this project has among the values of its running self, and no other."""
+
+
+def client_tls(connection: Connection) -> ClientTls:
+    """What TLS is told."""
+    return ClientTls(
+        connection.tls,
+        connection.tls_verify,
+        connection.tls_ca_file,
+        connection.tls_cert_file,
+        connection.tls_key_file,
+        connection.tls_key_password,
+    )
+
+
+def access_of(connection: Connection) -> Access:
+    """What servers are shown."""
+    return Access(client_tls(connection), connection.access_key, connection.secret_key, connection.security_token)
+
+
+async def ask_names(connection: Connection, request: Request[Any]) -> bytes:
+    """Ask the name servers."""
+    doors = system_doors()
+    context, sign = access_of(connection).prepared()
+    caller = Caller(doors.network, tls=context, sign=sign)
+    try:
+        names = NameServers(caller, parse_name_servers(connection.name_server), doors.chance)
+        return (await names.ask(request)).body
+    finally:
+        await caller.close()
+
+
+async def route_of(connection: Connection, topic: str) -> Route:
+    """Where a topic is now."""
+    request = GetRouteInfoByTopic(topic=topic, accept_standard_json_only=True)
+    return read_route(topic, fastjson.decode(await ask_names(connection, request), TopicRouteData))
+
+
+async def require_checked_accounts(connection: Connection, topics: Iterable[str]) -> None:
+    """Raise where an account is shown to a broker of ours that lets everybody in: it would promise what is not so.
+
+    A broker that checks accounts refuses this question, which is asked without one. Brokers of Apache's whose accounts
+    are switched off take signed requests as any other, so clients can have accounts before brokers ask for them.
+    """
+    if not connection.access_key:
+        return
+    masters: dict[str, Address] = {}
+    for topic in topics:
+        found = (await route_of(connection, topic)).brokers
+        masters.update({broker: numbers[MASTER_ID] for broker, numbers in found.items() if MASTER_ID in numbers})
+    for broker, address in sorted(masters.items()):
+        if await _lets_everybody_in(connection, address):
+            raise Unsupported(
+                f"options accessKey and secretKey are given, but broker {broker} does not check accounts: this "
+                "version of FireArrow's broker lets everybody in. Leave both out, or use a broker that checks them"
+            )
+
+
+async def _lets_everybody_in(connection: Connection, address: Address) -> bool:
+    context, _ = Access(client_tls(connection)).prepared()
+    caller = Caller(system_doors().network, tls=context)
+    try:
+        answer = await caller.call(address, GetBrokerRuntimeInfo())
+    except RequestRefused:
+        return False
+    finally:
+        await caller.close()
+    return OUR_MARK in fastjson.decode(answer.body, KVTable).table

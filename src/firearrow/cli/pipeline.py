@@ -133,6 +133,7 @@ def audit(
     late_ms: Annotated[int, typer.Option(help="From birth to store at most.")] = 60_000,
     fail_on: Annotated[str, typer.Option(help="Kinds that make the audit fail.")] = "lost,duplicated,reordered",
     page: Annotated[Path | None, typer.Option(help="Write the report with a plot as HTML here.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw the report as PNG here; needs the extra plot.")] = None,
     details: Annotated[str, typer.Option(help="Write every finding as Parquet here.")] = "",
     store: StorePath = "",
     form: Format = "iceberg",
@@ -160,9 +161,21 @@ def audit(
         from firearrow.spark.pipelines.auditpage import page as page_of
 
         page.write_text(page_of(rows))
+    if plot is not None:
+        _draw(rows, plot)
     wanted = [kind.strip() for kind in fail_on.split(",") if kind.strip()]
     if any(row[kind] for row in rows for kind in wanted):
         raise typer.Exit(1)
+
+
+def _draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
+    from firearrow.spark.pipelines.auditplot import draw
+
+    try:
+        draw(rows, str(path))
+    except ModuleNotFoundError:
+        typer.echo("--plot needs matplotlib: pip install 'firearrow[plot]'; --page needs nothing", err=True)
+        raise typer.Exit(2) from None
 
 
 def _print_report(rows: Sequence[dict[str, Any]]) -> None:

@@ -20,8 +20,11 @@ workers together. A stream is timed from its start to its end, planning and the 
 
 NOTES: Final = {
     "a": """Bodies are random, so nothing can be compressed. Parquet is the ceiling: what the engine does with rows that
-it has in its own format. Apache's broker hands out 32 messages or 256 KiB a pull, so there a row costs 1/32 of a
-request on both sides; many pulls are under way at once and the CPU of both sides is what limits it.
+it has in its own format. Spark's Kafka connector waits half a second at the end of every partition that it has read
+up (`fetch.max.wait.ms`); *waiting 20 ms* are the same rows with that option lowered, as fast as the connector gets.
+Our broker wrote the rows itself and was not restarted; after a restart it checks every record that it hands out in
+full, which costs it more than all the rest. Apache's broker hands out 32 messages or 256 KiB a pull: there every 32
+rows cost a request on both sides, many of them under way at once, and CPU on both sides is the limit.
 """,
     "b": """Kafka's and our streams take everything in one micro-batch. *toTable* is Iceberg's own writer in Spark;
 *committed from Python* is what `firearrow pipeline archive` uses where no such runtime exists for the running Spark.

@@ -6,13 +6,13 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
 from benchmarks.spark.kafka import Kafka
-from benchmarks.spark.rows import BODIES, PLAIN, QUEUES, WARM_ROWS, WARM_TOPIC, Row, rows_of
+from benchmarks.spark.rows import BODIES, PLAIN, QUEUES, TUNED, WARM_TOPIC, Row, rows_of, warm_rows
 from benchmarks.spark.sessions import Session
 from firearrow.admin import Admin
 from firearrow.blocking import Message, Producer, PullConsumer
@@ -38,6 +38,7 @@ class Places:
         self.size = size
         self._stack = ExitStack()
         self._ours: Served | None = None
+        self._is_restarted = False
         self._kafka: Kafka | None = None
         self._apache: ApacheBroker | None = None
         self._filled: set[str] = set()
@@ -68,6 +69,15 @@ class Places:
             self._ours = self._stack.enter_context(served(self.output / "store"))
         return self._ours
 
+    def restarted(self) -> Served:
+        """Our broker after a restart: it has written nothing of what it holds, and checks all that it hands out."""
+        broker = self.ours()
+        if not self._is_restarted:
+            broker.kill()
+            broker.start()
+            self._is_restarted = True
+        return broker
+
     def kafka(self) -> Kafka:
         """Kafka."""
         if self._kafka is None:
@@ -91,11 +101,12 @@ class Places:
     def order(self, row: Row, *, warming: bool = False) -> Order:
         """What a session must know for a row; to warm up, the same with fewer rows."""
         topic, body = (WARM_TOPIC, BODIES[0]) if warming else (row.topic_name, row.body)
-        count = WARM_ROWS if warming else row.count(self.size)
+        count = warm_rows(self.size) if warming else row.count(self.size)
         order: Order = {
             "do": "latency" if row.sink == "latency" else "move",
             "source": row.source, "sink": row.sink, "topic": topic, "count": count, "whole": row.whole,
-            "stream": row.stream, "scratch": str(self.scratch), "seconds": LATENCY_S,
+            "stream": row.stream, "options": TUNED if row.tuned else {}, "seconds": LATENCY_S,
+            "scratch": str(self.scratch),
         }  # fmt: skip
         return order | self._source(row, topic, body, count) | self._sink(row)
 
@@ -110,7 +121,10 @@ class Places:
         if row.source == "apache":
             broker = self.apache(topic, body, count)
             return {"address": broker.name_servers[0], "pid": broker.pid}
-        return {} if row.source == "floor" else {"address": self.ours().name_server, "pid": self.ours().pid}
+        if row.source == "floor":
+            return {}
+        ours = self.restarted() if row.source == "restarted" else self.ours()
+        return {"address": ours.name_server, "pid": ours.pid}
 
     def _sink(self, row: Row) -> Order:
         if row.sink == "topic":
@@ -121,17 +135,18 @@ class Places:
 
     # -- making the rows
 
-    def prepare(self) -> None:
-        """Make what is not there yet."""
+    def prepare(self, rows: Sequence[Row]) -> None:
+        """Make what rows need. Our broker is filled in every run, for it serves best what it wrote itself."""
         topics = {f"bench-{body}": (body, rows_of(self.size, body), QUEUES) for body in BODIES}
-        topics[WARM_TOPIC] = (BODIES[0], WARM_ROWS, QUEUES)
-        ours = topics | {f"bench-queues-{n}": (BODIES[0], self.size // 4, n) for n in (1, 64)}
-        ours |= {"bench-latency": (BODIES[0], 1, 4)} | {f"sink-{body}": (body, 0, QUEUES) for body in BODIES}
-        for topic, (body, count, queues) in ours.items():
-            with self._once(f"ours-{topic}") as is_needed:
-                if is_needed:
-                    say(f"our broker: {topic}, {count} messages of {body} bytes in {queues} queues")
-                    fill(self.ours().name_server, topic, body, count, queues)
+        topics[WARM_TOPIC] = (BODIES[0], warm_rows(self.size), QUEUES)
+        is_copied = all((self.output / "made" / mark).exists() for mark, _ in self._copies(topics))
+        if not is_copied or any(row.needs_ours for row in rows):
+            shutil.rmtree(self.output / "store", ignore_errors=True)
+            ours = topics | {f"bench-queues-{n}": (BODIES[0], self.size // 4, n) for n in (1, 64)}
+            ours |= {"bench-latency": (BODIES[0], 1, 4)} | {f"sink-{body}": (body, 0, QUEUES) for body in BODIES}
+            for topic, (body, count, queues) in ours.items():
+                say(f"our broker: {topic}, {count} messages of {body} bytes in {queues} queues")
+                fill(self.ours().name_server, topic, body, count, queues)
         self._copy(topics)
 
     def _copy(self, topics: dict[str, tuple[int, int, int]]) -> None:
@@ -141,6 +156,7 @@ class Places:
                 with self._once(mark) as is_needed:
                     if is_needed:
                         say(f"a copy of the rows: {mark}")
+                        order |= {"path": str(self.store)}
                         session = session or stack.enter_context(Session(PLAIN, self.output))
                         if order.get("sink") == "kafka":
                             order["to"] = self.kafka().address
@@ -149,7 +165,7 @@ class Places:
     def _copies(self, topics: dict[str, tuple[int, int, int]]) -> Iterator[tuple[str, Order]]:
         """The copies of topics in other places, and rows for sinks, each by the mark it leaves when it is done."""
         for topic, (_, count, _) in topics.items():
-            store = {"source": "store", "topic": topic, "path": str(self.store), "count": count}
+            store = {"source": "store", "topic": topic, "count": count}
             target = str(self.output / "parquet" / topic)
             yield f"parquet-{topic}", {"do": "copy", **store, "sink": "parquet", "target": target, "whole": True}
             yield f"kafka-{topic}", {"do": "copy", **store, "sink": "kafka", "target": topic}
@@ -179,10 +195,9 @@ def fill(address: str, topic: str, body: int, count: int, queues: int = QUEUES) 
     chance = random.Random(7)
     with PullConsumer(address, group="bench-looking") as looker:
         targets = sorted(looker.queues(topic))
-        held = sum(bounds.end - bounds.first for bounds in looker.bounds(topic).values())
     some = max(1, min(1000, (1 << 20) // (body + 200), -(-count // queues)))
     with Producer(address, group="bench", send_timeout_ms=30_000) as producer:
-        for start in range(held, count, some):  # a run that was broken off goes on
+        for start in range(0, count, some):
             numbers = range(start, min(start + some, count))
             queue = targets[start // some % len(targets)]
             rows = [Message.of(topic, chance.randbytes(body), tag="t", keys=[f"order-{each:09d}"]) for each in numbers]

@@ -85,6 +85,9 @@ class Session:
 
     def ask(self, order: dict[str, Any], patience_s: float = 600.0) -> dict[str, Any]:
         """Give an order and wait for its answer; a session that takes too long is ended."""
+        if self._process is None or self._process.poll() is not None:
+            self.__exit__()
+            self.__enter__()  # it died of an earlier order
         process = self._process
         assert process is not None
         assert process.stdin is not None

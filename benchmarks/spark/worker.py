@@ -37,7 +37,7 @@ SETTINGS = {
     "spark.log.level": "ERROR",
     "spark.driver.host": "127.0.0.1",
 }
-LATENCY_LEAD_S = 6.0
+LATENCY_LEAD_S = 8.0
 
 
 def frame(spark: "SparkSession", order: Order, *, is_stream: bool = False) -> Any:
@@ -48,7 +48,8 @@ def frame(spark: "SparkSession", order: Order, *, is_stream: bool = False) -> An
         return spark.read.parquet(order["path"])
     if source == "kafka":
         reader = reader.format("kafka").option("kafka.bootstrap.servers", order["address"])
-        found = reader.option("subscribe", order["topic"]).option("startingOffsets", "earliest").load()
+        reader = reader.option("subscribe", order["topic"]).option("startingOffsets", "earliest")
+        found = reader.options(**order.get("options", {})).load()
         return found if whole else found.select("key", "value", "topic", "partition", "offset", "timestamp")
     if source == "parquet":
         found = spark.read.parquet(order["path"])

@@ -7,6 +7,7 @@ Spark where the session has one (``native``), else through `sink`. All of them t
 
 import random
 from collections.abc import Mapping
+from inspect import signature
 from typing import TYPE_CHECKING, Final
 
 from firearrow.errors import SettingsError
@@ -108,7 +109,9 @@ def arrow_schema(schema: "StructType") -> "pa.Schema":
     """A schema of Spark in Arrow's terms, with times in UTC."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    return to_arrow_schema(schema, timezone="UTC")
+    if "timezone" in signature(to_arrow_schema).parameters:
+        return to_arrow_schema(schema, timezone="UTC")
+    return to_arrow_schema(schema)  # Spark 4.1, where times are in UTC unless it is told otherwise
 
 
 def spark_schema(schema: "pa.Schema") -> "StructType":

@@ -91,8 +91,10 @@ class Properties:
     def _split(self) -> None:
         """Keys and values as places in the text, and how many there are up to each row."""
         text = self._text
-        separators = np.flatnonzero((text - np.uint8(1)) < 2)
+        separators = np.flatnonzero(text < 3)
         kinds = text[separators]
+        if len(kinds) and not kinds.all():
+            separators, kinds = separators[kinds > 0], kinds[kinds > 0]
         if len(kinds) % 2 == 0 and (kinds[0::2] == 1).all() and (kinds[1::2] == 2).all():
             key_ends, entry_ends = separators[0::2], separators[1::2]
             key_starts = np.empty_like(entry_ends)
@@ -111,18 +113,17 @@ class Properties:
         self._key_starts, self._key_ends, self._entry_ends = key_starts, key_ends, entry_ends
         self._up_to = np.zeros(self._count + 1, np.int32)
         self._up_to[1:] = np.searchsorted(entry_ends, self._row_ends)
-        keys = slices(self._text, key_starts, key_ends, pa.string()).dictionary_encode()
-        self._codes = keys.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-        self._keys = keys.dictionary.to_pylist()
-        self._dictionary = keys
+
+    def _encoded_keys(self) -> pa.DictionaryArray:
+        return slices(self._text, self._key_starts, self._key_ends, pa.string()).dictionary_encode()
 
     # -- columns
 
     def named(self, name: str) -> pa.Array:
         """The values of one property, null where a record does not have it."""
-        if name not in self._keys:
+        hits = self._entries_of(name.encode())
+        if len(hits) == 0:
             return pa.nulls(self._count, pa.string())
-        hits = np.flatnonzero(self._codes == self._keys.index(name))
         values = slices(self._text, self._key_ends[hits] + 1, self._entry_ends[hits], pa.string())
         if len(hits) == self._count and bool(
             (np.searchsorted(self._up_to, hits, "right") == np.arange(1, self._count + 1)).all()
@@ -132,30 +133,41 @@ class Properties:
         chosen[np.searchsorted(self._up_to, hits, side="right") - 1] = np.arange(len(hits), dtype=np.int32)
         return values.take(pa.array(chosen, mask=chosen < 0))
 
+    def _entries_of(self, key: bytes) -> Ints:
+        """Which entries have a key: those with one of its length, its first letter, and then all of it."""
+        starts, text = self._key_starts, self._text
+        hits: Ints = np.flatnonzero(self._key_ends - starts == len(key))
+        for place, letter in enumerate(key):
+            hits = hits[text[starts[hits] + place] == letter]
+        return hits
+
     def as_map(self) -> pa.Array:
         """All properties."""
-        self._keep_last()
-        keys = self._dictionary.dictionary.take(self._dictionary.indices)
+        encoded = self._encoded_keys()
+        if self._keep_last(encoded):
+            encoded = self._encoded_keys()
+        keys = encoded.dictionary.take(encoded.indices)
         values = slices(self._text, self._key_ends + 1, self._entry_ends, pa.string())
         return pa.MapArray.from_arrays(numbers(self._up_to, pa.int32()), keys, values)
 
-    def _keep_last(self) -> None:
-        """Of equal keys of a record keep the last."""
-        codes, kinds = self._codes, len(self._keys)
+    def _keep_last(self, encoded: pa.DictionaryArray) -> bool:
+        """Of equal keys of a record keep the last; say whether there were any."""
+        codes, kinds = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), len(encoded.dictionary)
         rows = np.repeat(np.arange(self._count), np.diff(self._up_to))
         if kinds <= _MOST_BITS:
             filled = np.flatnonzero(np.diff(self._up_to))
             if len(filled) == 0:
-                return
+                return False
             bits, begins = np.int64(1) << codes, self._up_to[:-1][filled]
             if (np.add.reduceat(bits, begins) == np.bitwise_or.reduceat(bits, begins)).all():
-                return
+                return False
         names = rows * kinds + codes
         _, backwards = np.unique(names[::-1], return_index=True)
         if len(backwards) == len(names):
-            return
+            return False
         kept = np.sort(len(names) - 1 - backwards)
         self._places(self._key_starts[kept], self._key_ends[kept], self._entry_ends[kept])
+        return True
 
 
 def _without_ordinary_stamps(heads: Heads) -> tuple[Bytes, Ints, Ints]:

@@ -21,11 +21,11 @@ CLASSES = "org.apache.spark.deploy"
 
 
 @contextmanager
-def daemon(directory: Path, name: str, sign: str, *words: str) -> Iterator[str]:
+def daemon(directory: Path, name: str, sign: str, *words: str, memory: str = "256m") -> Iterator[str]:
     """A process of Spark's own; its first line that holds ``sign``. Ended at the end of the block."""
     launcher = Path(pyspark.__file__).parent / "bin" / "spark-class"
     environment = {**os.environ, "SPARK_NO_DAEMONIZE": "1", "SPARK_LOCAL_IP": "127.0.0.1"}
-    environment |= {"SPARK_DAEMON_MEMORY": "256m", "PYSPARK_PYTHON": sys.executable}
+    environment |= {"SPARK_DAEMON_MEMORY": memory, "PYSPARK_PYTHON": sys.executable}
     environment |= {"SPARK_WORKER_DIR": str(directory / name)}
     log = directory / f"{name}.log"
     with log.open("wb") as output:

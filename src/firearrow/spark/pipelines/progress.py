@@ -50,7 +50,9 @@ def read_progress(report: Mapping[str, Any]) -> BatchProgress:
         latest = dict(_leaves(_object(source.get("latestOffset"))))
         queues += [QueueLag(name, end, max(0, latest.get(name, end) - end)) for name, end in sorted(ends.items())]
     seconds = report.get("batchDuration", 0) / 1000
-    rows = report.get("numInputRows", 0)
+    rows = report.get("numInputRows")
+    if rows is None:  # through Spark Connect only the sources say it
+        rows = sum(source.get("numInputRows", 0) for source in report.get("sources", ()))
     return BatchProgress(
         report.get("name") or str(report.get("id", "")),
         report.get("batchId", -1),

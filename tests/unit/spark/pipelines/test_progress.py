@@ -28,6 +28,13 @@ def test_offsets_may_come_as_objects() -> None:
     assert read_progress(given).lag == 0
 
 
+def test_through_connect_sources_alone_say_how_many_rows() -> None:
+    given = report(0, 1)
+    del given["numInputRows"]
+    given["sources"] = [{"endOffset": None, "numInputRows": 7}, {"endOffset": None, "numInputRows": 5}]
+    assert read_progress(given).rows == 12
+
+
 def test_a_batch_is_told_once_and_idle_ones_never() -> None:
     watched = Watched()
     assert [batch.batch for batch in watched.fresh("q", [report(0, 5), report(1, 5)])] == [0, 1]

@@ -25,7 +25,7 @@ from typing import Any, Self
 from firearrow.blocking import Message, Producer
 from firearrow.errors import FireArrowError
 from firearrow.testing.faults.ledger import DEFAULT_PATH, Ledger
-from tests.spark.serving import Served
+from tests.spark.serving import Served, end_with_parent
 
 FORMATS = "parquet,iceberg,delta"
 KINDS = ("broker", "executor", "driver")
@@ -82,7 +82,13 @@ class Driver:
         log = (directory / "driver.log").open("ab")
         environment = {**os.environ, "PYSPARK_PYTHON": python, "SPARK_LOCAL_IP": "127.0.0.1"}
         self.process = subprocess.Popen(
-            words, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True, env=environment
+            words,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            start_new_session=True,
+            env=environment,
+            preexec_fn=end_with_parent,
         )
         log.close()
         self.lines: queue.SimpleQueue[str] = queue.SimpleQueue()

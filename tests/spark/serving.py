@@ -1,5 +1,6 @@
 """A name server and a broker in a process of its own that a test can kill, and what it holds."""
 
+import ctypes
 import signal
 import subprocess
 import sys
@@ -9,6 +10,13 @@ from pathlib import Path
 
 from firearrow.blocking import Message, Producer, PullConsumer
 from firearrow.model import StoredMessage
+
+PR_SET_PDEATHSIG = 1
+
+
+def end_with_parent() -> None:
+    """For a child before it starts: it is killed when whoever started it ends, however that ends."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class Served:
@@ -24,7 +32,7 @@ class Served:
         """Serve; return when it does."""
         words = [str(Path(sys.executable).with_name("firearrow")), "dev", "-d", str(self.directory)]
         words += ["--name-server-port", self._ports[0], "--port", self._ports[1]]
-        self._process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, preexec_fn=end_with_parent)
         assert self._process.stdout is not None
         lines = [self._process.stdout.readline().split() for _ in range(2)]
         assert all(lines), "the broker did not start"

@@ -28,7 +28,7 @@ from firearrow.record.layout import Buffer
 from firearrow.record.properties import StoredProperties, decode_properties, without_stamps
 from firearrow.runtime.clock import Clock
 from firearrow.runtime.disk import Disk
-from firearrow.store.placement import FLUSHED, WRITTEN, Placed
+from firearrow.store.placement import FLUSHED, WRITTEN, PlacedRun, Rows
 from firearrow.store.pulling import Pull, Pulled, ReadStatus
 from firearrow.store.store import Store
 
@@ -86,8 +86,10 @@ class DelayedDelivery:
         """How many levels there are."""
         return len(self._levels)
 
-    def arrived(self, rows: list[Placed]) -> None:
+    def arrived(self, rows: Rows) -> None:
         """Messages can be seen now: a level that has nothing may have something."""
+        if type(rows) is PlacedRun and rows.tail.topic != SCHEDULE_TOPIC:
+            return
         for row in rows:
             if row[0].topic == SCHEDULE_TOPIC and row[0].queue_id < len(self._arrivals):
                 self._arrivals[row[0].queue_id].set()

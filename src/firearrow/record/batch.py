@@ -5,10 +5,10 @@ A client's batch is a concatenation of::
     totalSize 4   magic 4 (0)   bodyCRC 4 (0)   flag 4   bodyLength 4   body   propertiesLength 2   properties
 
 The broker stores each as a record of its own with consecutive queue offsets (`split_batch`, then `encode_each`; or
-`pieces_of`, then `encode_pieces`, which makes the same records in less time), except on topics with batch queues, where
-the whole body becomes one record that consumers take apart (`unwrap`). The magic and the CRC inside are ignored, as in
-Java; the sizes are added up again and must agree. Must agree with Java's ``MessageDecoder.encodeMessages``,
-``MessageExtEncoder.encode(MessageExtBatch)`` and ``MessageDecoder.decodeMessage``.
+`messages_of`, then `encode_pieces` or `alike.encode_alike`, which make the same records in less time), except on topics
+with batch queues, where the whole body becomes one record that consumers take apart (`unwrap`). The magic and the CRC
+inside are ignored, as in Java; the sizes are added up again and must agree. Must agree with Java's
+``MessageDecoder.encodeMessages``, ``MessageExtEncoder.encode(MessageExtBatch)`` and ``MessageDecoder.decodeMessage``.
 """
 
 import struct
@@ -21,9 +21,8 @@ from msgspec.structs import replace
 
 from firearrow.errors import BadBody, IllegalMessage
 from firearrow.model import EpochMs, Message, PhysicalOffset, QueueOffset, StoredMessage
-from firearrow.model.flags import BORN_HOST_V6, HOST_V6_MASK, STORE_HOST_V6
-from firearrow.record.encode import Draft, encode
-from firearrow.record.hosts import V4_SIZE
+from firearrow.record.alike import Alike, alike_of
+from firearrow.record.encode import Draft, encode, shared_fields
 from firearrow.record.layout import CRC_MASK, SHORT, Buffer, topic_field
 from firearrow.record.properties import StoredProperties, decode_properties, encode_properties, stored_properties
 from firearrow.record.stamp import REVERSED_STAMP, STAMP_SIZE
@@ -32,7 +31,6 @@ MAX_BATCH_MESSAGES: Final = 65_536
 """More than any stock client fits into 4 MiB: each of its messages carries a UNIQ_KEY and takes 66 bytes or more."""
 
 _INT = struct.Struct(">i")
-_LONG = struct.Struct(">q")
 _PLACE = struct.Struct(">iIiiiqq")
 """The record up to its physical offset: size, magic, CRC, queue, flag, queue offset, physical offset."""
 _HEAD = struct.Struct(">iiiii")
@@ -98,6 +96,11 @@ def pieces_of(batch: Buffer, *, max_messages: int = MAX_BATCH_MESSAGES) -> list[
         (flag, body, given if given[-1:] == b"\x02" and _HASH not in given else stored_properties(given))
         for flag, body, given in _alike(batch, max_messages) or _entries(batch, max_messages)
     ]
+
+
+def messages_of(batch: Buffer) -> Alike | list[Piece]:
+    """The messages of a client's batch, by columns where they are alike."""
+    return alike_of(batch) or pieces_of(batch)
 
 
 def _alike(batch: Buffer, max_messages: int) -> Iterable[tuple[int, bytes, bytes]] | None:
@@ -166,7 +169,7 @@ def encode_pieces(
     parts: list[bytes] = []
     sizes: list[int] = []
     try:
-        shared = _shared_fields(template, store_timestamp)
+        shared = shared_fields(template, store_timestamp)
         for flag, body, properties in pieces:
             if len(body) != body_length or len(properties) != properties_length:
                 body_length, properties_length = len(body), len(properties)
@@ -182,24 +185,6 @@ def encode_pieces(
     except struct.error as wrong:
         raise IllegalMessage(f"a message of a batch for topic {template.topic!r} does not fit: {wrong}") from wrong
     return _join(parts), sizes
-
-
-def _shared_fields(template: Draft, store_timestamp: int) -> bytes:
-    """What lies between the physical offset and the length of the body, alike in all records of a batch."""
-    bits = (BORN_HOST_V6 if len(template.born_host) != V4_SIZE else 0) | (
-        STORE_HOST_V6 if len(template.store_host) != V4_SIZE else 0
-    )
-    return b"".join(
-        (
-            _INT.pack(template.sys_flag & ~HOST_V6_MASK | bits),
-            _LONG.pack(template.born_timestamp),
-            template.born_host,
-            _LONG.pack(store_timestamp),
-            template.store_host,
-            _INT.pack(template.reconsume_times),
-            _LONG.pack(0),
-        )
-    )
 
 
 def decode_batch(batch: Buffer, topic: str, *, max_messages: int = MAX_BATCH_MESSAGES) -> list[Message]:

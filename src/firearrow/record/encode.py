@@ -31,6 +31,9 @@ from firearrow.record.stamp import REVERSED_STAMP, STAMP_SIZE
 
 _pack_v4 = HEAD_V4.pack
 _pack_short = SHORT.pack
+_pack_born = struct.Struct(">iq").pack
+_pack_long = struct.Struct(">q").pack
+_pack_tries = struct.Struct(">iq").pack
 _join = b"".join
 _BOTH_V4 = 2 * V4_SIZE
 _HEAD_WITHOUT_HOSTS = HEAD_SIZE - _BOTH_V4
@@ -110,6 +113,21 @@ def encode(
         raise IllegalMessage(_misfit(draft, properties_length, wrong)) from wrong
     # The stamp is `stamp_of(crc32(record))`, without the call.
     return record + (REVERSED_STAMP % (crc32(record) & CRC_MASK))[::-1] if stamped else record
+
+
+def shared_fields(template: Draft, store_timestamp: int) -> bytes:
+    """What lies between the physical offset and the length of the body, alike in all records of a batch."""
+    v6 = len(template.born_host) != V4_SIZE, len(template.store_host) != V4_SIZE
+    bits = (BORN_HOST_V6 if v6[0] else 0) | (STORE_HOST_V6 if v6[1] else 0)
+    return _join(
+        (
+            _pack_born(template.sys_flag & ~HOST_V6_MASK | bits, template.born_timestamp),
+            template.born_host,
+            _pack_long(store_timestamp),
+            template.store_host,
+            _pack_tries(template.reconsume_times, 0),
+        )
+    )
 
 
 def _pack_and_flag(draft: Draft) -> tuple[Callable[..., bytes], int]:

@@ -12,7 +12,10 @@ with Java's ``MessageDecoder.createMessageId`` and ``MessageClientIDSetter``.
 """
 
 import re
+import struct
+from collections.abc import Sequence
 from datetime import datetime, tzinfo
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import Final
 
@@ -27,6 +30,18 @@ _is_id = re.compile(r"[0-9A-Fa-f]{32}(?:[0-9A-Fa-f]{24})?").fullmatch
 def offset_message_id(store_host: HostBytes, physical_offset: PhysicalOffset) -> str:
     """The id that names the place of a record."""
     return f"{store_host.hex()}{physical_offset:016x}".upper()
+
+
+def offset_message_ids(store_host: HostBytes, places: Sequence[int]) -> str:
+    """The ids that name the places of records, divided by commas: one packing for all."""
+    fields: list[bytes | int] = [store_host] * (2 * len(places))
+    fields[1::2] = places
+    return _ids_form(len(store_host), len(places)).pack(*fields).hex(",", len(store_host) + 8).upper()
+
+
+@lru_cache(64)
+def _ids_form(host: int, count: int) -> struct.Struct:
+    return struct.Struct(">" + f"{host}sq" * count)
 
 
 def parse_offset_message_id(text: str) -> tuple[Address, PhysicalOffset]:

@@ -29,6 +29,12 @@ def stamp_of(crc: int) -> bytes:
     return (REVERSED_STAMP % (crc & CRC_MASK))[::-1]
 
 
+def stamps_of(crcs: list[int]) -> bytes:
+    """The stamps of records with these CRCs, one behind the other."""
+    backwards = tuple([crc & CRC_MASK for crc in reversed(crcs)])
+    return (REVERSED_STAMP * len(crcs) % backwards)[::-1]
+
+
 def ends_with_stamp(properties: bytes) -> bool:
     """Whether the last 20 bytes of a record's properties are a stamp, right or wrong.
 

@@ -10,6 +10,7 @@ Invariant: ``slots[hash % len(slots)]`` is the newest entry of its chain, and th
 import struct
 from array import array
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from sys import byteorder
 from typing import Final
 
@@ -91,6 +92,30 @@ class ActiveIndex:
         self.count, self.slots_used = number, used
         _, self.end_physical, self.end_ms = keys[-1]
 
+    def put_run(self, hashes: Sequence[int], places: range, store_ms: int) -> None:
+        """What `put` does with a key each of messages that lie side by side and have one time."""
+        if self.count <= FIRST_ENTRY:
+            self.begin_physical, self.begin_ms = places[0], store_ms
+        slots, dirty = self.slots, self._dirty
+        key_hashes = [unsigned if unsigned <= LARGEST_INT else -unsigned & LARGEST_INT for unsigned in hashes]
+        size, count = len(slots), len(hashes)
+        number = self.count
+        before: list[int] = []
+        for slot in [key_hash % size for key_hash in key_hashes]:
+            before.append(slots[slot])
+            slots[slot] = number
+            dirty[slot >> _PAGE_SHIFT] = 1
+            number += 1
+        age_ms = store_ms - self.begin_ms
+        fields = [age_ms // 1000 if 0 <= age_ms < _OLDEST_MS else 0] * (4 * count)
+        fields[0::4] = key_hashes
+        fields[1::4] = places
+        fields[3::4] = before
+        self._waiting += _entries(count).pack(*fields)
+        self.count = number
+        self.slots_used += before.count(0)
+        self.end_physical, self.end_ms = places[-1], store_ms
+
     # ---- reading
 
     def newest_of(self, slot: int) -> int:
@@ -145,6 +170,11 @@ class ActiveIndex:
 
     def _write_slots(self, first: int, last: int) -> None:
         self.file.write_at(self.shape.slot_position(first), [big_endian(self.slots[first:last])])
+
+
+@lru_cache(64)
+def _entries(count: int) -> struct.Struct:
+    return struct.Struct(">" + "iqii" * count)
 
 
 def big_endian(numbers: "array[int]") -> bytes:

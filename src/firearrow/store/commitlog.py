@@ -15,7 +15,7 @@ goes to the next one. Bytes above the tail are zero. Java: ``CommitLog``, ``Defa
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import cast
 
 from firearrow.errors import (
@@ -28,12 +28,13 @@ from firearrow.errors import (
 )
 from firearrow.model import EpochMs, PhysicalOffset, QueueOffset
 from firearrow.model.flags import PREPARED
+from firearrow.record.alike import Alike, encode_alike
 from firearrow.record.batch import Piece, drafts_of, encode_pieces
 from firearrow.record.encode import Draft, encode
 from firearrow.record.layout import BLANK_SIZE, blank
 from firearrow.runtime.clock import Clock
 from firearrow.store.config import LogConfig
-from firearrow.store.placement import FLUSHED, WRITTEN, Appended, AppendedBatch, Placed, QueueTail
+from firearrow.store.placement import FLUSHED, WRITTEN, Appended, AppendedBatch, Placed, PlacedRun, QueueTail, Rows
 from firearrow.store.progress import Progress, Sink
 from firearrow.store.segments import Segment, Segments
 from firearrow.store.waiting import Told
@@ -51,6 +52,7 @@ class CommitLog(Progress):
         "_closed",
         "_dirty",
         "_fresh",
+        "_fresh_before",
         "_handed_to",
         "_held_back",
         "_limit",
@@ -93,6 +95,7 @@ class CommitLog(Progress):
         self._limit = -1  # an append that ends above goes the slow way: the segment or the pending list is full
         self._pending: list[bytes] = []
         self._fresh: list[Placed] = []
+        self._fresh_before: list[tuple[int, Rows]] = []  # rows of this turn before those, with where they end
         self._turn_scheduled = False
         self._schedule_turn: Callable[[], object] | None = None
         self._dirty: list[Segment] = []
@@ -164,8 +167,32 @@ class CommitLog(Progress):
         tail.next_offset = queue_offset
         return AppendedBatch(places, first, physical, store_ms)
 
-    def append_pieces(self, tail: QueueTail, shared: Draft, pieces: Sequence[Piece]) -> AppendedBatch:
+    def _append_alike(self, tail: QueueTail, shared: Draft, alike: Alike) -> AppendedBatch:
+        """What `append_batch` does with the drafts of a client's batch whose messages are alike."""
+        if not self._pending:
+            self._begin_turn()
+        first, start, store_ms = tail.next_offset, self.tail, self._store_ms
+        try:
+            records, size = encode_alike(alike, shared, first, start, store_ms)
+        except IllegalMessage:
+            return self.append_batch(tail, drafts_of(alike.pieces(), shared))
+        end = start + len(records)
+        if end > self._limit:
+            return self.append_batch(tail, drafts_of(alike.pieces(), shared))
+        self._pending.append(records)
+        self.tail = end
+        tail.next_offset = first + len(alike)
+        if self._fresh:
+            self._fresh_before.append((start, self._fresh))
+            self._fresh = []
+        run = PlacedRun(tail, start, size, first, store_ms, shared.sys_flag, alike.properties)
+        self._fresh_before.append((end, run))
+        return AppendedBatch(run.places, first, end, store_ms)
+
+    def append_pieces(self, tail: QueueTail, shared: Draft, pieces: Alike | Sequence[Piece]) -> AppendedBatch:
         """What `append_batch` does with the drafts of a client's batch, without making them."""
+        if isinstance(pieces, Alike):
+            return self._append_alike(tail, shared, pieces)
         if not self._pending:
             self._begin_turn()
         first, start, store_ms = tail.next_offset, self.tail, self._store_ms
@@ -251,8 +278,9 @@ class CommitLog(Progress):
             # The disk writes late and has not written the segment before: were we to die now, a hole would be left.
             self._held_back = True
             return None
-        rows, file, tail = self._fresh, segment.file, self.tail
-        self._pending, self._fresh = [], []
+        file, tail = segment.file, self.tail
+        rows = [*self._fresh_before, (tail, self._fresh)]
+        self._pending, self._fresh, self._fresh_before = [], [], []
         try:
             file.write_at(self.handed - segment.start, pending)
         except DiskError as error:
@@ -265,16 +293,16 @@ class CommitLog(Progress):
         self._limit = tail + self._max_pending
         if self._limit > self._room:
             self._limit = self._room
-        self._rows.append((tail, rows))
+        self._rows += rows
         if file.late:
             self.on_late()
         else:
             self.note_written(tail)
         return None
 
-    def _undo(self, error: DiskError, rows: list[Placed], segment: Segment) -> DiskError:
+    def _undo(self, error: DiskError, rows: list[tuple[int, Rows]], segment: Segment) -> DiskError:
         """Take back a write that failed: nobody was promised anything of it."""
-        for tail, _, _, queue_offset, _, sys_flag, _ in reversed(rows):
+        for tail, _, _, queue_offset, _, sys_flag, _ in chain.from_iterable(reversed(some) for _, some in rows[::-1]):
             if not sys_flag & PREPARED:
                 tail.next_offset = queue_offset
         self.tail = self.handed
@@ -342,7 +370,7 @@ class CommitLog(Progress):
         """Acknowledge nothing from here on: what was unsynced must be taken for lost."""
         if self.fenced is None:
             self._limit = -1
-            self._pending, self._fresh = [], []
+            self._pending, self._fresh, self._fresh_before = [], [], []
             self.tail = self.handed
             fenced = super().fence(error)
             refused, self._refused = self._refused, []

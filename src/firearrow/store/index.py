@@ -15,8 +15,6 @@ from typing import Annotated, Final, NamedTuple, cast
 from msgspec import Meta, Struct
 
 from firearrow.errors import DiskFull, FileMissing
-from firearrow.model.flags import ROLLBACK, TRANSACTION_MASK
-from firearrow.model.java_hash import java_hash
 from firearrow.runtime.clock import Clock
 from firearrow.runtime.disk import Disk, File
 from firearrow.store.activeindex import PAGE_BYTES, ActiveIndex, KeyPlace
@@ -33,10 +31,10 @@ from firearrow.store.indexfile import (
     name_after,
 )
 from firearrow.store.indexsums import SUMS, PageSums, drop_sums, sum_of_edges
-from firearrow.store.keyhash import AT_ONCE, LANE_BYTES, MASK, POWERS, hash_lanes, head_hash, key_hash, prefix_hash
+from firearrow.store.keyhash import key_hash
 from firearrow.store.paths import INDEX
-from firearrow.store.placement import Placed
-from firearrow.store.propertyfields import KEYS_MARK, SEPARATOR, UNIQ_KEY_MARK, field
+from firearrow.store.placement import Placed, PlacedRun, Rows
+from firearrow.store.rowkeys import hashed_keys, hashes_of_run
 
 ROWS_AT_ONCE: Final = 256
 """Rows whose keys wait to be hashed together."""
@@ -45,11 +43,6 @@ ROWS_HELD_BACK: Final = 65_536
 ROWS_TAKEN: Final = 1024
 """Rows that leave at once after such a wait: all of them would hold the loop for a tenth of a second."""
 LONGEST_CHAIN: Final = 100_000
-LONGEST_HEAD: Final = 24
-"""Characters of a key before those that fill a lane, whose hash is remembered: an IPv6 client's UNIQ_KEY has 56."""
-_LONG_KEY: Final = LANE_BYTES + LONGEST_HEAD
-_USUAL_LENGTHS: Final = (LANE_BYTES, _LONG_KEY)
-_NO_KEY: Final = bytes(LANE_BYTES)
 
 
 class IndexConfig(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -123,7 +116,8 @@ class Index:
         self._zone = zone
         self.stalled: DiskFull | None = None
         """Why keys wait that should be in a file; the next flush that succeeds ends it."""
-        self._rows: list[Row] = []
+        self._waiting: list[Rows] = []
+        self._waiting_rows = 0
         self._keys: list[KeyPlace] = []
         self._full: list[tuple[ActiveIndex, PageSums]] = []
         self._held_back = False
@@ -133,20 +127,61 @@ class Index:
 
     # ---- putting
 
-    def put(self, rows: list[Placed]) -> None:
+    def put(self, rows: Rows) -> None:
         """Take the keys of some rows, in the order of the log."""
-        self._rows += cast("list[Row]", rows)
-        if len(self._rows) >= (ROWS_HELD_BACK if self._held_back else ROWS_AT_ONCE):
+        waiting = self._waiting
+        if type(rows) is PlacedRun:
+            waiting.append(rows)
+        elif waiting and isinstance(waiting[-1], list):
+            waiting[-1] += rows
+        else:
+            waiting.append(rows.copy())
+        self._waiting_rows += len(rows)
+        if self._waiting_rows >= (ROWS_HELD_BACK if self._held_back else ROWS_AT_ONCE):
             self.absorb(max(2 * len(rows), ROWS_TAKEN))
 
     def absorb(self, most: int = maxsize) -> None:
         """Hash keys that wait, and enter them. On a full disk without a file for them they go on waiting."""
-        rows, self._rows = self._rows[:most], self._rows[most:]
-        if rows and rows[0][1] < self.indexed_to:
-            rows = [row for row in rows if row[1] >= self.indexed_to]
-        if rows:
-            self._keys += hashed_keys(rows)
-            self.indexed_to = rows[-1][1] + 1
+        waiting = self._waiting
+        taken = 0
+        while taken < len(waiting) and most > 0:
+            rows = waiting[taken]
+            if len(rows) > most:
+                waiting[taken], rows = rows[most:], rows[:most]
+            else:
+                taken += 1
+            most -= len(rows)
+            self._waiting_rows -= len(rows)
+            if type(rows) is not PlacedRun or not self._enter_run(rows):
+                self._gather(rows)
+        del waiting[:taken]
+        self._enter()
+
+    def _gather(self, rows: Rows) -> None:
+        """Hash the keys of rows; `_enter` enters them."""
+        fresh = cast(
+            "list[Row]",
+            list(rows) if rows[0][1] >= self.indexed_to else [row for row in rows if row[1] >= self.indexed_to],
+        )
+        if fresh:
+            self._keys += hashed_keys(fresh)
+            self.indexed_to = fresh[-1][1] + 1
+
+    def _enter_run(self, run: PlacedRun) -> bool:
+        """Hash and enter the keys of messages that are alike; False when that must be done one by one."""
+        if self._keys and self.stalled is None:
+            self._enter()
+        active, places = self.active, run.places
+        if self._keys or active is None or active.room < len(places) or places[0] < self.indexed_to:
+            return False
+        hashes = hashes_of_run(run)
+        if hashes is None:
+            return False
+        active.put_run(hashes, places, run.store_ms)
+        self.indexed_to = places[-1] + 1
+        return True
+
+    def _enter(self) -> None:
         while self._keys:
             active = self.active
             if active is None or active.room <= 0:
@@ -398,68 +433,3 @@ async def _write_durably(active: ActiveIndex, sums: PageSums) -> None:
 def time_name(now_ms: int, zone: tzinfo = UTC) -> str:
     """The name of an index file made now: year to millisecond, 17 digits, in local time as Apache's are."""
     return datetime.fromtimestamp(now_ms / 1000, zone).strftime("%Y%m%d%H%M%S") + f"{now_ms % 1000:03d}"
-
-
-def hashed_keys(rows: list[Row]) -> list[KeyPlace]:
-    """The keys of rows as the index wants them, in order."""
-    lanes, added, places = _keys_of(rows)
-    keys: list[KeyPlace] = []
-    for start in range(0, len(lanes), AT_ONCE):
-        hashes = hash_lanes(lanes[start : start + AT_ONCE])
-        some = zip(hashes, added[start : start + AT_ONCE], places[start : start + AT_ONCE], strict=True)
-        keys += [((hashed + plus) & MASK, physical, store_ms) for hashed, plus, (physical, store_ms) in some]
-    return keys
-
-
-def _keys_of(rows: list[Row]) -> tuple[list[bytes], list[int], list[tuple[int, int]]]:
-    """The keys of rows, each as a lane to hash, what to add to its hash, and the place of its message."""
-    lanes: list[bytes] = []
-    added: list[int] = []
-    places: list[tuple[int, int]] = []
-    last_queue, last_head, last_plus = None, b"", 0
-    for queue, physical, _, _, store_ms, sys_flag, properties in rows:
-        if sys_flag & TRANSACTION_MASK == ROLLBACK:
-            continue
-        # What `field` does, for a key of the usual length, without the call.
-        before, found, after = properties.rpartition(UNIQ_KEY_MARK)
-        if found:
-            unique = after.partition(b"\x02")[0]
-            if len(unique) not in _USUAL_LENGTHS or (before and before[-1] != SEPARATOR):
-                unique = field(properties, UNIQ_KEY_MARK)
-            if len(unique) == LANE_BYTES and unique.isascii():
-                plus = queue.key_prefix
-                if plus < 0:
-                    plus = queue.key_prefix = prefix_hash(queue.topic) * POWERS[LANE_BYTES] & MASK
-                lanes.append(unique)
-                added.append(plus)
-                places.append((physical, store_ms))
-            elif len(unique) == _LONG_KEY and unique.isascii():
-                # What `_add_key` does; neighbours in the log mostly come from one client.
-                head = unique[:LONGEST_HEAD]
-                if queue is not last_queue or head != last_head:
-                    last_queue, last_head = queue, head
-                    last_plus = head_hash(queue.topic, head) * POWERS[LANE_BYTES] & MASK
-                lanes.append(unique[LONGEST_HEAD:])
-                added.append(last_plus)
-                places.append((physical, store_ms))
-            elif unique:
-                _add_key(queue.topic, unique, lanes, added)
-                places.append((physical, store_ms))
-        if properties.partition(KEYS_MARK)[1]:
-            words = [word for word in field(properties, KEYS_MARK).split(b" ") if word]
-            for word in words:
-                _add_key(queue.topic, word, lanes, added)
-            places += [(physical, store_ms)] * len(words)
-    return lanes, added, places
-
-
-def _add_key(topic: str, key: bytes, lanes: list[bytes], added: list[int]) -> None:
-    if len(key) <= LANE_BYTES and key.isascii():
-        lanes.append(key.rjust(LANE_BYTES, b"\0"))
-        added.append(prefix_hash(topic) * POWERS[len(key)] & MASK)
-    elif len(key) <= LONGEST_HEAD + LANE_BYTES and key.isascii():
-        lanes.append(key[-LANE_BYTES:])
-        added.append(head_hash(topic, key[:-LANE_BYTES]) * POWERS[LANE_BYTES] & MASK)
-    else:
-        lanes.append(_NO_KEY)
-        added.append(java_hash(f"{topic}#{key.decode('utf-8', 'replace')}") & MASK)

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from firearrow.errors import DiskError, FireArrowError, StoreFenced
-from firearrow.store.placement import FLUSHED, WRITTEN, Level, Placed
+from firearrow.store.placement import FLUSHED, WRITTEN, Level, Rows
 from firearrow.store.waiting import Told, Waiters
 
-Sink: TypeAlias = Callable[[list[Placed]], None]
+Sink: TypeAlias = Callable[[Rows], None]
 """Takes the rows of the log in order, each once."""
 
 
@@ -41,7 +41,7 @@ class Progress:
         self.fenced: StoreFenced | None = None
         self._sink = sink
         self._dispatches_written = dispatches_at is WRITTEN
-        self._rows: deque[tuple[int, list[Placed]]] = deque()
+        self._rows: deque[tuple[int, Rows]] = deque()
         self._waiters = (Waiters(), Waiters())
         self._growth: list[Callable[[], None]] = []
         self.on_written: Callable[[], None] = lambda: None

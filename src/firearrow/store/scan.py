@@ -4,6 +4,7 @@ A segment's start is always the start of a record, and so is every offset that w
 large pieces; a piece is judged without going back to the disk. Nothing here writes.
 """
 
+import struct
 from collections.abc import AsyncIterator, Callable
 from enum import Enum
 from typing import Final, NamedTuple, TypeAlias
@@ -12,7 +13,7 @@ from zlib import crc32
 from firearrow.errors import BadRecord
 from firearrow.record.decode import RecordHead, peek, size_and_magic
 from firearrow.record.layout import BLANK_MAGIC, BLANK_SIZE, MAGIC_V1, MAGIC_V2, SIZE_AND_MAGIC, SMALLEST_RECORD
-from firearrow.record.stamp import STAMP_SIZE, stamp_of
+from firearrow.record.stamp import STAMP_SIZE, stamp_of, stamps_of
 from firearrow.store.placement import Placed, QueueTail
 from firearrow.store.ranges import Ranges
 from firearrow.store.segments import Segment, Segments
@@ -22,6 +23,7 @@ PIECE_BYTES: Final = 4 << 20
 _MAGICS: Final = tuple(magic.to_bytes(4, "big") for magic in (MAGIC_V1, MAGIC_V2, BLANK_MAGIC))
 _PHYSICAL_AT: Final = 28
 _unpack_size_and_magic = SIZE_AND_MAGIC.unpack_from
+_unpack_size_and_place = struct.Struct(f">i{_PHYSICAL_AT - 4}xq").unpack_from
 
 TailOf: TypeAlias = Callable[[str, int], QueueTail]
 
@@ -111,6 +113,31 @@ class Scanner:
             heads.append(head)
             at = head.end
         return Walked(piece, base, heads, base + at, Stop.MORE)
+
+    async def untouched(self, start: int, end: int, piece_bytes: int) -> int:
+        """How far the records from ``start`` on are, by their stamps, what this broker wrote there.
+
+        ``start`` itself when that does not show at once: `walk` looks closer. A right stamp vouches for every byte of a
+        record, so nothing else is looked at.
+        """
+        segment = self._segments.at(start)
+        ours, ours_until = self._ranges.owner(start)
+        if segment is None or not ours:
+            return start
+        limit = min(end, segment.end, ours_until)
+        piece = await segment.file.read(start - segment.start, min(piece_bytes, limit - start))
+        view, length, at = memoryview(piece), len(piece), 0
+        crcs: list[int] = []
+        stamps: list[bytes] = []
+        while at + SMALLEST_RECORD <= length:
+            size, physical = _unpack_size_and_place(piece, at)
+            after = at + size
+            if not SMALLEST_RECORD <= size <= length - at or physical != start + at:
+                break
+            crcs.append(crc32(view[at : after - STAMP_SIZE]))
+            stamps.append(piece[after - STAMP_SIZE : after])
+            at = after
+        return start + at if b"".join(stamps) == stamps_of(crcs) else start
 
     async def is_good(self, physical: int) -> bool:
         """Whether a good record, or the filler of its segment, starts there."""

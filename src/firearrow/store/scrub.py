@@ -67,13 +67,18 @@ class Scrub:
             self.passes += 1
             self.position = self._log.min_offset
             return 0
-        async for _, heads in pieces_again(opened.scanner, opened.damage, start, end, CHECKED_AT_ONCE):
-            last = heads[-1]
-            self.position = last.physical_offset + last.size
-            break
-        else:
-            self.position = end
+        self.position = await opened.scanner.untouched(start, end, CHECKED_AT_ONCE)
+        if self.position == start:
+            await self._look_closer(start, end)
         await opened.damage.keep(opened.segments)
         done = self.position - start
         self.scrubbed_bytes += done
         return done
+
+    async def _look_closer(self, start: int, end: int) -> None:
+        opened = self._opened
+        async for _, heads in pieces_again(opened.scanner, opened.damage, start, end, CHECKED_AT_ONCE):
+            last = heads[-1]
+            self.position = last.physical_offset + last.size
+            return
+        self.position = end

@@ -5,7 +5,17 @@ from hypothesis import strategies as st
 
 from firearrow.model.java_hash import java_hash
 from firearrow.record.properties import decode_properties
-from firearrow.store.keyhash import AT_ONCE, LANE_BYTES, MASK, POWERS, hash_lanes, head_hash, prefix_hash
+from firearrow.store.keyhash import (
+    AT_ONCE,
+    LANE_BYTES,
+    MASK,
+    POWERS,
+    SHORT_LANE,
+    hash_lanes,
+    hash_short_lanes,
+    head_hash,
+    prefix_hash,
+)
 from firearrow.store.propertyfields import field, keys_of
 
 CHARACTERS = st.characters(max_codepoint=127)
@@ -18,6 +28,12 @@ def test_hashes_are_javas(keys: list[str], topic: str) -> None:
     assert list(hashes) == [java_hash(key) & MASK for key in keys]
     for key, hashed in zip(keys, hashes, strict=True):
         assert (hashed + prefix_hash(topic) * POWERS[len(key)]) & MASK == java_hash(f"{topic}#{key}") & MASK
+
+
+@given(st.lists(st.text(CHARACTERS, min_size=SHORT_LANE, max_size=SHORT_LANE), min_size=1, max_size=AT_ONCE + 9))
+def test_hashes_of_short_texts_are_javas(texts: list[str]) -> None:
+    hashes = hash_short_lanes("".join(texts).encode(), len(texts))
+    assert [hashed & MASK for hashed in hashes] == [java_hash(text) & MASK for text in texts]
 
 
 PARTS = st.sampled_from([b"TAGS", b"KEYS", b"UNIQ_KEY", b"x", b"\x01", b"\x02", b"TAGS\x01", b" ", b"\xff", b"a"])

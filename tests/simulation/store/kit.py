@@ -18,7 +18,7 @@ from firearrow.record.hosts import host_bytes
 from firearrow.record.properties import stored_properties
 from firearrow.runtime.disk import Bytes, Status, Usage, checked, parent_of, refusal
 from firearrow.store.config import LogConfig
-from firearrow.store.placement import Placed, QueueTail
+from firearrow.store.placement import QueueTail, Rows
 from firearrow.testing.sim.diskfile import PAGE_BYTES, FileNode, SyncInProgress
 from firearrow.testing.sim.diskimage import DirectoryNode, DiskImage
 
@@ -40,7 +40,7 @@ def config(*, sync: bool = True, segment: int = SEGMENT, **more: Any) -> LogConf
     )
 
 
-def no_sink(rows: list[Placed]) -> None:
+def no_sink(rows: Rows) -> None:
     """Nobody is interested in the rows."""
     del rows
 

@@ -59,8 +59,9 @@ def recovery_without_sync(patch: pytest.MonkeyPatch) -> None:
 def failed_write_left_in_place(patch: pytest.MonkeyPatch) -> None:
     def undo(self: CommitLog, error: DiskError, rows: list[Any], segment: Segment) -> DiskError:
         del segment
-        for tail, _, _, queue_offset, *_ in reversed(rows):
-            tail.next_offset = queue_offset
+        for _, some in reversed(rows):
+            for tail, _, _, queue_offset, *_ in reversed(some):
+                tail.next_offset = queue_offset
         self.tail = self.handed
         if not isinstance(error, DiskFull):
             return self.fence(error)

@@ -5,7 +5,13 @@ import pytest
 from firearrow.errors import IllegalMessage
 from firearrow.model import Address, EpochMs, PhysicalOffset
 from firearrow.record.hosts import host_bytes
-from firearrow.record.message_id import UniqueKeys, month_of, offset_message_id, parse_offset_message_id
+from firearrow.record.message_id import (
+    UniqueKeys,
+    month_of,
+    offset_message_id,
+    offset_message_ids,
+    parse_offset_message_id,
+)
 
 DAY = 86_400_000
 
@@ -21,6 +27,14 @@ def test_offset_message_id(ip: str) -> None:
     assert len(text) in (32, 56)
     assert parse_offset_message_id(text) == (Address(ip, 10911), 0x0123456789ABCDEF)
     assert parse_offset_message_id(text.lower())[1] == 0x0123456789ABCDEF
+
+
+@pytest.mark.parametrize("ip", ["192.168.0.1", "2001:db8::1"])
+def test_many_offset_message_ids_at_once(ip: str) -> None:
+    host, places = host_bytes(Address(ip, 10911)), [0, 0xABC, 1 << 62]
+    expected = ",".join(offset_message_id(host, PhysicalOffset(place)) for place in places)
+    assert offset_message_ids(host, places) == expected
+    assert offset_message_ids(host, range(5, 6)) == offset_message_id(host, PhysicalOffset(5))
 
 
 @pytest.mark.parametrize("text", ["", "0" * 31, "0" * 33, "0" * 55, "g" * 32, "0" * 32 + "\n", "\uff10" * 32])

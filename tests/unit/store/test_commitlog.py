@@ -6,13 +6,16 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from firearrow.errors import DiskFull, IllegalMessage, OffsetNotStored, StoreFenced
+from firearrow.model import Message
 from firearrow.model.flags import COMMIT, PREPARED, ROLLBACK
+from firearrow.record.alike import alike_of
+from firearrow.record.batch import encode_batch
 from firearrow.record.decode import decode, peek, size_and_magic
 from firearrow.record.encode import size_of
 from firearrow.record.layout import BLANK_MAGIC
 from firearrow.store.commitlog import CommitLog
 from firearrow.store.config import LogConfig
-from firearrow.store.placement import FLUSHED, WRITTEN, Placed, QueueTail
+from firearrow.store.placement import FLUSHED, WRITTEN, Placed, QueueTail, Rows
 from firearrow.store.running import RunningLog
 from firearrow.store.segments import Segments
 from firearrow.testing.sim.disk import DiskProfile
@@ -196,7 +199,7 @@ async def test_waiting_for_what_is_there_returns_at_once(bench: Bench) -> None:
 
 @on_bench
 async def test_a_sink_that_fails_fences(bench: Bench) -> None:
-    def broken(rows: list[Placed]) -> None:
+    def broken(rows: Rows) -> None:
         raise ValueError(f"no queue takes {len(rows)} rows")
 
     log = CommitLog(bench.segments, bench.clock, config(sync=False, segment=SEGMENT), 0, broken)
@@ -244,6 +247,38 @@ def test_a_full_disk_refuses_and_recovers_without_a_restart() -> None:
             assert (again.physical_offset, again.queue_offset) == (first.end, 1)
             await running.log.reached(again.end, FLUSHED)
             assert [row[3] for row in rows] == [0, 1]
+            await running.close()
+
+    in_world(program)
+
+
+def test_a_batch_that_a_full_disk_refuses_gives_its_places_back() -> None:
+    async def program(node: Node) -> None:
+        rows: list[Placed] = []
+        settings = config(segment=SEGMENT * 8, zero_fill_ahead=False)
+        running = await RunningLog.open(node.disk, node.clock, settings, "b", rows.extend)
+        one, other = QueueTail("T", 0), QueueTail("T", 1)
+        sent = [Message("T", b"y" * 3000, {"UNIQ_KEY": f"7F00000118B4AAC2{number:08X}"}) for number in range(3)]
+        alike = alike_of(encode_batch(sent))
+        assert alike is not None
+        async with asyncio.TaskGroup() as group:
+            group.create_task(running.run())
+            first = running.log.append(one, draft(b"x" * 100))
+            await running.log.reached(first.end, FLUSHED)
+            node.image.leave_free(0)
+            running.log.append(one, draft(b"before"))
+            lost = running.log.append_pieces(one, draft(), alike)
+            running.log.append(other, draft(b"behind", queue_id=1))
+            assert (one.next_offset, other.next_offset) == (5, 1)
+            with pytest.raises(DiskFull):
+                await running.log.reached(lost.end, WRITTEN)
+            assert (running.log.tail, one.next_offset, other.next_offset) == (first.end, 1, 0)
+            node.image.leave_free(1 << 20)
+            await running.flush()
+            again = running.log.append_pieces(one, draft(), alike)
+            assert (again.physical_offsets[0], again.queue_offset) == (first.end, 1)
+            await running.log.reached(again.end, FLUSHED)
+            assert [row[3] for row in rows] == [0, 1, 2, 3]
             await running.close()
 
     in_world(program)

@@ -7,7 +7,7 @@ import pytest
 
 from firearrow.errors import DiskError, StoreFenced
 from firearrow.store.flush import Flusher
-from firearrow.store.placement import FLUSHED, WRITTEN, Level, Placed, QueueTail
+from firearrow.store.placement import FLUSHED, WRITTEN, Level, QueueTail, Rows
 from firearrow.store.running import RunningLog
 from firearrow.store.segments import Segment
 from firearrow.testing.sim.world import World
@@ -53,7 +53,7 @@ def test_a_disk_that_fails_behind_the_log_fences_and_raises_nothing(level: Level
     """Who waits hears of it; the loop, which could do nothing about a disk, does not."""
     unhandled: list[object] = []
 
-    def fail(rows: list[Placed]) -> None:
+    def fail(rows: Rows) -> None:
         raise DiskError(f"no queue takes {len(rows)} rows", 5)
 
     async def scenario(world: World) -> None:

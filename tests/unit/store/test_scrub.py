@@ -33,6 +33,25 @@ def test_rot_is_found_kept_and_passed_over() -> None:
     asyncio.run(main())
 
 
+def test_stamps_alone_tell_what_is_untouched() -> None:
+    async def main() -> None:
+        image = fresh_image()
+        shop = await open_shop(image)
+        places = [shop.append(draft(b"x" * 100)) for _ in range(10)]
+        await shop.flush_all()
+        scanner, end = shop.opened.scanner, places[-1].end
+        assert await scanner.untouched(0, end, 1 << 20) == end
+        assert await scanner.untouched(0, end, places[3].end + 1) == places[3].end
+        assert await scanner.untouched(0, end, 50) == 0, "not a whole record"
+        assert await scanner.untouched(7, end, 1 << 20) == 7, "not the start of one"
+        assert await scanner.untouched(end, end + 1000, 1 << 20) == end, "nothing is there"
+        image.file(f"commitlog/{0:020d}").rot(places[5].physical_offset + 60, 1)
+        assert await scanner.untouched(0, end, 1 << 20) == 0, "somebody must look closer"
+        assert await scanner.untouched(places[6].physical_offset, end, 1 << 20) == end
+
+    asyncio.run(main())
+
+
 def test_a_disk_that_fails_a_read_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         shop = await open_shop(fresh_image())

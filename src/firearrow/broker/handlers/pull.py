@@ -33,7 +33,7 @@ from firearrow.protocol.requests.pull import LitePullMessage, Pull, PullMessage
 from firearrow.remoting.handlers import Answer, Call, Handlers, Later
 from firearrow.store import pulling
 from firearrow.store.consumequeue import ENTRY
-from firearrow.store.placement import Placed
+from firearrow.store.placement import PlacedRun, Rows
 from firearrow.store.propertyfields import TAGS_MARK, field
 from firearrow.store.store import Store
 
@@ -240,10 +240,10 @@ class PullHandlers:
         self._set_timer()
         return call.later()
 
-    def arrived(self, rows: list[Placed]) -> None:
+    def arrived(self, rows: Rows) -> None:
         """Messages can be seen now: wake whoever waits for them, at the end of this turn of the loop."""
         queues = self.parked.queues
-        if not queues:
+        if not queues or (type(rows) is PlacedRun and (rows.tail.topic, rows.tail.queue_id) not in queues):
             return
         for tail, _, _, queue_offset, _, _, properties in rows:
             key = (tail.topic, tail.queue_id)

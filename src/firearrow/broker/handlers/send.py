@@ -56,10 +56,11 @@ from firearrow.protocol.requests.send import (
     ShortSend,
 )
 from firearrow.protocol.shedding import Refusals
-from firearrow.record.batch import Piece, pieces_of
+from firearrow.record.alike import Alike
+from firearrow.record.batch import Piece, messages_of
 from firearrow.record.encode import Draft
 from firearrow.record.hosts import host_bytes
-from firearrow.record.message_id import UniqueKeys
+from firearrow.record.message_id import UniqueKeys, offset_message_ids
 from firearrow.record.properties import StoredProperties, format_properties, parse_properties, stored_properties
 from firearrow.remoting.handlers import SUCCESS, Answer, Call, Handlers, Later
 from firearrow.runtime.clock import Clock
@@ -240,8 +241,8 @@ class SendHandlers:
         counts.size += place.end - places[0]
         if call.is_oneway:
             return SUCCESS
-        later = call.later()
-        self._acks.add(place.end, later, self._stored(self._ids(places), queue_id, place.queue_offset, unique))
+        later, ids = call.later(), offset_message_ids(self._store_host, places)
+        self._acks.add(place.end, later, self._stored(ids, queue_id, place.queue_offset, unique))
         return later
 
     def _tail(self, known: Checked, topic: str, queue_id: int) -> QueueTail:
@@ -420,12 +421,11 @@ class SendHandlers:
         place = self._append_pieces(self._tails.tail_of(name, queue_id), template, pieces)
         self._count(name, len(place.physical_offsets), place.end - place.physical_offsets[0])
         self._checked.remember(topic)
-        answer = self._stored(
-            self._ids(place.physical_offsets), queue_id, place.queue_offset, shared.get(keys.UNIQ_KEY)
-        )
+        ids = offset_message_ids(self._store_host, place.physical_offsets)
+        answer = self._stored(ids, queue_id, place.queue_offset, shared.get(keys.UNIQ_KEY))
         return self._acknowledge(call, name, place.end, answer, waits=waits_for_store(shared))
 
-    def _pieces(self, request: AnySend, call: Call, queue_id: int, flags: int) -> tuple[Draft, list[Piece]]:
+    def _pieces(self, request: AnySend, call: Call, queue_id: int, flags: int) -> tuple[Draft, Alike | list[Piece]]:
         """What the messages of a batch share, and each of them."""
         if len(call.body) > self._max_body:
             raise Refused(ResponseCode.SYSTEM_ERROR, "message body size exceeded")
@@ -442,7 +442,7 @@ class SendHandlers:
             request.reconsume_times or 0,
         )
         try:
-            pieces = pieces_of(call.body)
+            pieces = messages_of(call.body)
         except BadBody as error:
             raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
         if not pieces:
@@ -453,10 +453,6 @@ class SendHandlers:
 
     def _id(self, physical: int) -> str:
         return f"{self._stamps.id_prefix}{physical:016X}"
-
-    def _ids(self, places: list[int]) -> str:
-        """The ids of a batch, divided by commas: one formatting for all."""
-        return (f",{self._stamps.id_prefix}%016X" * len(places))[1:] % tuple(places)
 
     def _stored(self, ids: str, queue_id: int, queue_offset: int, transaction_id: str | None) -> Answer:
         marks = self._stamps.marks

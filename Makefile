@@ -90,7 +90,7 @@ bench-overload: judges ## our broker beyond its capacity, with idle connections 
 	$(BIN)/python -m benchmarks.overload
 	$(BIN)/python -m benchmarks.broker.footprint
 
-bench-spark: judges ## the Spark sources beside Spark's Kafka connector and Parquet; a table, a plot, a file of figures
+bench-spark: judges ## the Spark sources beside Spark's Kafka connector and Parquet, resumable; a table, a plot, figures
 	$(BIN)/python -m benchmarks.spark
 
 bench-store: venv ## the store beside the least that could do the same

@@ -108,6 +108,7 @@ def main() -> int:
     if given.make and not (given.store / "commitlog").exists():
         print(f"  making a store of {given.make} messages", file=sys.stderr, flush=True)
         make_store(given.store, given.make, given.body)
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = open_session("local[2]", SETTINGS)
     with tempfile.TemporaryDirectory(dir=given.table) as name:
         table = LakeTable("iceberg", str(given.table or name), "bench.large")

@@ -38,4 +38,4 @@ def target(data: bytes) -> None:
 
 
 if __name__ == "__main__":
-    run(target, seeds=records(), max_len=4096)
+    run(target, seeds=records(), max_len=4096, compares_arrays=True)

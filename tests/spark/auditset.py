@@ -1,22 +1,30 @@
 """A large set of receipts and stored rows with faults planted, and whether an audit finds exactly those.
 
-python -m tests.spark.auditset --messages 10000000 [--ledger FILE]
+python -m tests.spark.auditset --messages 10000000 [--ledger [FILE]]
+
+Prints what it does, then how fast it was and how much memory the processes took.
 """
 
 import argparse
+import contextlib
 import json
+import os
+import resource
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from pyspark.sql import functions as F  # noqa: N812
 
 from firearrow.spark.pipelines import audit
 from firearrow.spark.session import open_session
+from firearrow.testing.faults.ledger import DEFAULT_PATH, Ledger
 from tests.spark.conftest import SETTINGS
+from tests.spark.kills import descendants
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -26,6 +34,8 @@ QUEUES = 8
 START_MS = 1_790_000_000_000
 MS_A_MESSAGE = 2
 LATE_BY_MS = 600_000
+LOOK_EVERY_S = 1.0
+SAY_EVERY = 15
 
 
 def every(number: int, rest: int) -> "Column":
@@ -91,11 +101,19 @@ def expected(messages: int) -> dict[str, list[str]]:
     }
 
 
+def say(text: str) -> None:
+    """One line for whoever watches."""
+    print(f"[{time.strftime('%H:%M:%S', time.gmtime())}] {text}", file=sys.stderr, flush=True)
+
+
 def run(spark: "SparkSession", messages: int, directory: Path) -> dict[str, Any]:
     """Write the set, audit it, and compare."""
-    receipts(spark, messages).write.parquet(str(directory / "receipts"))
-    stored(spark, messages).write.parquet(str(directory / "stored"))
     began = time.monotonic()
+    receipts(spark, messages).write.parquet(str(directory / "receipts"))
+    say(f"{messages:,} receipts written, {time.monotonic() - began:.0f} s")
+    stored(spark, messages).write.parquet(str(directory / "stored"))
+    say(f"stored rows written, {time.monotonic() - began:.0f} s; auditing")
+    wrote, began = time.monotonic() - began, time.monotonic()
     rows = audit.findings(
         spark.read.parquet(str(directory / "receipts")), spark.read.parquet(str(directory / "stored"))
     ).select("kind", "unique_key").collect()  # fmt: skip
@@ -103,29 +121,63 @@ def run(spark: "SparkSession", messages: int, directory: Path) -> dict[str, Any]
     wanted = expected(messages)
     found = {kind: sorted(row.unique_key for row in rows if row.kind == kind) for kind in wanted}
     return {
-        "campaign": "spark audit",
         "messages": messages,
+        "writing_seconds": round(wrote, 1),
         "seconds": round(took, 1),
+        "k_messages_s": round(messages / took / 1000, 1),
         "planted": {kind: len(names) for kind, names in wanted.items()},
         "found": {kind: len(names) for kind, names in found.items()},
         "exact": found == wanted,
     }
 
 
+def resident_mib() -> int:
+    """Memory of this process and those below it now."""
+    total = 0
+    for pid in [os.getpid(), *(pid for pid, _ in descendants(os.getpid()))]:
+        with contextlib.suppress(OSError):
+            total += int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
+    return total >> 20
+
+
+class Memory:
+    """Looks at the memory of all processes again and again, and says it now and then."""
+
+    def __init__(self) -> None:
+        self.peak_mib = 0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        looks = 0
+        while not self._stop.wait(LOOK_EVERY_S):
+            now = resident_mib()
+            self.peak_mib, looks = max(self.peak_mib, now), looks + 1
+            if looks % SAY_EVERY == 0:
+                say(f"{now:,} MiB resident")
+
+
 def main() -> int:
     """Audit a set of any size."""
     parser = argparse.ArgumentParser(prog="python -m tests.spark.auditset", description=__doc__)
     parser.add_argument("--messages", type=int, default=10_000_000)
-    parser.add_argument("--ledger", type=Path)
+    parser.add_argument("--ledger", nargs="?", const=DEFAULT_PATH, help="append the figures here")
     given = parser.parse_args()
-    spark = open_session("local[2]", {**SETTINGS, "spark.driver.memory": "4g", "spark.sql.shuffle.partitions": "16"})
-    with tempfile.TemporaryDirectory() as directory:
+    more = {"spark.driver.memory": "4g", "spark.sql.shuffle.partitions": "16"}
+    with tempfile.TemporaryDirectory() as directory, Memory() as memory:
+        spark = open_session("local[2]", {**SETTINGS, **more})
         verdict = run(spark, given.messages, Path(directory))
-    spark.stop()
-    print(json.dumps(verdict))
-    if given.ledger is not None:
-        with given.ledger.open("a") as ledger:
-            ledger.write(json.dumps(verdict) + "\n")
+        spark.stop()
+    verdict["peak_mib"] = memory.peak_mib
+    print(json.dumps(Ledger("spark-audit", given.ledger).add(verdict)))
     return 0 if verdict["exact"] else 1
 
 

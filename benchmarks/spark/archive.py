@@ -106,7 +106,7 @@ def main() -> int:
     )
     parser.add_argument("--body", type=int, default=100)
     parser.add_argument("--table", type=Path, help="warehouse of the table, kept [a temporary directory]")
-    parser.add_argument("--ledger", type=Path, help="file of JSON lines to add the figures to")
+    parser.add_argument("--ledger", nargs="?", const=DEFAULT_PATH, help="append the figures here")
     given = parser.parse_args()
     if given.make and not (given.store / "commitlog").exists():
         print(f"  making a store of {given.make} messages", file=sys.stderr, flush=True)

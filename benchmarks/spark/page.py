@@ -15,7 +15,8 @@ figures it kept. Every figure is the median of the rounds, with the smallest and
 part run in one Spark session, one after the other in every round, each after a short run that does not count; the same
 rows lie in our store, in Kafka and in Parquet files, and were counted there. *Selected columns* are key, body, topic,
 queue, offset and store time. CPU is in seconds a million rows: Spark's is that of the driver, its JVM and all Python
-workers together. A stream is timed from its start to its end, planning and the start of its processes included.
+workers together. A stream is timed from its start to its end, planning and the start of its processes
+included; *batch alone* is the rate of its micro-batch, which is what a stream that goes on for long has.
 """
 
 NOTES: Final = {

@@ -45,6 +45,8 @@ def _goals() -> list[Goal]:
             Goal(f"live-iceberg-python-{body}", f"kafka-iceberg-{body}", 1.0),
             Goal(f"live-iceberg-{body}", f"parquet-parquet-{body}", 0.9),
             Goal(f"live-iceberg-python-{body}", f"parquet-parquet-{body}", 0.9),
+            Goal(f"store-iceberg-{body}", f"parquet-parquet-{body}", 0.9),
+            Goal(f"store-iceberg-python-{body}", f"parquet-parquet-{body}", 0.9),
         ]
     return [*found, Goal("queues-64", "queues-1", 1 / 1.5)]
 
@@ -84,15 +86,17 @@ def table(figures: Figures, part: str) -> list[str]:
     if part == "e":
         lines = ["| | p50 ms | p99 ms | ms a micro-batch |", "|---|---|---|---|"]
         return lines + [_latency_line(figures, name) for name in names]
-    lines = ["| | body | k rows/s | min-max | Spark CPU | broker CPU |", "|---|---|---|---|---|---|"]
+    lines = ["| | body | k rows/s | min-max | batch alone | Spark CPU | broker CPU |", "|---|---|---|---|---|---|---|"]
     return lines + [_rate_line(figures, name) for name in names]
 
 
 def _rate_line(figures: Figures, name: str) -> str:
     rates, row = figures.rates(name), ROWS[name]
     broker = figures.cpu(name, "broker_cpu_s")
+    alone = [turn.rows / turn.batch_s / 1000 for turn in figures.of(name) if turn.batch_s]
     return (
         f"| {row.says} | {row.body} | {median(rates):,.0f} | {min(rates):,.0f}-{max(rates):,.0f} "
+        f"| {f'{median(alone):,.0f}' if alone else '-'} "
         f"| {figures.cpu(name):.2f} | {f'{broker:.2f}' if broker else '-'} |"
     )
 

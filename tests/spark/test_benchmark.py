@@ -41,7 +41,7 @@ def test_page_has_every_part_with_and_without_figures(tmp_path: Path) -> None:
     for each in (Figures(), again):
         text = page(each)
         assert all(f"## {title}" in text for title in PARTS.values())
-    assert "| store files -> noop | 100 | 500 | 333-1,000 | 1.00 | 0.50 |" in page(again)
+    assert "| store files -> noop | 100 | 500 | 333-1,000 | 500 | 1.00 | 0.50 |" in page(again)
 
 
 def test_rows_go_by_their_names_and_every_part_has_some() -> None:

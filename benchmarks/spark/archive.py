@@ -23,6 +23,7 @@ from benchmarks.spark.largestore import make_store
 from firearrow.spark.lake import access
 from firearrow.spark.lake.table import LakeTable
 from firearrow.spark.session import open_session
+from firearrow.testing.faults.ledger import DEFAULT_PATH, Ledger
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -113,17 +114,14 @@ def main() -> int:
         make_store(given.store, given.make, given.body)
     os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = open_session("local[2]", SETTINGS)
-    with tempfile.TemporaryDirectory(dir=given.table) as name:
+    with tempfile.TemporaryDirectory() as name:
         table = LakeTable("iceberg", str(given.table or name), "bench.large")
-        report = {"campaign": "bench-spark archive", "body": given.body, **archived(spark, given.store, table)}
+        report = {"body": given.body, **archived(spark, given.store, table)}
     spark.stop()
-    print(json.dumps(report))
-    if given.make and report["rows"] != given.make:
+    if not is_whole:
         print(f"{report['rows']} rows are in the table instead of {given.make}", file=sys.stderr)
         return 1
-    if given.ledger is not None:
-        with given.ledger.open("a") as ledger:
-            ledger.write(json.dumps(report) + "\n")
+    print(json.dumps(Ledger("spark-archive", given.ledger).add(report)))
     return 0
 
 

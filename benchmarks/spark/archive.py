@@ -118,7 +118,7 @@ def main() -> int:
         table = LakeTable("iceberg", str(given.table or name), "bench.large")
         report = {"body": given.body, **archived(spark, given.store, table)}
     spark.stop()
-    if not is_whole:
+    if given.make and report["rows"] != given.make:
         print(f"{report['rows']} rows are in the table instead of {given.make}", file=sys.stderr)
         return 1
     print(json.dumps(Ledger("spark-archive", given.ledger).add(report)))

@@ -166,7 +166,7 @@ class Campaign:
     def run(self, points: int, seconds: float = 1e9) -> dict[str, Any]:
         """Kill until there were so many kills and one of each kind, or for so long, then compare."""
         before, ends = sum(self.done.values()), time.monotonic() + seconds
-        broker = Served(self._directory / "broker")
+        broker = Served(self._directory / "broker", ends_with_parent=True)
         broker.start()
         try:
             with Feeder(broker.name_server, self._directory / "acknowledged") as feeder:

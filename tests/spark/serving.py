@@ -15,15 +15,16 @@ PR_SET_PDEATHSIG = 1
 
 
 def end_with_parent() -> None:
-    """For a child before it starts: it is killed when whoever started it ends, however that ends."""
+    """For a child before it starts: it is killed when the thread that started it ends, however that ends."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class Served:
     """`firearrow dev` on ports that stay the same over restarts."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, ends_with_parent: bool = False) -> None:
         self.directory = directory
+        self._before = end_with_parent if ends_with_parent else None
         self.name_server = ""
         self._ports = ("0", "0")
         self._process: subprocess.Popen[str] | None = None
@@ -32,7 +33,7 @@ class Served:
         """Serve; return when it does."""
         words = [str(Path(sys.executable).with_name("firearrow")), "dev", "-d", str(self.directory)]
         words += ["--name-server-port", self._ports[0], "--port", self._ports[1]]
-        self._process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, preexec_fn=end_with_parent)
+        self._process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, preexec_fn=self._before)
         assert self._process.stdout is not None
         lines = [self._process.stdout.readline().split() for _ in range(2)]
         assert all(lines), "the broker did not start"

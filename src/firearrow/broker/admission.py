@@ -8,7 +8,7 @@ before the sends of its read, so a busy broker does not look dead.
 
 Where many connections send, a read brings few sends, and reading and answering it costs more than refusing them. So a
 connection whose sends were refused unread is not read for as long as a send may wait; what came meanwhile is refused
-in one go if the broker is still busy, and then the connection is as good as any other.
+in one go if the broker still refuses some, and then the connection is as good as any other.
 
 Time is the loop's, which stands still inside a turn. How far a turn has come is therefore reckoned from the sends that
 it has taken and refused: what one costs is learned from turns that are over. Java: ``BrokerFastFailure``.
@@ -41,7 +41,7 @@ class Admission:
     def __init__(self, settings: LiveSettings) -> None:
         self._settings = settings
         self._in_turn = False
-        self._began = self._ended = -_NEVER
+        self._began = self._ended = self._shut_at = -_NEVER
         self._waited_s = 0.0
         self._taken = 0.0
         self._cost_s = FIRST_GUESS_S
@@ -69,12 +69,16 @@ class Admission:
         """Whether there is no time for another send in this turn."""
         if not self._in_turn:
             self._begin_turn()
-        return self._taken >= self._room
+        if self._taken < self._room:
+            return False
+        self._shut_at = self._began
+        return True
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether turns are long: what was not looked at for `limit_s` is late in such a one."""
-        return self._waited_s >= self.limit_s / 4
+    def was_shut(self) -> bool:
+        """Whether some turn had no time for sends lately: then what was not looked at for `limit_s` is late."""
+        if not self._in_turn:
+            self._begin_turn()
+        return self._began - self._shut_at < self.limit_s
 
     def refused_some(self, count: int, *, were_asked: bool = False) -> None:
         """So many sends were refused: unread, or after all when they ``were_asked`` about one by one."""

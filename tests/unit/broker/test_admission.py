@@ -77,6 +77,21 @@ def test_a_rest_between_turns_lets_everybody_in() -> None:
     run(scenario())
 
 
+def test_it_remembers_for_a_while_that_there_was_no_time() -> None:
+    async def scenario() -> None:
+        admission = Admission(LiveSettings(BrokerSettings()))
+        assert not admission.was_shut()
+        sends_that_fit(admission)
+        assert admission.is_shut()
+        await asyncio.sleep(LIMIT_S / 2)
+        assert not admission.is_shut()
+        assert admission.was_shut()
+        await asyncio.sleep(LIMIT_S)
+        assert not admission.was_shut()
+
+    run(scenario())
+
+
 def test_the_cost_of_a_send_is_learned() -> None:
     async def scenario() -> None:
         admission = Admission(LiveSettings(BrokerSettings()))

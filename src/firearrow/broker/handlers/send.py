@@ -251,7 +251,7 @@ class SendHandlers:
 
     def refusals(self, *, has_rested: bool) -> Refusals | None:
         """How sends are refused unread while there is no time for any, or none for those that waited for a rest."""
-        if not (self._admission.is_shut() or (has_rested and self._admission.is_busy)):
+        if not (self._admission.is_shut() or (has_rested and self._admission.was_shut())):
             return None
         busy = self._admission.refusal
         if busy is not self._busy_as:

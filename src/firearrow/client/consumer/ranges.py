@@ -2,8 +2,9 @@
 
 Brokers hand out so much at a time: Apache's 32 messages (8 from disk), ours up to 4 MiB. Waiting for each answer before
 the next question would cost a round trip a pull, so questions are put ahead: the queue is cut into strides of as many
-messages as an answer held lately, and each stride is asked for by itself. An answer that holds less than its stride is
-followed by a question for the rest, before anything that comes after it is handed out.
+messages as answers held lately, and each stride is asked for by itself. An answer that holds less than its stride is
+followed by a question for the rest, before anything that comes after it is handed out. Now and then one question is for
+more: a broker may give little where its log file ends, and much again behind that.
 
 Invariants: what is handed out is in order, without overlap and without a gap, except where an answer itself says that
 offsets are gone (``OFFSET_MOVED``, or a ``next_offset`` beyond what was asked); at most ``in_flight`` questions are
@@ -21,6 +22,38 @@ Ask = Callable[[int, int], Coroutine[Any, Any, PulledBytes]]
 """(offset, most) -> one pull of up to ``most`` messages from ``offset`` on."""
 
 IN_FLIGHT: Final = 8
+LATELY: Final = 8
+"""Answers by whose largest a stride is measured."""
+TRIED_AFTER: Final = 16
+TRIED_AFTER_MOST: Final = 1024
+"""Whole answers in a row before a longer stride is tried; after each that was tried for nothing, twice as many."""
+
+
+class Stride:
+    """How many messages to ask for at a time."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._lately: deque[int] = deque(maxlen=LATELY)
+        self._whole = 0
+        self._tried_after = TRIED_AFTER
+        self.length = most
+
+    def next(self) -> int:
+        """For the next question: as many as answers held lately, or twice as many to see whether they hold more."""
+        if self._whole < self._tried_after or self.length >= self._most:
+            return self.length
+        self._whole = 0
+        return min(2 * self.length, self._most)
+
+    def held(self, asked: int, got: int) -> None:
+        """An answer to a question for ``asked`` messages held ``got``."""
+        self._whole = self._whole + 1 if got >= asked else 0
+        if asked > self.length:
+            more = got > self.length
+            self._tried_after = 1 if more else min(max(2 * self._tried_after, TRIED_AFTER), TRIED_AFTER_MOST)
+        self._lately.append(max(1, min(got, self._most)))
+        self.length = max(self._lately)
 
 
 async def read_range(
@@ -28,39 +61,40 @@ async def read_range(
 ) -> AsyncGenerator[PulledBytes, None]:
     """The answers that cover ``begin`` to ``end`` (exclusive), in order. It ends early where the queue does."""
     cursor = ahead = begin
-    stride, asked = most, deque[tuple[int, int, asyncio.Task[PulledBytes]]]()
+    stride, asked = Stride(most), deque[tuple[int, int, bool, asyncio.Task[PulledBytes]]]()
 
-    def put(offset: int, limit: int, *, first: bool = False) -> None:
+    def put(offset: int, limit: int, *, is_rest: bool = False) -> None:
         task = asyncio.get_running_loop().create_task(ask(offset, limit - offset))
-        (asked.appendleft if first else asked.append)((offset, limit, task))
+        (asked.appendleft if is_rest else asked.append)((offset, limit, is_rest, task))
 
     try:
         while cursor < end:
             # The first answer tells how much an answer holds: until then one question is enough.
             while ahead < end and len(asked) < (in_flight if cursor > begin else 1):
-                limit = min(ahead + stride, end)
+                limit = min(ahead + stride.next(), end)
                 put(ahead, limit)
                 ahead = limit
-            offset, limit, task = asked.popleft()
+            offset, limit, is_rest, task = asked.popleft()
             if offset < cursor:  # an answer before it went further than it was asked to
                 await _forget(task)
                 if limit > cursor:
-                    put(cursor, limit, first=True)
+                    put(cursor, limit, is_rest=True)
                 continue
             pulled = await task
             reached = pulled.next_offset
             yield pulled
             if pulled.status is PullStatus.NOTHING_NEW or reached <= cursor:
                 return
-            stride = max(1, min(most, reached - cursor)) if reached < limit or cursor == begin else stride
+            if not is_rest:
+                stride.held(limit - offset, reached - cursor)
             cursor = reached
             ahead = max(ahead, cursor)
             if cursor < limit and asked:
-                put(cursor, limit, first=True)
+                put(cursor, limit, is_rest=True)
             elif cursor < limit:
                 ahead = cursor  # nothing was asked beyond this: cut the rest into strides too
     finally:
-        for _, _, task in asked:
+        for *_, task in asked:
             await _forget(task)
 
 

@@ -25,10 +25,12 @@ it has in its own format. With its defaults Spark's Kafka connector spends about
 task, which goes away when `fetch.max.wait.ms` is lowered from 500: *waiting 20 ms* are the same rows with that option.
 Nothing else of Kafka's was tuned. Our broker wrote the rows itself and was not restarted; the rows *after a restart*
 show what it costs when it has to check the records that it hands out. Apache's broker hands out 32 messages or
-256 KiB a pull: there every 32 rows cost a request on both sides, many of them under way at once.
+256 KiB a pull: there every 32 rows cost a request on both sides, many of them under way at once. A stream pays for
+its start as well, a second of CPU and more, which short runs show and long ones do not.
 """,
     "b": """Kafka's and our streams take everything in one micro-batch. *toTable* is Iceberg's own writer in Spark;
 *committed from Python* is what `firearrow pipeline archive` uses where no such runtime exists for the running Spark.
+Parquet to Parquet neither takes records apart nor leaves the JVM: rows of ours are made in Python and handed to it.
 """,
     "c": """At least once, each row with its identity, every batch acknowledged by the broker. The bare writer takes the
 same Arrow batches and only counts them: what Spark needs to hand rows to Python at all.

@@ -80,6 +80,8 @@ def take_turn(row: Row, standing: Standing, lead_s: float, seconds: float) -> Tu
         turn = window.close(standing.ends(topic))
         if row.kind == "latency":
             took = [us / 1000 for us in client.latencies_us()[before:]]
+            if not took:
+                raise RuntimeError(f"nothing was delivered by {standing.name} for {seconds:.0f} s; raise --lead")
             turn.p50_ms, turn.p99_ms = percentile(took, 0.5), percentile(took, 0.99)
     return turn
 

@@ -24,6 +24,8 @@ from firearrow.spark.plan import Loss, Span
 
 SPANS_AT_ONCE: Final = 4
 ANSWERS_AHEAD: Final = 4
+ENOUGH: Final = 4
+"""The part of a batch for which rows are made without waiting for more: below it their making costs more each."""
 REPLICA_PATIENCE_S: Final = 5.0
 REPLICA_PAUSE_S: Final = 0.1
 
@@ -58,8 +60,8 @@ class Fetch:
         while self._current < len(self._spans) and held < rows:
             self._start_some()
             lane = self._lanes[self._current]
-            if found and lane.empty() and held:
-                break  # rather a smaller batch now than waiting with one in hand
+            if lane.empty() and held >= rows // ENOUGH:
+                break  # rather a smaller batch now than waiting with a good one in hand
             got = await lane.get()
             if isinstance(got, BaseException):
                 raise got

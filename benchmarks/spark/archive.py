@@ -8,7 +8,6 @@ time: it must not grow with the number of rows. Rows are committed from Python a
 """
 
 import argparse
-import contextlib
 import json
 import os
 import sys
@@ -18,8 +17,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from benchmarks.spark.cpu import processes_below
 from benchmarks.spark.largestore import make_store
+from benchmarks.spark.processes import resident_mib
 from firearrow.spark.lake import access
 from firearrow.spark.lake.table import LakeTable
 from firearrow.spark.session import open_session
@@ -31,15 +30,6 @@ if TYPE_CHECKING:
 SAMPLE_S = 1.0
 TELL_EVERY = 10
 SETTINGS = {"spark.ui.enabled": "false", "spark.driver.memory": "2g", "spark.log.level": "ERROR"}
-
-
-def resident_mib() -> float:
-    """Resident memory of this process and everything below it, in MiB."""
-    total = 0
-    for pid in processes_below(os.getpid()):
-        with contextlib.suppress(OSError):
-            total += int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    return total / 2**20
 
 
 class Watch:

@@ -5,24 +5,9 @@ import time
 from pathlib import Path
 from typing import Self
 
+from benchmarks.spark.processes import processes_below
+
 TICKS = os.sysconf("SC_CLK_TCK")
-
-
-def processes_below(root: int) -> list[int]:
-    """A process and all that it started."""
-    children: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            children.setdefault(int(fields[1]), []).append(int(entry.name))
-    found, waiting = [], [root]
-    while waiting:
-        found.append(waiting.pop())
-        waiting += children.get(found[-1], [])
-    return found
 
 
 def cpu_s(pids: list[int]) -> float:

@@ -1,10 +1,10 @@
 """The file of figures: kept after every turn, so that a run can be broken off and go on."""
 
-from pathlib import Path
 from statistics import median
 
 import msgspec
 
+from benchmarks.kept import Kept
 from benchmarks.spark.rows import ROWS
 
 
@@ -21,7 +21,7 @@ class Turn(msgspec.Struct, omit_defaults=True):
     p99_ms: float = 0.0
 
 
-class Figures(msgspec.Struct):
+class Figures(Kept):
     """Everything that is known."""
 
     size: int = 0
@@ -30,16 +30,6 @@ class Figures(msgspec.Struct):
     """Rows that each source was seen to hold, each counted once."""
     turns: dict[str, list[Turn]] = msgspec.field(default_factory=dict)
     failures: dict[str, str] = msgspec.field(default_factory=dict)
-
-    @classmethod
-    def read(cls, path: Path) -> "Figures":
-        """What is there already."""
-        return msgspec.json.decode(path.read_bytes(), type=cls) if path.exists() else cls()
-
-    def write(self, path: Path) -> None:
-        """Keep it."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(msgspec.json.format(msgspec.json.encode(self), indent=1))
 
     def of(self, name: str) -> list[Turn]:
         """The turns of a row."""

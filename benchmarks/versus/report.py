@@ -8,6 +8,7 @@ from statistics import median
 
 import msgspec
 
+from benchmarks.kept import Kept
 from benchmarks.store.machine import _cpu, _file_system, _version, sync_microseconds
 from benchmarks.versus.clients import CLIENT_FLAGS, EXAMPLES_VERSION
 from benchmarks.versus.contestants import FLOOR, OURS, QUEUES, RUNBROKER_FLAGS
@@ -20,21 +21,11 @@ Turns = dict[str, dict[str, list[Turn]]]
 """By row, then by contestant."""
 
 
-class Figures(msgspec.Struct):
+class Figures(Kept):
     """The file: kept after every turn, so that a run can go on where another ended."""
 
     heading: list[str] = msgspec.field(default_factory=list)
     turns: Turns = msgspec.field(default_factory=dict)
-
-    @classmethod
-    def read(cls, path: Path) -> "Figures":
-        """What is there already."""
-        return msgspec.json.decode(path.read_bytes(), type=cls) if path.exists() else cls()
-
-    def write(self, path: Path) -> None:
-        """Keep it."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(msgspec.json.format(msgspec.json.encode(self), indent=1))
 
     def add(self, row: str, contestant: str, turn: Turn) -> None:
         """One more turn."""

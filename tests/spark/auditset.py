@@ -6,10 +6,7 @@ Prints what it does, then how fast it was and how much memory the processes took
 """
 
 import argparse
-import contextlib
 import json
-import os
-import resource
 import sys
 import tempfile
 import threading
@@ -20,11 +17,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pyspark.sql import functions as F  # noqa: N812
 
+from benchmarks.spark.processes import resident_mib
 from firearrow.spark.pipelines import audit
 from firearrow.spark.session import open_session
 from firearrow.testing.faults.ledger import DEFAULT_PATH, Ledger
 from tests.spark.conftest import SETTINGS
-from tests.spark.kills import descendants
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -131,15 +128,6 @@ def run(spark: "SparkSession", messages: int, directory: Path) -> dict[str, Any]
     }
 
 
-def resident_mib() -> int:
-    """Memory of this process and those below it now."""
-    total = 0
-    for pid in [os.getpid(), *(pid for pid, _ in descendants(os.getpid()))]:
-        with contextlib.suppress(OSError):
-            total += int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
-    return total >> 20
-
-
 class Memory:
     """Looks at the memory of all processes again and again, and says it now and then."""
 
@@ -159,7 +147,7 @@ class Memory:
     def _look(self) -> None:
         looks = 0
         while not self._stop.wait(LOOK_EVERY_S):
-            now = resident_mib()
+            now = round(resident_mib())
             self.peak_mib, looks = max(self.peak_mib, now), looks + 1
             if looks % SAY_EVERY == 0:
                 say(f"{now:,} MiB resident")

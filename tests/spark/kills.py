@@ -22,6 +22,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+from benchmarks.spark.processes import processes_below
 from firearrow.blocking import Message, Producer
 from firearrow.errors import FireArrowError
 from firearrow.testing.faults.ledger import DEFAULT_PATH, Ledger
@@ -132,16 +133,8 @@ class Driver:
 
 def descendants(root: int) -> Iterator[tuple[int, str]]:
     """The processes below one, with their command lines."""
-    children: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-                children.setdefault(parent, []).append(int(entry.name))
-    waiting = list(children.get(root, ()))
-    while waiting:
-        pid = waiting.pop()
-        waiting += children.get(pid, ())
+    _, *below = processes_below(root)
+    for pid in below:
         words = ""
         with contextlib.suppress(OSError):
             words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")

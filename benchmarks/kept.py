@@ -1,0 +1,20 @@
+"""Figures in a file that is written after every turn, so that a run can be broken off and go on."""
+
+from pathlib import Path
+from typing import Self
+
+import msgspec
+
+
+class Kept(msgspec.Struct):
+    """What such a file holds."""
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """What is there already."""
+        return msgspec.json.decode(path.read_bytes(), type=cls) if path.exists() else cls()
+
+    def write(self, path: Path) -> None:
+        """Keep it."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(self), indent=1))

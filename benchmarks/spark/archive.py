@@ -105,7 +105,7 @@ def main() -> int:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = open_session("local[2]", SETTINGS)
     with tempfile.TemporaryDirectory() as name:
-        table = LakeTable("iceberg", str(given.table or name), "bench.large")
+        table = LakeTable("iceberg", str(given.table.resolve() if given.table else name), "bench.large")
         report = {"body": given.body, **archived(spark, given.store, table)}
     spark.stop()
     if given.make and report["rows"] != given.make:

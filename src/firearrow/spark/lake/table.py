@@ -36,6 +36,10 @@ class LakeTable(Struct, frozen=True):
             raise SettingsError("a native Iceberg table needs its name in Spark's catalog: catalog.namespace.table")
         if not self.native and not self.location:
             raise SettingsError(f"a {self.format} table needs a location")
+        if not self.native and "://" not in self.location and not self.location.startswith("/"):
+            raise SettingsError(
+                f"location {self.location!r} means another directory to each process of Spark: give it from the root on"
+            )
         if not self.native and self.format == "iceberg" and "." not in self.name:
             raise SettingsError(
                 f"an Iceberg table needs a name with its namespace, like shop.orders, not {self.name!r}"

@@ -135,6 +135,7 @@ def test_tables_travel_as_options() -> None:
     [
         (LakeTable("iceberg", "/w", "orders"), "name with its namespace"),
         (LakeTable("delta"), "needs a location"),
+        (LakeTable("delta", "lake/orders"), "from the root on"),
         (LakeTable("iceberg", native=True), "name in Spark's catalog"),
         (LakeTable("orc", "/x"), "not 'orc'"),  # type: ignore[arg-type]
     ],

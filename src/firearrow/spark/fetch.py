@@ -31,11 +31,12 @@ REPLICA_PAUSE_S: Final = 0.1
 
 
 class Records(Struct, frozen=True):
-    """Records as they lie in a log, all of one span; or, with a loss, what is not there."""
+    """Records as they lie in a log, all of one span, from one offset to the next; or, with a loss, what is gone."""
 
     span: Span
+    begin: int
+    next_offset: int
     body: bytes = b""
-    next_offset: int = 0
     goes_over: bool = False
     """Whether some of them may lie behind the span's end."""
     loss: Loss | None = None
@@ -68,8 +69,7 @@ class Fetch:
             if got is None:
                 self._current += 1
                 continue
-            before = found[-1].next_offset if found and found[-1].span == got.span else got.span.begin
-            held += max(0, got.next_offset - before)
+            held += got.next_offset - got.begin
             found.append(got)
         return found
 
@@ -101,15 +101,16 @@ class Fetch:
         cursor = span.begin
         async with aclosing(self._answers(span)) as answers:
             async for pulled in answers:
-                loss = self._loss_of(span, cursor, pulled)
+                begin, loss = cursor, self._loss_of(span, cursor, pulled)
                 if loss is not None:
-                    yield Records(span, b"", min(pulled.next_offset, span.end), loss=loss)
+                    yield Records(span, begin, loss.end, loss=loss)
+                    begin = loss.end
                 if pulled.status is PullStatus.FOUND:
-                    reached = min(pulled.next_offset, span.end)
-                    yield Records(span, pulled.body, reached, pulled.next_offset > span.end)
+                    reached = max(begin, min(pulled.next_offset, span.end))
+                    yield Records(span, begin, reached, pulled.body, pulled.next_offset > span.end)
                 cursor = max(cursor, pulled.next_offset)
         if cursor < span.end:
-            yield Records(span, b"", span.end, loss=await self._early_end(span, cursor))
+            yield Records(span, cursor, span.end, loss=await self._early_end(span, cursor))
 
     def _answers(self, span: Span) -> AsyncGenerator[PulledBytes, None]:
         def ask(offset: int, most: int) -> Coroutine[Any, Any, PulledBytes]:

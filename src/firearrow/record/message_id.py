@@ -23,6 +23,8 @@ from firearrow.errors import IllegalMessage
 from firearrow.model import Address, EpochMs, PhysicalOffset
 from firearrow.record.hosts import HostBytes, host_address
 
+DRAWN_DIGITS: Final = 4
+"""Of keys that are drawn together, the digits in which they differ."""
 _CLOCK_STEPPED_BACK_MS: Final = 1_000_000
 _is_id = re.compile(r"[0-9A-Fa-f]{32}(?:[0-9A-Fa-f]{24})?").fullmatch
 
@@ -63,13 +65,23 @@ class UniqueKeys:
 
     def next(self, now: EpochMs) -> str:
         """A key that was not made before."""
+        elapsed = self._elapsed(now)
+        self._counter = (self._counter + 1) & 0xFFFF
+        return f"{self._prefix}{elapsed:08X}{self._counter:04X}"
+
+    def draw(self, now: EpochMs, count: int) -> tuple[str, bytes]:
+        """Many such keys, 65,536 at most: what all begin with, and the last `DRAWN_DIGITS` of each in a row."""
+        head = f"{self._prefix}{self._elapsed(now):08X}"
+        first = self._counter + 1
+        self._counter = (self._counter + count) & 0xFFFF
+        counters = [number & 0xFFFF for number in range(first, first + count)]
+        return head, struct.pack(f">{count}H", *counters).hex().upper().encode()
+
+    def _elapsed(self, now: EpochMs) -> int:
         if now >= self._month_ends:
             self._month_begins, self._month_ends = month_of(now, self._zone)
         elapsed = now - self._month_begins
-        if -_CLOCK_STEPPED_BACK_MS < elapsed < 0:
-            elapsed = 0
-        self._counter = (self._counter + 1) & 0xFFFF
-        return f"{self._prefix}{elapsed & 0xFFFFFFFF:08X}{self._counter:04X}"
+        return 0 if -_CLOCK_STEPPED_BACK_MS < elapsed < 0 else elapsed & 0xFFFFFFFF
 
 
 def month_of(now: EpochMs, zone: tzinfo) -> tuple[int, int]:

@@ -1,26 +1,26 @@
-"""Rows of a DataFrame -> messages for a topic, each with an identity and a queue that follows from it. Pure.
+"""Rows of a DataFrame as messages: what their columns mean. Pure.
 
 Columns that mean something (any other is ignored): ``body`` (binary or string, must not be null), ``topic``, ``keys``
 (string, or array of strings), ``tags``, ``properties`` (map of strings), ``sharding_key``, ``delay_level``,
 ``delay_ms``, ``deliver_timestamp``, ``row_id``, ``target_queue`` (the number of a queue, modulo their number).
 
-Invariants: the same row of the same batch always has the same identity; the same identity and the same list of queues
-give the same queue; rows of one partition that share a queue keep their order. Properties that brokers and clients
-write themselves are not taken over from a row that was read from a topic: the message gets its own.
+Properties that brokers and clients write themselves are not taken over from a row that was read from a topic: the
+message gets its own. A property that is null or empty is none.
+
+`messages_of` makes messages one by one, for the few that cannot travel in a batch; `shipments` makes batches of all
+others, and says the same of them.
 """
 
-import zlib
-from collections.abc import Mapping, Sequence
-from hashlib import blake2b
-from typing import Any, Final, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Final
 
-import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 from msgspec import Struct
 
-from firearrow.client.producer.selector import queue_of_key
+from firearrow.columns.batching import as_binary
 from firearrow.errors import IllegalMessage, SettingsError
-from firearrow.model import Message, MessageQueue, keys
+from firearrow.model import Message, keys
 
 ROW_ID_PROPERTY: Final = "FIREARROW_ROW_ID"
 """The property that carries the identity of a row, by which a consumer can tell a repeat."""
@@ -33,6 +33,13 @@ NOT_TAKEN_OVER: Final = (keys.RESERVED - _KEPT) | {
 }  # fmt: skip
 """Properties of a row that was read from a topic which describe that message and not a copy of it."""
 
+DELAYS: Final = (
+    ("delay_level", keys.DELAY),
+    ("delay_ms", keys.TIMER_DELAY_MS),
+    ("deliver_timestamp", keys.TIMER_DELIVER_MS),
+)
+"""The columns that delay a message, and the properties they become."""
+
 _TEXT: Final = (pa.types.is_string, pa.types.is_large_string)
 _BYTES: Final = (pa.types.is_binary, pa.types.is_large_binary)
 
@@ -43,11 +50,6 @@ class Origin(Struct, frozen=True):
     query: str
     batch: int
     partition: int
-
-    def identity(self, ordinal: int, body: bytes) -> str:
-        """The identity of a row that brings none: its place, and a hash of its content."""
-        digest = blake2b(body, digest_size=8).hexdigest()
-        return f"{self.query}:{self.batch}:{self.partition}:{ordinal}:{digest}"
 
 
 class RowShape(Struct, frozen=True):
@@ -67,48 +69,76 @@ class RowShape(Struct, frozen=True):
             raise SettingsError(f"option identityColumns names {', '.join(missing)}, which the rows do not have")
 
 
-class Row(NamedTuple):
-    """A message, and the number of the queue that its row asks for, if any."""
-
-    message: Message
-    queue: int | None = None
-
-
-def messages_of(batch: pa.RecordBatch, shape: RowShape, origin: Origin, first_ordinal: int) -> list[Row]:
-    """The messages of a batch of rows, in order."""
+def messages_of(batch: pa.RecordBatch, shape: RowShape, identities: Sequence[str]) -> list[Message]:
+    """The messages of a batch of rows that `check_rows` let pass, in order."""
     count = batch.num_rows
-    bodies = _bodies(batch)
+    bodies: list[bytes] = bodies_of(batch).to_pylist()
     topics = [shape.topic] * count if shape.topic else _values(batch, "topic")
     given = _values(batch, "properties")
-    parts = _named_parts(batch)
-    identities = _identities(batch, shape)
-    targets = _values(batch, "target_queue")
+    parts = [(name, values.to_pylist()) for name, values in (*named_parts(batch), *delays_of(batch))]
     found = []
     for row in range(count):
-        body, topic = bodies[row], topics[row]
-        if body is None or not topic:
-            what = "body" if body is None else "topic"
-            raise IllegalMessage(f"row {first_ordinal + row} of partition {origin.partition} has no {what}: it is null")
-        properties = {name: value for name, value in given[row] or () if name not in NOT_TAKEN_OVER}
+        properties = {name: value for name, value in given[row] or () if value and name not in NOT_TAKEN_OVER}
         for name, values in parts:
             value = values[row]
-            if value is not None and value != "":
+            if value:
                 properties[name] = value
-        identity = identities[row] if identities else None
-        properties[ROW_ID_PROPERTY] = identity or origin.identity(first_ordinal + row, body)
-        found.append(Row(Message(topic, body, properties), targets[row]))
+        properties[ROW_ID_PROPERTY] = identities[row]
+        found.append(Message(topics[row], bodies[row], properties))
     return found
 
 
-def queue_for(row: Row, queues: Sequence[MessageQueue]) -> MessageQueue:
-    """The queue of a row: the one it asks for, else by its sharding key as clients choose, else by its identity."""
-    message, wanted = row
-    if wanted is not None:
-        return queues[wanted % len(queues)]
-    key = message.properties.get(keys.SHARDING_KEY)
-    if key:
-        return queue_of_key(queues, key)
-    return queues[zlib.crc32(message.properties[ROW_ID_PROPERTY].encode()) % len(queues)]
+def check_rows(batch: pa.RecordBatch, shape: RowShape, origin: Origin, first_ordinal: int) -> None:
+    """Raise ``IllegalMessage`` when a row has no body or no topic."""
+    lacking = {"body": batch.column("body").is_null()}
+    if not shape.topic:
+        topics = batch.column("topic")
+        lacking["topic"] = pc.or_kleene(topics.is_null(), pc.equal(topics, ""))
+    first = {what: pc.index(missing, value=True).as_py() for what, missing in lacking.items()}
+    rows = [(row, what) for what, row in first.items() if row >= 0]
+    if rows:
+        row, what = min(rows)
+        raise IllegalMessage(f"row {first_ordinal + row} of partition {origin.partition} has no {what}: it is null")
+
+
+def bodies_of(batch: pa.RecordBatch) -> pa.Array:
+    """The bodies as bytes."""
+    column = batch.column("body")
+    if not any(is_kind(column.type) for is_kind in _TEXT + _BYTES):
+        raise SettingsError(f"column 'body' is {column.type}; cast it to binary or string")
+    return as_binary(column)
+
+
+def named_parts(batch: pa.RecordBatch) -> list[tuple[str, pa.Array]]:
+    """What the columns with a meaning set, as columns of text; empty or null where they set nothing."""
+    names = batch.schema.names
+    parts: list[tuple[str, pa.Array]] = []
+    for column, name in (("keys", keys.KEYS), ("tags", keys.TAGS), ("sharding_key", keys.SHARDING_KEY)):
+        if column in names:
+            values = batch.column(column)
+            is_list = pa.types.is_list(values.type) or pa.types.is_large_list(values.type)
+            parts.append((name, _joined(values) if is_list else values.cast(pa.large_string())))
+    return parts
+
+
+def _joined(lists: pa.Array) -> pa.Array:
+    if lists.flatten().null_count:
+        known = [None if words is None else [word for word in words if word is not None] for words in lists.to_pylist()]
+        lists = pa.array(known, pa.list_(pa.string()))
+    return pc.binary_join(lists, keys.KEY_SEPARATOR).cast(pa.large_string())
+
+
+def delays_of(batch: pa.RecordBatch) -> list[tuple[str, pa.Array]]:
+    """What the columns that delay a message set, as columns of text; null where they set nothing."""
+    parts: list[tuple[str, pa.Array]] = []
+    for column, name in DELAYS:
+        if column in batch.schema.names:
+            values = batch.column(column)
+            if name == keys.TIMER_DELIVER_MS:
+                values = values.cast(pa.timestamp("ms", "UTC"), safe=False)
+            values = values.cast(pa.int64())
+            parts.append((name, pc.if_else(pc.not_equal(values, 0), values, None).cast(pa.large_string())))
+    return parts
 
 
 def _values(batch: pa.RecordBatch, name: str) -> list[Any]:
@@ -116,63 +146,3 @@ def _values(batch: pa.RecordBatch, name: str) -> list[Any]:
         return [None] * batch.num_rows
     values: list[Any] = batch.column(name).to_pylist()
     return values
-
-
-def _bodies(batch: pa.RecordBatch) -> list[bytes | None]:
-    column = batch.column("body")
-    if any(is_text(column.type) for is_text in _TEXT):
-        column = column.cast(pa.binary())
-    elif not any(is_bytes(column.type) for is_bytes in _BYTES):
-        raise SettingsError(f"column 'body' is {column.type}; cast it to binary or string")
-    bodies: list[bytes | None] = column.to_pylist()
-    return bodies
-
-
-def _named_parts(batch: pa.RecordBatch) -> list[tuple[str, list[str | None]]]:
-    """What the columns with a meaning set, as properties."""
-    names = batch.schema.names
-    parts: list[tuple[str, list[str | None]]] = []
-    if "keys" in names:
-        parts.append((keys.KEYS, [_joined(value) for value in batch.column("keys").to_pylist()]))
-    for column, name in (("tags", keys.TAGS), ("sharding_key", keys.SHARDING_KEY)):
-        if column in names:
-            parts.append((name, batch.column(column).to_pylist()))
-    for column, name in (("delay_level", keys.DELAY), ("delay_ms", keys.TIMER_DELAY_MS)):
-        if column in names:
-            parts.append((name, [str(value) if value else None for value in batch.column(column).to_pylist()]))
-    if "deliver_timestamp" in names:
-        at = batch.column("deliver_timestamp").cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64())
-        parts.append((keys.TIMER_DELIVER_MS, [str(value) if value else None for value in at.to_pylist()]))
-    return parts
-
-
-def _joined(value: "str | list[str] | None") -> str | None:
-    return keys.KEY_SEPARATOR.join(value) if isinstance(value, list) else value
-
-
-def _identities(batch: pa.RecordBatch, shape: RowShape) -> list[str | None] | None:
-    if not shape.identity_columns:
-        return batch.column("row_id").cast(pa.string()).to_pylist() if "row_id" in batch.schema.names else None
-    columns = [batch.column(name).to_pylist() for name in shape.identity_columns]
-    if len(columns) == 1:
-        return [None if value is None else _text(value) for value in columns[0]]
-    return [msgspec.json.encode([_text(value) for value in row]).decode() for row in zip(*columns, strict=True)]
-
-
-def _text(value: Any) -> str:  # noqa: ANN401 - any column may be part of an identity
-    return value.hex() if isinstance(value, bytes) else str(value)
-
-
-class Lane(Struct, frozen=True):
-    """Messages for one queue, in order."""
-
-    queue: MessageQueue
-    messages: list[Message]
-
-
-def lanes_of(rows: Sequence[Row], queues: Mapping[str, tuple[MessageQueue, ...]]) -> list[Lane]:
-    """The messages of each queue, in order."""
-    lanes: dict[MessageQueue, list[Message]] = {}
-    for row in rows:
-        lanes.setdefault(queue_for(row, queues[row.message.topic]), []).append(row.message)
-    return [Lane(queue, members) for queue, members in lanes.items()]

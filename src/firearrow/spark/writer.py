@@ -9,31 +9,32 @@ queues is fixed when Spark ships the writer to its tasks, once a batch, so that 
 (topics named by a column are looked up by each task).
 
 Rows of one partition that share a queue are stored in their order: a queue has one request under way at a time, and
-many queues are written at once. While one chunk of rows is on its way the next is made into messages.
+many queues are written at once. While some rows are on their way the next are made into messages, by columns.
 """
 
 import asyncio
 import random
-from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from firearrow.client import Message, MessageQueue, Producer
-from firearrow.client.producer.outgoing import weight
-from firearrow.errors import FireArrowError, SendFailed, Unsupported
+from firearrow.client import MessageQueue
+from firearrow.errors import FireArrowError, Unsupported
 from firearrow.runtime.portal import Portal
-from firearrow.spark.reach import client_tls, require_checked_accounts
-from firearrow.spark.rows import Lane, Origin, Row, lanes_of, messages_of
+from firearrow.spark.reach import require_checked_accounts
+from firearrow.spark.rows import Origin
+from firearrow.spark.sender import Sender, producer_for
+from firearrow.spark.shipments import Table
 from firearrow.spark.sinkoptions import SinkOptions, sink_options
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-FIRST_PAUSE_S: Final = 0.1
-LONGEST_PAUSE_S: Final = 3.0
+MOST_ROWS: Final = 16_384
+"""Rows that are made into messages at once."""
 RATE_STEP_S: Final = 0.1
 
 
@@ -62,7 +63,7 @@ class FrozenQueues:
     def write(self, batches: "Iterator[pa.RecordBatch]", origin: Origin) -> Sent:
         """Send the rows of one partition."""
         with Portal("firearrow sink") as portal:
-            sender = Sender(self.options, dict(self.queues))
+            sender = Sender(self.options, self.queues)
             portal.call(sender.open())
             try:
                 rows = self._write(portal, sender, batches, origin)
@@ -70,91 +71,25 @@ class FrozenQueues:
                 portal.call(sender.close())
         return Sent(rows, sender.requests)
 
-    def _write(self, portal: Portal, sender: "Sender", batches: "Iterator[pa.RecordBatch]", origin: Origin) -> int:
+    def _write(self, portal: Portal, sender: Sender, batches: "Iterator[pa.RecordBatch]", origin: Origin) -> int:
         rows, under_way = 0, portal.spawn(sender.send([]))
-        for batch in batches:
-            messages = messages_of(batch, self.options.shape, origin, rows)
-            rows += len(messages)
+        for batch in _parts(batches, self.options.rate_limit):
+            table = Table(batch, self.options.shape, origin, rows)
+            rows += len(table)
+            queues, drawn = portal.call(sender.begin(table.topics, len(table)))
+            lanes = table.lanes(queues, drawn, sender.most_bytes)
             under_way.result()
-            under_way = portal.spawn(sender.send(messages))
+            under_way = portal.spawn(sender.send(lanes))
         under_way.result()
         return rows
 
 
-class Sender:
-    """Sends chunks of messages, each queue's in order, and tries again what a broker did not take."""
-
-    def __init__(self, options: SinkOptions, queues: dict[str, tuple[MessageQueue, ...]]) -> None:
-        self.requests = 0
-        self._options = options
-        self._queues = queues
-        self._producer = _producer(options)
-        self._due = 0.0
-
-    async def open(self) -> None:
-        """Open the producer."""
-        await self._producer.open()
-
-    async def close(self) -> None:
-        """Close the producer."""
-        await self._producer.close()
-
-    async def send(self, messages: Sequence[Row]) -> None:
-        """Send messages; return when brokers have acknowledged all of them."""
-        for topic in {row.message.topic: None for row in messages}:
-            if topic not in self._queues:
-                self._queues[topic] = await self._producer.queues(topic)
-        rate = self._options.rate_limit
-        step = max(1, int(rate * RATE_STEP_S)) if rate else max(1, len(messages))
-        for start in range(0, len(messages), step):
-            some = messages[start : start + step]
-            await self._hold_back(len(some))
-            await _all(self._send_lane(lane) for lane in lanes_of(some, self._queues))
-
-    async def _hold_back(self, count: int) -> None:
-        if self._options.rate_limit:
-            now = asyncio.get_running_loop().time()
-            await asyncio.sleep(max(0.0, self._due - now))
-            self._due = max(self._due, now) + count / self._options.rate_limit
-
-    async def _send_lane(self, lane: Lane) -> None:
-        done = 0
-        while done < len(lane.messages):
-            end = self._reach(lane.messages, done)
-            await self._send_chunk(lane.messages[done:end], lane.queue)
-            done = end
-
-    def _reach(self, messages: Sequence[Message], start: int) -> int:
-        """How far from ``start`` on messages fit into one request; one always does."""
-        size = weight(messages[start])
-        for end in range(start + 1, len(messages)):
-            size += weight(messages[end])
-            if size > self._options.batch_bytes:
-                return end
-        return len(messages)
-
-    async def _send_chunk(self, messages: Sequence[Message], queue: MessageQueue) -> None:
-        loop = asyncio.get_running_loop()
-        deadline, pause = loop.time() + self._options.retry_timeout_ms / 1000, FIRST_PAUSE_S
-        while messages:
-            self.requests += 1
-            try:
-                await self._producer.send_batch(messages, queue=queue)
-            except SendFailed as failure:
-                messages = messages[failure.stored :]
-                if not failure.retryable or loop.time() + pause > deadline:
-                    raise
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, LONGEST_PAUSE_S)
-            else:
-                return
-
-
-async def _all(works: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Wait for all of them, also when one fails: nothing goes on behind the caller's back."""
-    for outcome in await asyncio.gather(*works, return_exceptions=True):
-        if isinstance(outcome, BaseException):
-            raise outcome
+def _parts(batches: "Iterator[pa.RecordBatch]", rate: float) -> "Iterator[pa.RecordBatch]":
+    """The same rows in batches that are not too large, or those of a moment where their rate is limited."""
+    step = min(MOST_ROWS, max(1, int(rate * RATE_STEP_S))) if rate else MOST_ROWS
+    for batch in batches:
+        for start in range(0, batch.num_rows, step):
+            yield batch.slice(start, step)
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -210,21 +145,8 @@ def _task_partition() -> int:
     return 0 if task is None else task.partitionId()
 
 
-def _producer(options: SinkOptions) -> Producer:
-    reach = options.connection
-    return Producer(
-        reach.name_server,
-        group=options.group,
-        send_timeout_ms=options.send_timeout_ms,
-        tls=client_tls(reach),
-        access_key=reach.access_key,
-        secret_key=reach.secret_key,
-        security_token=reach.security_token,
-    )
-
-
 async def _queues_now(options: SinkOptions) -> tuple[MessageQueue, ...]:
-    async with _producer(options) as producer:
+    async with producer_for(options) as producer:
         queues = await producer.queues(options.shape.topic)
     await require_checked_accounts(options.connection, [options.shape.topic])
     return queues

@@ -7,7 +7,7 @@ from typing import get_type_hints
 import msgspec
 import pytest
 
-from firearrow.client.producer.outgoing import Portion, portions, prepare, prepare_batch, request_for
+from firearrow.client.producer.outgoing import Portion, encoded_batch, portions, prepare, prepare_batch, request_for
 from firearrow.client.producer.result import SendStatus, read_batch_result
 from firearrow.client.producer.settings import ProducerOptions, ProducerSettings, producer_settings
 from firearrow.errors import IllegalMessage, SettingsError
@@ -114,3 +114,13 @@ def test_settings_are_checked_and_options_are_the_same_list() -> None:
         producer_settings("bad group", ProducerOptions())
     settings = {field.name for field in msgspec.structs.fields(ProducerSettings)} - {"group"}
     assert settings == set(get_type_hints(ProducerOptions))
+
+
+def test_a_batch_that_was_encoded_before_says_what_its_messages_share() -> None:
+    waiting = encoded_batch("T", b"encoded", "false", NOW, SETTINGS)
+    assert parse_properties(waiting.properties) == {keys.WAIT: "false"}
+    assert encoded_batch("T", b"encoded", None, NOW, SETTINGS).properties == ""
+    with pytest.raises(IllegalMessage, match="more than max_message_bytes"):
+        encoded_batch("T", b"x" * 11, None, NOW, ProducerSettings(max_message_bytes=10))
+    with pytest.raises(IllegalMessage):
+        encoded_batch("no topic!", b"x", None, NOW, SETTINGS)

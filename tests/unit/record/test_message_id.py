@@ -6,6 +6,7 @@ from firearrow.errors import IllegalMessage
 from firearrow.model import Address, EpochMs, PhysicalOffset
 from firearrow.record.hosts import host_bytes
 from firearrow.record.message_id import (
+    DRAWN_DIGITS,
     UniqueKeys,
     month_of,
     offset_message_id,
@@ -64,6 +65,15 @@ def test_counter_wraps() -> None:
     made = {keys.next(at(2026, 1)) for _ in range(65_536)}
     assert len(made) == 65_536
     assert keys.next(at(2026, 1)).endswith("0000")
+
+
+def test_keys_that_are_drawn_together_are_those_made_one_by_one() -> None:
+    one, many = UniqueKeys("10.0.0.1", 1, 1, UTC), UniqueKeys("10.0.0.1", 1, 1, UTC)
+    for count in (3, 0, 65_535, 7):
+        head, ends = many.draw(at(2026, 1), count)
+        drawn = [head + ends[start : start + DRAWN_DIGITS].decode() for start in range(0, len(ends), DRAWN_DIGITS)]
+        assert drawn == [one.next(at(2026, 1)) for _ in range(count)]
+    assert one.next(at(2026, 1)) == many.next(at(2026, 1))
 
 
 def test_months_in_other_zones() -> None:

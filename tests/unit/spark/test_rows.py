@@ -1,4 +1,4 @@
-"""Rows become messages: parts, identities, queues."""
+"""Rows become messages: what each column means."""
 
 from datetime import UTC, datetime
 
@@ -6,12 +6,10 @@ import pyarrow as pa
 import pytest
 
 from firearrow.errors import IllegalMessage, SettingsError
-from firearrow.model import Message, MessageQueue
-from firearrow.model.java_hash import java_hash
-from firearrow.spark.rows import ROW_ID_PROPERTY, Origin, Row, RowShape, lanes_of, messages_of, queue_for
+from firearrow.model import Message
+from firearrow.spark.rows import ROW_ID_PROPERTY, Origin, RowShape, check_rows, messages_of
 
 ORIGIN = Origin("query", 7, 3)
-QUEUES = tuple(MessageQueue("t", "b", number) for number in range(8))
 
 
 def batch(**columns: pa.Array) -> pa.RecordBatch:
@@ -32,12 +30,11 @@ def test_every_part_of_a_row_lands_in_the_message() -> None:
         properties=pa.array(
             [[("colour", "red"), ("UNIQ_KEY", "old"), ("MSG_REGION", "x")]], pa.map_("string", "string")
         ),
-        row_id=pa.array(["b/orders/0/1@5"]),
     )
-    (row,) = messages_of(rows, RowShape(), ORIGIN, 0)
-    assert row.message.topic == "orders"
-    assert row.message.body == b"espresso"
-    assert row.message.properties == {
+    (message,) = messages_of(rows, RowShape(), ["b/orders/0/1@5"])
+    assert message.topic == "orders"
+    assert message.body == b"espresso"
+    assert message.properties == {
         "colour": "red",
         "KEYS": "a b",
         "TAGS": "new",
@@ -51,50 +48,37 @@ def test_every_part_of_a_row_lands_in_the_message() -> None:
 
 def test_an_option_names_the_topic_before_a_column_does() -> None:
     rows = batch(topic=pa.array(["a"]), body=pa.array(["text"]))
-    (row,) = messages_of(rows, RowShape(topic="b"), ORIGIN, 0)
-    assert row.message == Message("b", b"text", row.message.properties)
+    (message,) = messages_of(rows, RowShape(topic="b"), ["i"])
+    assert message == Message("b", b"text", {ROW_ID_PROPERTY: "i"})
 
 
-def test_identities_come_from_columns_or_the_row_id_or_the_place() -> None:
+def test_what_is_null_or_empty_is_no_property() -> None:
     rows = batch(
-        body=pa.array([b"x", b"y"]), a=pa.array(["k1", "k2"]), n=pa.array([1, 2]), row_id=pa.array(["r", None])
+        body=pa.array([b"x"]),
+        keys=pa.array([["a", None, "b"]]),
+        tags=pa.array([""]),
+        sharding_key=pa.array([None], pa.string()),
+        delay_level=pa.array([0]),
+        properties=pa.array([[("TAGS", "kept"), ("none", None), ("empty", "")]], pa.map_("string", "string")),
     )
-
-    def ids(shape: RowShape) -> list[str]:
-        return [row.message.properties[ROW_ID_PROPERTY] for row in messages_of(rows, shape, ORIGIN, 10)]
-
-    assert ids(RowShape("t", ("a",))) == ["k1", "k2"]
-    assert ids(RowShape("t", ("a", "n"))) == ['["k1","1"]', '["k2","2"]']
-    first, second = ids(RowShape("t"))
-    assert first == "r"
-    assert second.startswith("query:7:3:11:")
-    assert second == ids(RowShape("t"))[1], "the same place and content have the same identity"
-    assert Origin("query", 7, 3).identity(11, b"other") != second
+    (message,) = messages_of(rows, RowShape("t"), ["i"])
+    assert message.properties == {"TAGS": "kept", "KEYS": "a b", ROW_ID_PROPERTY: "i"}
 
 
-def test_the_queue_follows_from_what_the_row_asks_for_its_sharding_key_or_its_identity() -> None:
-    plain = Message("t", b"", {ROW_ID_PROPERTY: "one"})
-    sharded = plain.with_properties({"__SHARDINGKEY": "shop-1"})
-    assert queue_for(Row(plain), QUEUES) == queue_for(Row(plain), QUEUES)
-    assert queue_for(Row(sharded), QUEUES) == QUEUES[abs(java_hash("shop-1")) % 8]
-    assert queue_for(Row(plain, 11), QUEUES) == QUEUES[3]
-    used = {queue_for(Row(Message("t", b"", {ROW_ID_PROPERTY: str(number)})), QUEUES) for number in range(200)}
-    assert used == set(QUEUES)
-
-
-def test_lanes_keep_the_order_of_rows() -> None:
-    rows = [Row(Message("t", str(number).encode(), {ROW_ID_PROPERTY: str(number)}), number % 2) for number in range(6)]
-    lanes = lanes_of(rows, {"t": QUEUES})
-    assert [[int(message.body) for message in lane.messages] for lane in lanes] == [[0, 2, 4], [1, 3, 5]]
+def test_numbers_and_bytes_are_taken_as_text() -> None:
+    rows = batch(body=pa.array([b"x"]), keys=pa.array([7]), tags=pa.array([b"new"]), delay_level=pa.array(["3"]))
+    (message,) = messages_of(rows, RowShape("t"), ["i"])
+    assert message.properties == {"KEYS": "7", "TAGS": "new", "DELAY": "3", ROW_ID_PROPERTY: "i"}
 
 
 def test_rows_that_cannot_be_messages_are_refused_with_a_reason() -> None:
     with pytest.raises(IllegalMessage, match="row 41 of partition 3 has no body"):
-        messages_of(batch(body=pa.array([b"a", None])), RowShape("t"), ORIGIN, 40)
-    with pytest.raises(IllegalMessage, match="no topic"):
-        messages_of(batch(body=pa.array([b"a"]), topic=pa.array([None], pa.string())), RowShape(), ORIGIN, 0)
+        check_rows(batch(body=pa.array([b"a", None])), RowShape("t"), ORIGIN, 40)
+    for topics in ([None, "t"], ["", "t"]):
+        with pytest.raises(IllegalMessage, match="row 0 of partition 3 has no topic"):
+            check_rows(batch(body=pa.array([b"a", None]), topic=pa.array(topics, pa.string())), RowShape(), ORIGIN, 0)
     with pytest.raises(SettingsError, match="cast it to binary"):
-        messages_of(batch(body=pa.array([1])), RowShape("t"), ORIGIN, 0)
+        messages_of(batch(body=pa.array([1])), RowShape("t"), ["i"])
 
 
 def test_a_shape_says_which_columns_are_missing() -> None:

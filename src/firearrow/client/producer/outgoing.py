@@ -141,10 +141,28 @@ class OutgoingBatch(Struct, frozen=True):
     """Many messages, ready to be sent to whichever queue."""
 
     topic: str
-    unique_keys: tuple[str, ...]
     body: bytes
     properties: str
     born_timestamp: int
+    unique_keys: tuple[str, ...] = ()
+
+
+def encoded_batch(
+    topic: str, body: bytes, wait: str | None, born_timestamp: int, settings: ProducerSettings
+) -> OutgoingBatch:
+    """Messages that somebody else encoded as a batch, each with a unique key; ``wait`` is their WAIT."""
+    fault = _fault(topic)
+    if fault:
+        raise IllegalMessage(fault)
+    if len(body) > settings.max_message_bytes:
+        raise IllegalMessage(
+            f"a batch has {len(body)} bytes, more than max_message_bytes ({settings.max_message_bytes})"
+        )
+    return OutgoingBatch(topic, body, _shared_properties(wait), born_timestamp)
+
+
+def _shared_properties(wait: str | None) -> str:
+    return format_properties({keys.WAIT: wait} if wait is not None else {})
 
 
 def prepare_batch(portion: Portion, settings: ProducerSettings, unique_keys: UniqueKeys, now: EpochMs) -> OutgoingBatch:
@@ -166,9 +184,8 @@ def prepare_batch(portion: Portion, settings: ProducerSettings, unique_keys: Uni
             f"more than max_message_bytes ({settings.max_message_bytes})"
         )
     first = stamped[0]
-    wait = first.properties.get(keys.WAIT)
-    shared = format_properties({keys.WAIT: wait} if wait is not None else {})
-    return OutgoingBatch(first.topic, tuple(ids), body, shared, now)
+    shared = _shared_properties(first.properties.get(keys.WAIT))
+    return OutgoingBatch(first.topic, body, shared, now, tuple(ids))
 
 
 def batch_request_for(batch: OutgoingBatch, queue: MessageQueue, settings: ProducerSettings) -> SendBatchMessage:

@@ -29,9 +29,14 @@ FAILURE_COUNTS_AS_MS: Final = 10_000
 
 
 def queue_of_key(queues: Sequence[MessageQueue], key: str) -> MessageQueue:
-    """The queue of a sharding key: the absolute value of Java's hash, modulo the number of queues."""
+    """The queue of a sharding key."""
+    return queues[number_of_key(key, len(queues))]
+
+
+def number_of_key(key: str, count: int) -> int:
+    """Which of so many queues a sharding key has: the absolute value of Java's hash, modulo their number."""
     hashed = java_hash(key)
-    return queues[0 if hashed == INT32_MIN else abs(hashed) % len(queues)]
+    return 0 if hashed == INT32_MIN else abs(hashed) % count
 
 
 class RoundRobin:

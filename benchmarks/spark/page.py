@@ -26,7 +26,8 @@ task, which goes away when `fetch.max.wait.ms` is lowered from 500: *waiting 20 
 Nothing else of Kafka's was tuned. Our broker wrote the rows itself and was not restarted; the rows *after a restart*
 show what it costs when it has to check the records that it hands out. Apache's broker hands out 32 messages or
 256 KiB a pull: there every 32 rows cost a request on both sides, many of them under way at once. A stream pays for
-its start as well, a second of CPU and more, which short runs show and long ones do not.
+the start of a Python process as well, half a second and more, which short runs show and long ones do not. Spark's own
+Python files were compiled before (`firearrow pipeline precompile`): without that each such start takes 0.6 s longer.
 """,
     "b": """Kafka's and our streams take everything in one micro-batch. *toTable* is Iceberg's own writer in Spark;
 *committed from Python* is what `firearrow pipeline archive` uses where no such runtime exists for the running Spark.

@@ -51,6 +51,11 @@ class Session:
         python = environment(self._version, more).install() / "bin" / "python"
         words = [str(python), "-m", "benchmarks.spark.worker", json.dumps(self._settings())]
         env = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
+        # As after an installation: the code of modules is kept, and pyspark's own zip holds compiled code.
+        env |= {"PYTHONPYCACHEPREFIX": str(self._output / "bytecode")}
+        env.pop("PYTHONDONTWRITEBYTECODE", None)
+        command = [str(python), "-c", "from firearrow.cli import main; main()", "pipeline", "precompile"]
+        subprocess.run(command, env=env, cwd=ROOT, check=True, capture_output=True)
         log = self._output / f"session-{self._version}.log"
         with log.open("ab") as errors:
             self._process = subprocess.Popen(

@@ -168,6 +168,23 @@ def audit(
         raise typer.Exit(1)
 
 
+@pipeline.command()
+def precompile(
+    spark_home: Annotated[str, typer.Option(help="Spark's directory; else SPARK_HOME, or the installed pyspark.")] = "",
+) -> None:
+    """Compile Spark's own Python files, once for an installation: its Python processes start 0.5 s sooner."""
+    with _explained("precompile"):
+        from firearrow.cli.precompiling import precompile as compile_files
+        from firearrow.cli.precompiling import spark_archives
+
+        for archive in spark_archives(spark_home):
+            try:
+                count = compile_files(archive)
+            except OSError as wrong:
+                raise SettingsError(f"{archive} cannot be changed: {wrong}. Do this as its owner") from wrong
+            typer.echo(f"{archive}: {f'{count} files compiled' if count else 'is compiled already'}")
+
+
 def _draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
     from firearrow.spark.pipelines.auditplot import draw
 

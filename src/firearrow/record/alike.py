@@ -6,7 +6,9 @@ hardly any Python runs for each of its messages. Everything else is left to `bat
 """
 
 import struct
+from collections.abc import Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import Final
 from zlib import crc32
 
@@ -150,12 +152,15 @@ def encode_alike(
         records = wholes.unpack(columns.pack(*fields))
     except struct.error as wrong:
         raise IllegalMessage(f"a message of a batch for topic {template.topic!r} does not fit: {wrong}") from wrong
-    return _stamped(records), size
+    return stamped(records), size
 
 
-def _stamped(records: tuple[bytes, ...]) -> bytes:
+def stamped(records: Sequence[bytes]) -> bytes:
     """Records, each with its stamp behind it."""
     parts = [b""] * (2 * len(records))
     parts[0::2] = records
-    parts[1::2] = _stamps_form(len(records)).unpack(stamps_of(list(map(crc32, records))))
+    stamps = stamps_of(list(map(crc32, records)))
+    step = _MOST * STAMP_SIZE
+    some = [stamps[start : start + step] for start in range(0, len(stamps), step)]
+    parts[1::2] = chain.from_iterable([_stamps_form(len(each) // STAMP_SIZE).unpack(each) for each in some])
     return b"".join(parts)

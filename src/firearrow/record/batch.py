@@ -21,11 +21,11 @@ from msgspec.structs import replace
 
 from firearrow.errors import BadBody, IllegalMessage
 from firearrow.model import EpochMs, Message, PhysicalOffset, QueueOffset, StoredMessage
-from firearrow.record.alike import Alike, alike_of
+from firearrow.record.alike import Alike, alike_of, stamped
 from firearrow.record.encode import Draft, encode, shared_fields
 from firearrow.record.layout import CRC_MASK, SHORT, Buffer, topic_field
 from firearrow.record.properties import StoredProperties, decode_properties, encode_properties, stored_properties
-from firearrow.record.stamp import REVERSED_STAMP, STAMP_SIZE
+from firearrow.record.stamp import STAMP_SIZE
 
 MAX_BATCH_MESSAGES: Final = 65_536
 """More than any stock client fits into 4 MiB: each of its messages carries a UNIQ_KEY and takes 66 bytes or more."""
@@ -94,8 +94,28 @@ def pieces_of(batch: Buffer, *, max_messages: int = MAX_BATCH_MESSAGES) -> list[
     # Properties that are closed and hold no stamp are stored as they came: `stored_properties`, without the call.
     return [
         (flag, body, given if given[-1:] == b"\x02" and _HASH not in given else stored_properties(given))
-        for flag, body, given in _alike(batch, max_messages) or _entries(batch, max_messages)
+        for flag, body, given in _alike(batch, max_messages) or _cut(batch, max_messages)
     ]
+
+
+def _cut(batch: Buffer, max_messages: int) -> Iterable[tuple[int, bytes, bytes]]:
+    """What `_entries` yields, in less time where all is as it should be."""
+    raw = bytes(batch)
+    limit, start = len(raw), 0
+    found: list[tuple[int, bytes, bytes]] = []
+    try:
+        while start < limit:
+            size, _, _, flag, body_length = _unpack_head(raw, start)
+            body_start = start + _HEAD_SIZE
+            body_end = body_start + body_length
+            (properties_length,) = _unpack_short(raw, body_end)
+            start += size
+            if body_length < 0 or properties_length < 0 or body_end + 2 + properties_length != start:
+                return _entries(batch, max_messages)
+            found.append((flag, raw[body_start:body_end], raw[body_end + 2 : start]))
+    except struct.error:
+        return _entries(batch, max_messages)
+    return found if start == limit and len(found) <= max_messages else _entries(batch, max_messages)
 
 
 def messages_of(batch: Buffer) -> Alike | list[Piece]:
@@ -166,8 +186,9 @@ def encode_pieces(
     # Messages of a batch are mostly alike: what depends on their lengths alone is made when the lengths change.
     body_length = properties_length = -1
     size, before, between = 0, b"", b""
-    parts: list[bytes] = []
+    records: list[bytes] = []
     sizes: list[int] = []
+    add_record, add_size = records.append, sizes.append
     try:
         shared = shared_fields(template, store_timestamp)
         for flag, body, properties in pieces:
@@ -177,14 +198,13 @@ def encode_pieces(
                 between = topic + SHORT.pack(properties_length + STAMP_SIZE)
                 size = _PLACE.size + len(before) + body_length + len(between) + properties_length + STAMP_SIZE
             head = _pack_place(size, magic, crc32(body) & CRC_MASK, queue_id, flag, queue_offset, physical_offset)
-            record = _join((head, before, body, between, properties))
-            parts += (record, (REVERSED_STAMP % (crc32(record) & CRC_MASK))[::-1])
-            sizes.append(size)
+            add_record(_join((head, before, body, between, properties)))
+            add_size(size)
             physical_offset += size
             queue_offset += 1
     except struct.error as wrong:
         raise IllegalMessage(f"a message of a batch for topic {template.topic!r} does not fit: {wrong}") from wrong
-    return _join(parts), sizes
+    return stamped(records), sizes
 
 
 def decode_batch(batch: Buffer, topic: str, *, max_messages: int = MAX_BATCH_MESSAGES) -> list[Message]:

@@ -19,6 +19,7 @@ from firearrow.store.keyhash import (
 )
 from firearrow.store.placement import PlacedRun
 from firearrow.store.propertyfields import KEYS_MARK, SEPARATOR, UNIQ_KEY_MARK, field
+from firearrow.store.uniformkeys import uniform_keys
 
 LONGEST_HEAD: Final = 24
 """Characters of a key before those that fill a lane, whose hash is remembered: an IPv6 client's UNIQ_KEY has 56."""
@@ -40,6 +41,10 @@ def hashes_of_run(run: PlacedRun) -> list[int] | None:
 
 def hashed_keys(rows: list[Row]) -> list[KeyPlace]:
     """The keys of rows as the index wants them, in order."""
+    return uniform_keys(rows) or _each_hashed(rows)
+
+
+def _each_hashed(rows: list[Row]) -> list[KeyPlace]:
     lanes, added, places = _keys_of(rows)
     keys: list[KeyPlace] = []
     for start in range(0, len(lanes), AT_ONCE):

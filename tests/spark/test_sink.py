@@ -58,6 +58,34 @@ def test_every_row_is_stored_once_and_in_order_of_its_queue(broker: Served) -> N
     assert len(ids) == 3000
 
 
+def test_rows_travel_in_few_requests_with_all_their_parts(broker: Served) -> None:
+    count = 40_000
+    rows = pa.RecordBatch.from_pydict(
+        {
+            "body": [f"body {number}" for number in range(count)],
+            "keys": [[f"k{number}", "all"] for number in range(count)],
+            "tags": [None if number % 3 else "third" for number in range(count)],
+            "properties": pa.array(
+                [[("n", str(number)), ("TAGS", "kept")] for number in range(count)], pa.map_("string", "string")
+            ),
+            "row_id": [f"id-{number}" for number in range(count)],
+        }
+    )
+    writer = shipped({"nameServer": broker.name_server, "topic": "parts"})
+    sent = writer.write(iter([rows]), ORIGIN)
+    assert sent.rows == count
+    assert sent.requests < count / 500
+    found = held(broker.name_server, "parts")
+    assert len(found) == count
+    assert len({message.properties["UNIQ_KEY"] for message in found.values()}) == count
+    for message in found.values():
+        number = int(message.properties["n"])
+        assert message.body == b"body %d" % number
+        assert message.properties["KEYS"] == f"k{number} all"
+        assert message.properties["TAGS"] == ("kept" if number % 3 else "third")
+        assert message.properties[ROW_ID_PROPERTY] == f"id-{number}"
+
+
 def test_a_repeat_sends_the_same_identities_to_the_same_queues(broker: Served) -> None:
     options = {"nameServer": broker.name_server, "topic": "twice"}
     for _ in range(2):
@@ -89,8 +117,10 @@ def test_a_broker_that_is_killed_costs_time_and_no_rows(tmp_path: Path) -> None:
         cutting.start()
         writer.write(slowly(), ORIGIN)
         cutting.join()
-        ids = Counter(message.properties[ROW_ID_PROPERTY] for message in held(mortal.name_server, "mortal").values())
-    assert len(ids) == 4001, "every row is stored; a few may be stored twice"
+        found = held(mortal.name_server, "mortal").values()
+        ids = {(each.properties[ROW_ID_PROPERTY], each.properties["UNIQ_KEY"]) for each in found}
+    assert len({identity for identity, _ in ids}) == 4001, "every row is stored; a few may be stored twice"
+    assert len(ids) == 4001, "and those have the unique key of the first"
 
 
 def test_failures_are_typed(broker: Served, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Sends what rows became, each queue's in order, and tries again what a broker did not take.
 
 A queue has one request under way at a time, and many queues are written at once. What is refused for now is sent again
-until the time for that has passed; encoded batches keep their unique keys then. After that the failure is raised, and
+until the time for that has passed, and messages keep their unique keys then. After that the failure is raised, and
 the task fails with it.
 """
 

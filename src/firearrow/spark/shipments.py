@@ -91,7 +91,7 @@ class Table:
         encoded = self._entries(drawn).take(taken)
         company, offsets = self._company(order), offsets_of(encoded)
         found = list(spans(choice.numbers[order], company, offsets, most_bytes))
-        single = self._single([int(order[span.first]) for span in found if span.end - span.first == 1])
+        single = self._single([int(order[span.first]) for span in found if span.end - span.first == 1], drawn)
         data = encoded.buffers()[2]
 
         def parcel(span: Span, topic: str) -> Parcel:
@@ -147,10 +147,14 @@ class Table:
         wait = coded.indices.fill_null(len(said) - 1).to_numpy().astype(np.int64)
         return Company(alone[order], tuple(said), wait[order])
 
-    def _single(self, rows: Sequence[int]) -> dict[int, Message]:
+    def _single(self, rows: Sequence[int], drawn: DrawnKeys) -> dict[int, Message]:
         """The messages of rows that travel alone."""
         if not rows:
             return {}
         some = pa.array(rows, pa.int64())
         identities = [raw.decode() for raw in self._identities.take(some).to_pylist()]
-        return dict(zip(rows, messages_of(self._batch.take(some), self._shape, identities), strict=True))
+        messages = messages_of(self._batch.take(some), self._shape, identities)
+        return {
+            row: message.with_properties({keys.UNIQ_KEY: drawn.key(row)})
+            for row, message in zip(rows, messages, strict=True)
+        }

@@ -15,7 +15,7 @@ def test_defaults() -> None:
     assert (read.send_timeout_ms, read.retry_timeout_ms, read.batch_bytes, read.rate_limit) == (
         10_000,
         120_000,
-        1 << 20,
+        1 << 18,
         0,
     )
 

@@ -10,6 +10,7 @@ from firearrow.client.producer.outgoing import encoded_batch
 from firearrow.client.producer.producer import Producer
 from firearrow.client.producer.result import STATUS_BY_CODE, SendStatus
 from firearrow.model import EpochMs, MessageQueue
+from firearrow.record.message_id import DRAWN_DIGITS
 
 
 class DrawnKeys(Struct, frozen=True):
@@ -20,6 +21,10 @@ class DrawnKeys(Struct, frozen=True):
     """What all keys begin with."""
     ends: bytes
     """The last `DRAWN_DIGITS` digits of each, in a row."""
+
+    def key(self, number: int) -> str:
+        """One of them."""
+        return self.head + self.ends[number * DRAWN_DIGITS : (number + 1) * DRAWN_DIGITS].decode()
 
 
 class EncodedBatch(Struct, frozen=True):

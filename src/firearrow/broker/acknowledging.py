@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from firearrow.errors import FireArrowError
 from firearrow.protocol.codes import ResponseCode
-from firearrow.remoting.handlers import Answer, Later
+from firearrow.remoting.handlers import Answer
 from firearrow.store.placement import FLUSHED, Level
 
 Told = Callable[[FireArrowError | None], None]
@@ -43,6 +43,14 @@ class Log(Protocol):
         ...
 
 
+class Owed(Protocol):
+    """An answer that is owed, or several that are given at once."""
+
+    def answer(self, answer: Answer) -> bool:
+        """Give it; return whether anybody could still be told."""
+        ...
+
+
 class Acks:
     """The line of answers that wait for one level of the log."""
 
@@ -57,7 +65,7 @@ class Acks:
         self._level = level
         self._refusal = refusal
         self._timeout_ms = timeout_ms
-        self._waiting: deque[tuple[int, Later, Answer, float]] = deque()
+        self._waiting: deque[tuple[int, Owed, Answer, float]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._asked = 0  # calls that the log owes us
         self._asked_for = -1  # the highest end among them
@@ -65,7 +73,7 @@ class Acks:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, end: int, later: Later, answer: Answer) -> None:
+    def add(self, end: int, later: Owed, answer: Answer) -> None:
         """Give ``answer`` once the log has reached ``end``."""
         deadline = 0.0
         if self._timeout_ms is not None:

@@ -65,6 +65,15 @@ class Admission:
         self._taken += 1
         return self._taken > self._room
 
+    def lets_in(self, count: int) -> bool:
+        """Whether none of so many sends that came together has waited for too long; then they are counted."""
+        if not self._in_turn:
+            self._begin_turn()
+        if self._taken + count > self._room:
+            return False
+        self._taken += count
+        return True
+
     def is_shut(self) -> bool:
         """Whether there is no time for another send in this turn."""
         if not self._in_turn:

@@ -17,11 +17,13 @@ from firearrow.model.flags import COMMIT, INNER_BATCH, PREPARED, TRANSACTION_MAS
 from firearrow.protocol.bodies.group import SubscriptionGroupConfig
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.refusal import Refused
+from firearrow.protocol.requests.send import Send, ShortSend
 
 MAX_SENT_PROPERTIES: Final = 32_767
 MAX_BATCH_TOPIC: Final = 127
 SEE: Final = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 _legal = re.compile(r"[%|a-zA-Z0-9_-]+").fullmatch
+_ODD_FLAGS: Final = TRANSACTION_MASK | INNER_BATCH
 TIMERS: Final = (keys.TIMER_DELIVER_MS, keys.TIMER_DELAY_MS, keys.TIMER_DELAY_SEC)
 
 
@@ -140,6 +142,30 @@ def refuse_timer(properties: Mapping[str, str]) -> None:
     """Refuse a message that asks for a time of delivery."""
     if keys.TIMER_OUT_MS not in properties and any(key in properties for key in TIMERS):
         raise Refused(ResponseCode.SYSTEM_ERROR, "accurate timer message is not enabled, timerWheelEnable is false")
+
+
+def is_odd(properties: str) -> bool:
+    """Whether properties may ask for more than storing, so that a closer look at them is needed."""
+    return (
+        "DEL" in properties  # DELAY, TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS, TIMER_DEL_UNIQKEY
+        or "TRA" in properties  # TRAN_MSG, TRACE_ON
+        or "POP_CK" in properties
+        or "INNER_N" in properties
+        or "CLUSTER\x01" in properties
+    )
+
+
+def is_plain(request: Send | ShortSend, *, syncs: bool) -> bool:
+    """Whether a message, and every one that differs from it in keys and tags alone, asks for nothing but storing."""
+    properties = request.properties or ""
+    return not (
+        request.batch
+        or request.sys_flag & _ODD_FLAGS
+        or is_odd(properties)
+        or not properties.endswith("\x02")
+        or "#" in properties
+        or (syncs and "WAIT\x01true" not in properties)
+    )
 
 
 def waits_for_store(properties: Mapping[str, str]) -> bool:

@@ -9,7 +9,7 @@ from firearrow.model import keys
 from firearrow.protocol.conversation import Fields
 from firearrow.record.hosts import HostBytes, host_bytes
 from firearrow.record.properties import format_properties
-from firearrow.remoting.handlers import Call
+from firearrow.remoting.handlers import Call, Peer
 
 BORN: Final = object()
 """Where a connection keeps its peer's address as records hold it."""
@@ -44,9 +44,14 @@ class Stamps(msgspec.Struct, frozen=True):
 
 def born_host(call: Call) -> HostBytes:
     """Where the sender is, as records hold it; remembered with its connection."""
-    slots = call.peer.slots
+    return born_of(call.peer)
+
+
+def born_of(peer: Peer) -> HostBytes:
+    """Where a peer is, as records hold it; remembered with its connection."""
+    slots = peer.slots
     born: HostBytes | None = slots.get(BORN)
     if born is None:
-        address = call.peer.address
+        address = peer.address
         born = slots[BORN] = host_bytes(Host(address.host.partition("%")[0], address.port))
     return born

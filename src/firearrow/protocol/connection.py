@@ -32,7 +32,7 @@ Driving it::
 Everything that verbs produce is collected until ``data_to_send`` takes it, so many answers leave in one write.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -291,6 +291,23 @@ class Connection:
         self._to_send.append(head)
         if body:
             self._to_send.append(body)
+
+    def answer_together(
+        self,
+        encoding: int,
+        owed: Sequence[tuple[int, Fields]],
+        fields: Fields | None = None,
+        code: int = 0,
+        remark: str | None = None,
+    ) -> None:
+        """Answer requests that came in one encoding, each by its opaque, with its own fields or with ``fields``."""
+        if self._is_closed or not owed:
+            return
+        if fields is None:
+            encode = encoder(encoding, type(owed[0][1]))
+            self._to_send += [encode(own, code, ANSWER_FLAG, opaque, remark, 0) for opaque, own in owed]
+        else:
+            self._to_send += [encode_answer(encoding, opaque, fields, code, remark) for opaque, _ in owed]
 
     def answer_encoded(self, answers: list[bytes]) -> None:
         """Give answers that are encoded already (``protocol.shedding``)."""

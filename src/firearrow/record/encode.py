@@ -130,6 +130,12 @@ def shared_fields(template: Draft, store_timestamp: int) -> bytes:
     )
 
 
+def head_of(draft: Draft) -> tuple[Callable[..., bytes], int, int]:
+    """What packs the head of a record, its size, and the flags it holds."""
+    pack, sys_flag = _pack_and_flag(draft)
+    return pack, _HEAD_WITHOUT_HOSTS + len(draft.born_host) + len(draft.store_host), sys_flag
+
+
 def _pack_and_flag(draft: Draft) -> tuple[Callable[..., bytes], int]:
     bits = 0
     if len(draft.born_host) != V4_SIZE:

@@ -10,6 +10,7 @@ endpoint's budget exactly while it is owed and the connection is open.
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -30,11 +31,11 @@ from firearrow.protocol.connection import (
     RequestDeclined,
     StreamBroken,
 )
-from firearrow.protocol.conversation import A, Request
+from firearrow.protocol.conversation import A, Fields, Request
 from firearrow.protocol.refusal import Refused, refusal_of, unsupported
 from firearrow.remoting.endpoint import Endpoint
 from firearrow.remoting.flow import OWN_REQUESTS
-from firearrow.remoting.handlers import SUCCESS, Answer, Call, Later
+from firearrow.remoting.handlers import SUCCESS, Answer, Call, Gate, Later
 from firearrow.remoting.reply import CALL_TIMEOUT_MS, SUCCESS_ONLY, OnOutcome, Reply
 from firearrow.remoting.wire import Wire
 from firearrow.runtime.network import Address
@@ -62,6 +63,7 @@ class Connection(Wire):
         self._own_limit = endpoint.limits.max_connection_bytes
         self._in_flight = 0
         self._has_rested = False
+        self._whole_below = min(endpoint.limits.max_frame_bytes, endpoint.limits.max_header_bytes)
         self.is_leaving = False
         self.slots: dict[object, Any] = {}
 
@@ -89,6 +91,8 @@ class Connection(Wire):
         self._is_gathering = True
         if self._gate is not None:
             data = self._shed(data)
+            if len(data) <= self._whole_below and not talk.kept and not talk.is_ended:
+                data = self._taken(self._gate, data)
         events = talk.receive_data(data)
         self._frames_heard += len(events)
         if talk.kept or self._frame_began is not None:
@@ -113,6 +117,12 @@ class Connection(Wire):
                 answer = answer or SUCCESS
                 talk.answer(event, answer.fields, answer.body, code=answer.code, remark=answer.remark)
         self.flush()
+
+    def _taken(self, gate: Gate, data: bytes) -> bytes:
+        """Let the gate take what it knows, and return the rest."""
+        rest = gate.take(self, data)
+        self._frames_heard += rest is not data
+        return rest
 
     def _shed(self, data: bytes) -> bytes:
         """Refuse what is to be refused unread; return what is to be read.
@@ -214,6 +224,19 @@ class Connection(Wire):
 
     def pay(self, asked: RequestArrived, answer: Answer, size: int) -> None:
         """Queue an answer that was owed."""
+        self._owe_less(size)
+        self._talk.answer(asked, answer.fields, answer.body, code=answer.code, remark=answer.remark)
+        if not self._is_gathering:
+            self._is_gathering = True
+            self._endpoint.speak_this_turn(self)
+
+    def pay_together(self, encoding: int, owed: Sequence[tuple[int, Fields]], answer: Answer, size: int) -> None:
+        """Queue answers that were owed, each with its opaque."""
+        self._owe_less(size)
+        self._talk.answer_together(encoding, owed, answer.fields, answer.code, answer.remark)
+        self._gather()
+
+    def _owe_less(self, size: int) -> None:
         budget = self._budget
         self._in_flight -= size
         budget.held -= size
@@ -221,10 +244,6 @@ class Connection(Wire):
             if self._in_flight <= self._own_limit // 4 * 3:
                 self.unhold(OWN_REQUESTS)
             budget.check()
-        self._talk.answer(asked, answer.fields, answer.body, code=answer.code, remark=answer.remark)
-        if not self._is_gathering:
-            self._is_gathering = True
-            self._endpoint.speak_this_turn(self)
 
     # -- what we say
 

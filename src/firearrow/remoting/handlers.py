@@ -13,7 +13,7 @@ Invariants: a request is answered at most once; a one-way request never; an answ
 dropped, and ``Later.answer`` says so.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
@@ -108,6 +108,10 @@ class Debtor(Peer, Protocol):
         """Queue an answer that was owed; it leaves at the end of this turn of the loop."""
         ...
 
+    def pay_together(self, encoding: int, owed: Sequence[tuple[int, Fields]], answer: Answer, size: int) -> None:
+        """Queue answers that were owed, each with its opaque and, unless the answer has fields, with its own."""
+        ...
+
 
 class Later(msgspec.Struct, eq=False, gc=False):
     """An answer that is owed. Only the first of ``answer`` and ``refuse`` counts."""
@@ -135,6 +139,26 @@ class Later(msgspec.Struct, eq=False, gc=False):
     def refuse(self, code: int, remark: str) -> bool:
         """Decline; return whether anybody could still be told."""
         return self.answer(Answer(code=code, remark=remark))
+
+
+class LaterTogether(msgspec.Struct, eq=False, gc=False):
+    """Answers that are owed to requests of one peer that came together: each has its fields, all have one outcome."""
+
+    _peer: Debtor
+    _encoding: int
+    _owed: Sequence[tuple[int, Fields]]
+    _size: int
+    _is_open: bool = True
+
+    def answer(self, answer: Answer | None = None) -> bool:
+        """Answer everybody with the fields that are owed, or with those of ``answer``; say if anybody could be told."""
+        if not self._is_open:
+            return False
+        self._is_open = False
+        if not self._peer.is_open:
+            return False
+        self._peer.pay_together(self._encoding, self._owed, answer or SUCCESS, self._size)
+        return True
 
 
 class Call(msgspec.Struct, eq=False, gc=False):
@@ -204,6 +228,10 @@ class Gate(Protocol):
     @property
     def rest_s(self) -> float:
         """How long a connection is left alone after its requests were refused unread."""
+        ...
+
+    def take(self, peer: Debtor, data: bytes) -> bytes:
+        """Take requests that ``data`` begins with, as handlers would have, and return the rest of it."""
         ...
 
 

@@ -15,7 +15,7 @@ goes to the next one. Bytes above the tail are zero. Java: ``CommitLog``, ``Defa
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import accumulate, chain
+from itertools import accumulate, chain, repeat
 from typing import cast
 
 from firearrow.errors import (
@@ -32,9 +32,22 @@ from firearrow.record.alike import Alike, encode_alike
 from firearrow.record.batch import Piece, drafts_of, encode_pieces
 from firearrow.record.encode import Draft, encode
 from firearrow.record.layout import BLANK_SIZE, blank
+from firearrow.record.together import Together, encode_together
 from firearrow.runtime.clock import Clock
 from firearrow.store.config import LogConfig
-from firearrow.store.placement import FLUSHED, WRITTEN, Appended, AppendedBatch, Placed, PlacedRun, QueueTail, Rows
+from firearrow.store.placement import (
+    FLUSHED,
+    WRITTEN,
+    Appended,
+    AppendedBatch,
+    AppendedTogether,
+    Placed,
+    PlacedRun,
+    QueueTail,
+    Rows,
+    give_back,
+    take_offsets,
+)
 from firearrow.store.progress import Progress, Sink
 from firearrow.store.segments import Segment, Segments
 from firearrow.store.waiting import Told
@@ -134,6 +147,25 @@ class CommitLog(Progress):
             tail.next_offset = queue_offset + 1
         self._fresh.append((tail, physical, size, queue_offset, store_ms, draft.sys_flag, draft.properties))
         return Appended(physical, queue_offset, end, store_ms)
+
+    def append_together(self, shared: Draft, tails: Sequence[QueueTail], messages: Together) -> AppendedTogether | None:
+        """What `append` does with messages that came together; None, and nothing is done, where they do not fit."""
+        if not self._pending:
+            self._begin_turn()
+        store_ms, offsets = self._store_ms, take_offsets(tails)
+        try:
+            records, places = encode_together(shared, messages, offsets, self.tail, store_ms)
+        except IllegalMessage:
+            records, places = [], [self._limit + 1]
+        end = places.pop()
+        if end > self._limit:
+            give_back(tails, offsets)
+            return None
+        self._pending += records
+        self.tail = end
+        shared_values = repeat(store_ms), repeat(shared.sys_flag)
+        self._fresh += zip(tails, places, map(len, records), offsets, *shared_values, messages.properties, strict=False)
+        return AppendedTogether(places, offsets, end)
 
     def append_batch(self, tail: QueueTail, drafts: Sequence[Draft]) -> AppendedBatch:
         """Give messages of one queue consecutive places in one segment: all of them or none."""

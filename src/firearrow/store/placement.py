@@ -47,6 +47,22 @@ class QueueTail:
         return f"QueueTail({self.topic!r}, {self.queue_id}, next_offset={self.next_offset})"
 
 
+def take_offsets(tails: Sequence[QueueTail]) -> list[int]:
+    """Give each of some messages the next place in its queue."""
+    offsets: list[int] = []
+    for tail in tails:
+        offset = tail.next_offset
+        offsets.append(offset)
+        tail.next_offset = offset + 1
+    return offsets
+
+
+def give_back(tails: Sequence[QueueTail], offsets: Sequence[int]) -> None:
+    """Undo `take_offsets`."""
+    for tail, offset in zip(reversed(tails), reversed(offsets), strict=True):
+        tail.next_offset = offset
+
+
 Placed: TypeAlias = tuple[QueueTail, int, int, int, int, int, bytes]
 
 
@@ -115,6 +131,14 @@ class Appended(Struct, frozen=True, gc=False):
     queue_offset: int
     end: int
     store_timestamp: int
+
+
+class AppendedTogether(Struct, frozen=True):
+    """The places that messages of several queues got, each in its queue."""
+
+    physical_offsets: Sequence[int]
+    queue_offsets: Sequence[int]
+    end: int
 
 
 class AppendedBatch(Struct, frozen=True):

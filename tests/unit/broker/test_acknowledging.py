@@ -57,7 +57,7 @@ def refusal(_error: FireArrowError) -> Answer:
 
 def add(acks: Acks, end: int) -> FakeLater:
     later = FakeLater()
-    acks.add(end, later, Answer())  # type: ignore[arg-type] # stands in for what a connection parks
+    acks.add(end, later, Answer())
     return later
 
 

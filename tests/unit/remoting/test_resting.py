@@ -4,6 +4,7 @@ import asyncio
 
 from firearrow.protocol.codes import RequestCode
 from firearrow.protocol.shedding import Refusals
+from firearrow.remoting.handlers import Debtor
 from firearrow.remoting.server import Server
 from tests.unit.remoting.memory import MemoryNetwork, MemoryTransport, ask, echoing, serving, told, until, virtually
 
@@ -26,6 +27,9 @@ class Door:
 
     def refused(self, count: int) -> None:
         self.count += count
+
+    def take(self, peer: Debtor, data: bytes) -> bytes:  # noqa: ARG002 - what every gate is given
+        return data
 
 
 async def behind(door: Door) -> tuple[Server, MemoryNetwork]:

@@ -18,6 +18,7 @@ from typing import Final
 from firearrow.broker.acknowledging import Acks
 from firearrow.broker.admission import Admission
 from firearrow.broker.checked import Checked, CheckedTopics, PutCounts, added_flags
+from firearrow.broker.handlers.together import SendsTogether
 from firearrow.broker.incoming import (
     MAX_BATCH_TOPIC,
     MAX_SENT_PROPERTIES,
@@ -25,6 +26,7 @@ from firearrow.broker.incoming import (
     check_name,
     delay_level,
     illegal_message,
+    is_odd,
     missing_group,
     missing_topic,
     park,
@@ -62,7 +64,7 @@ from firearrow.record.encode import Draft
 from firearrow.record.hosts import host_bytes
 from firearrow.record.message_id import UniqueKeys, offset_message_ids
 from firearrow.record.properties import StoredProperties, format_properties, parse_properties, stored_properties
-from firearrow.remoting.handlers import SUCCESS, Answer, Call, Handlers, Later
+from firearrow.remoting.handlers import SUCCESS, Answer, Call, Debtor, Handlers, Later
 from firearrow.runtime.clock import Clock
 from firearrow.store.placement import FLUSHED, WRITTEN, QueueTail
 from firearrow.store.store import Store
@@ -122,6 +124,7 @@ class SendHandlers:
         self._written = Acks(log, WRITTEN, self._store_refusal)
         self._flushed = Acks(log, FLUSHED, self._store_refusal, lambda: settings.broker.sync_flush_timeout)
         self._acks = self._flushed if self._syncs else self._written
+        self._together = SendsTogether(store, self._known, self._acks, admission, tail_of=self._tail, syncs=self._syncs)
         self._reconfigure()
         settings.on_change.append(self._reconfigure)
 
@@ -156,11 +159,7 @@ class SendHandlers:
             or not 0 <= queue_id < known.limit
             or sys_flag & _ODD_FLAGS
             or not 0 < len(body) <= self._max_body
-            or "DEL" in properties  # DELAY, TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS, TIMER_DEL_UNIQKEY
-            or "TRA" in properties  # TRAN_MSG, TRACE_ON
-            or "POP_CK" in properties
-            or "INNER_N" in properties
-            or "CLUSTER\x01" in properties
+            or is_odd(properties)
             or self._retention.refusal is not None
             or (self._syncs and "WAIT\x01true" not in properties)
         ):
@@ -258,6 +257,10 @@ class SendHandlers:
             self._busy_as = busy
             self._busy_unread = Refusals(SENDS, self._stamps.marks, int(busy.code), busy.remark)
         return self._busy_unread
+
+    def take(self, peer: Debtor, data: bytes) -> bytes:
+        """Take sends that came together."""
+        return self._together.take(peer, data, self._stamps, self._max_body)
 
     def refused(self, count: int) -> None:
         """So many sends were refused unread."""

@@ -1,0 +1,93 @@
+"""Sends that are taken together leave the same files and get the same answers as sends that are taken one by one."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+from firearrow.broker.config import BrokerSettings
+from firearrow.broker.handlers.together import SendsTogether
+from firearrow.errors import RequestRefused
+from firearrow.model import Message
+from firearrow.protocol.requests.send import SendBatchMessage, SendMessage
+from firearrow.record.batch import encode_batch
+from firearrow.remoting.handlers import Debtor
+from firearrow.runtime.disk import Disk
+from firearrow.testing.sim.world import World
+from tests.unit.broker.whole import Client, Simulated, a_send, settings_of, simulate
+
+Said = tuple[Any, bytes]
+BATCH = encode_batch([Message("T", b"x", {"UNIQ_KEY": f"{number:032X}"}) for number in range(3)])
+
+
+def said(number: int, **fields: Any) -> Said:
+    """A send as a stock producer's, different from all others."""
+    properties = f"KEYS\x01k{number:04}\x02UNIQ_KEY\x01{number:032X}\x02WAIT\x01true\x02TAGS\x01{'AB'[number % 2]}\x02"
+    values = {"properties": properties, "queue_id": number % 4, "born_timestamp": 1_700_000_000_000 + number}
+    return a_send(**{**values, **fields}), b"%d" % number * (number % 7 + 1)
+
+
+def sends() -> Iterator[Said]:
+    """Mostly plain ones, with something odd now and then."""
+    odd = {
+        30: said(30, queue_id=9),
+        41: said(41, properties="DELAY\x013\x02UNIQ_KEY\x01A\x02"),
+        52: (a_send(kind=SendBatchMessage, batch=True), BATCH),
+        60: said(60, kind=SendMessage),
+        71: (said(71)[0], b""),
+        85: said(85, properties="UNIQ_KEY\x01z#\x02"),
+    }
+    for number in range(1200):
+        yield odd.get(number) or said(number)
+
+
+async def outcome(client: Client, one: Said) -> object:
+    try:
+        return (await client.ask(*one)).answer
+    except RequestRefused as refusal:
+        return refusal.code, str(refusal)
+
+
+def files_and_answers(settings: BrokerSettings) -> tuple[dict[str, bytes], list[object]]:
+    """Everything that a broker keeps and says of sends that come in heaps of twenty."""
+
+    async def scenario(_world: World, broker: Simulated, client: Client) -> tuple[dict[str, bytes], list[object]]:
+        await client.send()
+        waiting, answers = list(sends()), []
+        for start in range(0, len(waiting), 20):
+            answers += await asyncio.gather(*(outcome(client, one) for one in waiting[start : start + 20]))
+        return {name: data async for name, data in kept(broker.node.disk)}, answers
+
+    return simulate(scenario, settings)
+
+
+async def kept(disk: Disk, directory: str = "") -> AsyncIterator[tuple[str, bytes]]:
+    """The log, the queues and the index, file by file."""
+    for name in await disk.list(directory):
+        path = f"{directory}/{name}" if directory else name
+        if disk.status(path).is_directory:
+            async for found in kept(disk, path):
+                yield found
+        elif path.startswith(("commitlog/", "consumequeue/", "index/")):
+            yield path, await disk.read_whole(path)
+
+
+@pytest.mark.parametrize("sync", [False, True])
+def test_both_ways_are_the_same(sync: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = []
+    take = SendsTogether.take
+
+    def counted(self: SendsTogether, peer: Debtor, data: bytes, *rest: Any) -> bytes:
+        left = take(self, peer, data, *rest)
+        taken.append(len(data) - len(left))
+        return left
+
+    monkeypatch.setattr(SendsTogether, "take", counted)
+    together = files_and_answers(settings_of(sync=sync))
+    assert sum(taken) > 200_000, "most of them were taken together"
+    monkeypatch.setattr(SendsTogether, "take", lambda _self, _peer, data, *_: data)
+    one_by_one = files_and_answers(settings_of(sync=sync))
+    assert together[1] == one_by_one[1]
+    assert together[0].keys() == one_by_one[0].keys()
+    assert [name for name, data in together[0].items() if data != one_by_one[0][name]] == []

@@ -9,8 +9,8 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from numpy.lib.stride_tricks import sliding_window_view
 
+from firearrow.columns.slices import structures
 from firearrow.columns.starts import Bytes, Ints
 from firearrow.errors import BadRecord, BrokenInvariant
 from firearrow.model.flags import BORN_HOST_V6, HOST_V6_MASK, STORE_HOST_V6
@@ -79,7 +79,7 @@ class Heads:
             return
         if int(starts.min()) < 0 or int(starts.max()) + SMALLEST_RECORD > len(data):
             self._refuse((starts < 0) | (starts + SMALLEST_RECORD > len(data)))
-        plain = sliding_window_view(data, HEAD_SIZE)[starts].view(LAYOUTS[0]).reshape(-1)
+        plain = structures(data, starts, LAYOUTS[0])
         layouts = plain["sys_flag"] & HOST_V6_MASK
         if not layouts.any():
             self.rows_of[0] = (None, plain)
@@ -88,8 +88,7 @@ class Heads:
             rows = np.flatnonzero(layouts == bits)
             if len(rows):
                 self._refuse_at(starts, rows, starts[rows] + SMALLEST_RECORD + layout.itemsize - HEAD_SIZE > len(data))
-                heads = sliding_window_view(data, layout.itemsize)[starts[rows]].view(layout).reshape(-1)
-                self.rows_of[bits] = (rows, heads)
+                self.rows_of[bits] = (rows, structures(data, starts[rows], layout))
 
     def _find_parts(self) -> None:
         """Where body, topic and properties of each record lie."""

@@ -117,7 +117,10 @@ class _Making:
 
     def delay_levels(self) -> pa.Array:
         """The delay levels that stand in properties."""
-        encoded = self.properties.named(keys.DELAY).dictionary_encode()
+        named = self.properties.named(keys.DELAY)
+        if named.null_count == len(named):
+            return pa.nulls(len(named), pa.int32())
+        encoded = named.dictionary_encode()
         levels = [level_of(text) for text in encoded.dictionary.to_pylist()]
         return pa.array(levels, pa.int32()).take(encoded.indices)
 

@@ -12,10 +12,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from numpy.lib.stride_tricks import sliding_window_view
 
 from firearrow.columns.heads import Heads
-from firearrow.columns.slices import numbers, parts_of, slices
+from firearrow.columns.slices import numbers, parts_of, slices, structures
 from firearrow.columns.starts import Bytes, Ints
 from firearrow.record.properties import without_stamps
 from firearrow.record.stamp import STAMP_KEY, STAMP_SIZE
@@ -25,6 +24,7 @@ Bools = npt.NDArray[np.bool_]
 _STAMP: Final = np.dtype([("key", "V8"), ("one", "u1"), ("digits", "u1", 10), ("two", "u1")])
 _STAMP_WORD: Final = int(np.frombuffer(STAMP_KEY[:8], np.uint64)[0])
 _MOST_BITS: Final = 62
+_WORD: Final = 8
 
 
 class Properties:
@@ -111,6 +111,7 @@ class Properties:
 
     def _places(self, key_starts: Ints, key_ends: Ints, entry_ends: Ints) -> None:
         self._key_starts, self._key_ends, self._entry_ends = key_starts, key_ends, entry_ends
+        self._letters: npt.NDArray[np.uint64] | None = None
         self._up_to = np.zeros(self._count + 1, np.int32)
         self._up_to[1:] = np.searchsorted(entry_ends, self._row_ends)
 
@@ -125,21 +126,31 @@ class Properties:
         if len(hits) == 0:
             return pa.nulls(self._count, pa.string())
         values = slices(self._text, self._key_ends[hits] + 1, self._entry_ends[hits], pa.string())
-        if len(hits) == self._count and bool(
-            (np.searchsorted(self._up_to, hits, "right") == np.arange(1, self._count + 1)).all()
-        ):
-            return values
+        up_to = self._up_to
+        if len(hits) == self._count and bool(((hits >= up_to[:-1]) & (hits < up_to[1:])).all()):
+            return values  # every record has it, and once
         chosen = np.full(self._count, -1, np.int32)
         chosen[np.searchsorted(self._up_to, hits, side="right") - 1] = np.arange(len(hits), dtype=np.int32)
         return values.take(pa.array(chosen, mask=chosen < 0))
 
     def _entries_of(self, key: bytes) -> Ints:
-        """Which entries have a key: those with one of its length, its first letter, and then all of it."""
+        """Which entries have a key: those with one of its length and its first eight letters, and then all of it."""
         starts, text = self._key_starts, self._text
-        hits: Ints = np.flatnonzero(self._key_ends - starts == len(key))
-        for place, letter in enumerate(key):
-            hits = hits[text[starts[hits] + place] == letter]
+        wanted, kept = int.from_bytes(key[:_WORD].ljust(_WORD, b"\0"), "little"), min(len(key), _WORD)
+        mask = (1 << 8 * kept) - 1
+        is_it = (self._first_letters & np.uint64(mask)) == np.uint64(wanted)
+        hits: Ints = np.flatnonzero(is_it & (self._key_ends - starts == len(key)))
+        for place in range(_WORD, len(key)):
+            hits = hits[text[starts[hits] + place] == key[place]]
         return hits
+
+    @property
+    def _first_letters(self) -> npt.NDArray[np.uint64]:
+        """Eight bytes from where each key begins, as little-endian numbers; what lies behind short keys is in them."""
+        if self._letters is None:
+            text = np.concatenate((self._text, np.zeros(_WORD, np.uint8)))
+            self._letters = structures(text, self._key_starts, np.dtype(f"V{_WORD}")).view("<u8")
+        return self._letters
 
     def as_map(self) -> pa.Array:
         """All properties."""
@@ -177,7 +188,7 @@ def _without_ordinary_stamps(heads: Heads) -> tuple[Bytes, Ints, Ints]:
     if len(could) == 0:
         return data, begins, ends
     at = ends[could] - STAMP_SIZE
-    stamps = sliding_window_view(data, STAMP_SIZE)[at].view(_STAMP).reshape(-1)
+    stamps = structures(data, at, _STAMP)
     words = np.ascontiguousarray(stamps["key"]).view(np.uint64)
     is_stamp = (words == _STAMP_WORD) & (stamps["one"] == 1) & (stamps["two"] == 2)
     if not is_stamp.any():

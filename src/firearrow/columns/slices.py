@@ -43,6 +43,13 @@ def _slices_anyhow(data: Bytes, starts: Ints, ends: Ints, kind: pa.DataType) -> 
     return slices(data, ordered_starts, ordered_ends, kind).take(numbers(back, pa.int64()))
 
 
+def structures(data: Bytes, places: Ints, kind: np.dtype[np.void]) -> npt.NDArray[np.void]:
+    """What lies at some places of a buffer, copied; each of them must have as many bytes there as ``kind`` is long."""
+    size = kind.itemsize
+    anywhere: npt.NDArray[np.void] = np.ndarray((len(data) - size + 1,), f"V{size}", data, 0, (1,))
+    return anywhere[places].view(kind)
+
+
 def numbers(values: npt.NDArray[np.generic], kind: pa.DataType) -> pa.Array:
     """Numbers as a column, not copied."""
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])

@@ -11,10 +11,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
-from numpy.lib.stride_tricks import sliding_window_view
 
 from firearrow.columns import Heads
 from firearrow.columns.decode import as_bytes
+from firearrow.columns.slices import structures
 from firearrow.errors import OffsetNotStored
 from firearrow.model.java_hash import tag_code
 from firearrow.spark.plan import Loss, Span
@@ -176,7 +176,7 @@ class LogWindows:
         at = np.where(inside, starts, 0)
         if len(data) < _STATED.itemsize:
             return inside & False, ~inside
-        stated = sliding_window_view(data, _STATED.itemsize)[at].view(_STATED).reshape(-1)
+        stated = structures(data, at, _STATED)
         queue_ids = np.array([span.queue.queue_id for span in self._spans], np.int64)
         good = inside & (stated["size"] == entries.sizes) & (stated["place"] == entries.places)
         good &= (stated["offset"] == entries.offsets) & (stated["queue_id"] == queue_ids[entries.owners])

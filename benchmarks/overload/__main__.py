@@ -1,7 +1,9 @@
 """`python -m benchmarks.overload`: sends beyond capacity, idle connections, waiting pulls, a cold backlog.
 
-The broker has one core, the generator the other. Capacity is what 1,000 connections get through with one send under way
-each; then twice and ten times as much is offered, at most 64 sends under way on each connection.
+The broker has one core, the generator the other. Capacity is what 1,000 connections get through with a few sends under
+way each; then twice and ten times as much is offered, at most 64 sends under way on each connection. On a machine that
+others use too, read the end of each line first: it says how fast the broker's core was (`speed`) and how long it was
+somebody else's.
 """
 
 import argparse
@@ -17,12 +19,14 @@ from typing import Any
 from benchmarks.overload.cold import measure_cold
 from benchmarks.overload.idle import measure_idle
 from benchmarks.overload.parked import measure_parked
+from benchmarks.overload.speed import Speed
 from benchmarks.versus.contestants import FireArrowInEarnest
 from firearrow.testing.apache import FireArrowNameServer
 from firearrow.testing.apache.wire import ask
 
 TOPIC = "overload"
 PRODUCERS_OF_GROUP = 204
+CAPACITY_WINDOWS = (1, 4)
 PARTS = ("overload", "idle", "parked", "cold")
 
 
@@ -35,19 +39,36 @@ class Generator:
         os.sched_setaffinity(self._process.pid, {core})
         self._read()
 
-    def _read(self) -> dict[str, Any]:
+    def _read(self) -> Any:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         assert line, "the generator ended"
-        result: dict[str, Any] = json.loads(line)
-        return result
+        return json.loads(line)
 
-    def hold(self, rate: float, seconds: float, window: int = 1) -> dict[str, Any]:
-        """Offer a rate for a while."""
+    def _ask(self, **words: Any) -> Any:
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps({"rate": rate, "seconds": seconds, "window": window}) + "\n")
+        self._process.stdin.write(json.dumps(words) + "\n")
         self._process.stdin.flush()
         return self._read()
+
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        return self._process.pid
+
+    def offer(self, rate: float, seconds: float, window: int = 1) -> None:
+        """Offer a rate for a while; return when its time is over."""
+        self._ask(rate=rate, seconds=seconds, window=window)
+
+    def report(self) -> list[dict[str, Any]]:
+        """Wait for the last answers; return what each phase since the last report has found."""
+        found: list[dict[str, Any]] = self._ask(report=True)
+        return found
+
+    def hold(self, rate: float, seconds: float, window: int = 1) -> dict[str, Any]:
+        """Offer a rate for a while, and say what came of it."""
+        self.offer(rate, seconds, window)
+        return self.report()[0]
 
     def close(self) -> None:
         """End it."""
@@ -61,15 +82,54 @@ def pin(pid: int, core: int) -> None:
         os.sched_setaffinity(int(thread.name), {core})
 
 
-def show(name: str, result: dict[str, Any], anon_mib: float) -> None:
+def waited_s(pid: int) -> float:
+    """How long the threads of a process have waited for a core that others had."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((task / "schedstat").read_text().split()[1]) for task in tasks) / 1e9
+
+
+def show(name: str, result: dict[str, Any]) -> None:
     """One line of the table."""
-    p99 = f"{result['p99_ms']:8.1f}" if result["p99_ms"] is not None else "       -"
+    p99 = f"{result['p99_ms']:6.1f}" if result["p99_ms"] is not None else "     -"
     print(
         f"{name:22} offered {result['offered']:>9,.0f}/s  goodput {result['goodput']:>8,.0f}/s  refused "
-        f"{result['refusals']:>8,.0f}/s  accepted p99 {p99} ms  last refusal {result['last_refusal_s']:4.1f} s  "
-        f"heartbeats {result['heartbeats']}, worst {result['heartbeat_worst_ms']:.0f} ms  RssAnon {anon_mib:.0f} MiB",
+        f"{result['refusals']:>8,.0f}/s  accepted p99 {p99} ms, worst {result['worst_ms']:.0f}  "
+        f"last refusal {result['last_refusal_s']:4.1f} s  "
+        f"heartbeats {result['heartbeats']}, worst {result['heartbeat_worst_ms']:.0f} ms  "
+        f"RssAnon {result['anon_mib']:.0f} MiB  | piece of work {result['speed_us']:.0f} us, waited for a core "
+        f"{result['waited_s']:.2f} s, generator's turn p99 {result['turn_p99_ms']:.0f} ms",
         flush=True,
     )
+
+
+class Phases:
+    """Loads of one broker, one after the other without a break, and what is known of each beside its answers."""
+
+    def __init__(self, broker: FireArrowInEarnest, generator: Generator, speed: Speed) -> None:
+        self._broker = broker
+        self._generator = generator
+        self._speed = speed
+        self._taken: list[tuple[str, dict[str, float]]] = []
+
+    def take(self, name: str, rate: float, seconds: float, window: int = 1) -> None:
+        """Hold a rate for a while."""
+        broker = self._broker
+        cpu_s, wait_s = broker.cpu_seconds(), waited_s(broker.pid)
+        self._speed.since_last()
+        self._generator.offer(rate, seconds, window)
+        beside = {"speed_us": self._speed.since_last(), "cpu_s": broker.cpu_seconds() - cpu_s}
+        beside["waited_s"] = waited_s(broker.pid) - wait_s
+        beside["anon_mib"] = broker.memory_bytes("RssAnon") / 2**20
+        self._taken.append((name, beside))
+
+    def report(self) -> dict[str, dict[str, Any]]:
+        """Show and return what was taken since the last report."""
+        taken, self._taken = self._taken, []
+        results = self._generator.report()
+        found = {name: result | beside for (name, beside), result in zip(taken, results, strict=True)}
+        for name, result in found.items():
+            show(name, result)
+        return found
 
 
 def overload(seconds: float, connections: int, in_flight: int) -> dict[str, Any]:
@@ -83,29 +143,28 @@ def overload(seconds: float, connections: int, in_flight: int) -> dict[str, Any]
         broker.create_topic(TOPIC, 8)
         generator = Generator(broker.port, connections, in_flight, cores[-1])
         stack.callback(generator.close)
-        found: dict[str, Any] = {}
-
-        def take(name: str, rate: float, seconds: float, window: int = 1) -> dict[str, Any]:
-            before = broker.cpu_seconds()
-            result = found[name] = generator.hold(rate, seconds, window)
-            result["cpu_s"] = broker.cpu_seconds() - before
-            result["anon_mib"] = broker.memory_bytes("RssAnon") / 2**20
-            show(name, result, result["anon_mib"])
-            return result
-
-        take("running in", 0, seconds / 2)
-        peak = max(take(f"capacity, {window} each", 0, seconds, window)["goodput"] for window in (1, 4))
-        take("half of it", peak / 2, seconds)
+        speed = Speed(cores[0])
+        stack.callback(speed.close)
+        phases = Phases(broker, generator, speed)
+        phases.take("running in", 0, seconds / 2)
+        for window in CAPACITY_WINDOWS:
+            phases.take(f"capacity, {window} each", 0, seconds, window)
+        found: dict[str, Any] = phases.report()
+        best = max((found[f"capacity, {window} each"] for window in CAPACITY_WINDOWS), key=lambda one: one["goodput"])
+        peak = found["peak"] = best["goodput"]
+        phases.take("half of it", peak / 2, seconds)
         for times in (2, 10):
-            take(f"{times} times capacity", peak * times, seconds)
-            take(f"after {times} times: half", peak / 2, seconds / 2)
-        found["peak"] = peak
+            phases.take(f"{times} times capacity", peak * times, seconds)
+            phases.take(f"after {times} times: half", peak / 2, seconds / 2)
+        found |= phases.report()
         answer = ask(broker.address, PRODUCERS_OF_GROUP, {"producerGroup": "overload"}, timeout_seconds=10)
         found["registered"] = len(json.loads(answer.body or b"{}").get("connectionSet", []))
         print(f"producers registered after it: {found['registered']}")
     for times in (2, 10):
-        part = found[f"{times} times capacity"]["goodput"] / found["peak"]
-        print(f"goodput at {times} times capacity: {part:.0%} of peak")
+        part = found[f"{times} times capacity"]
+        raw = part["goodput"] / peak
+        level = raw * part["speed_us"] / best["speed_us"]
+        print(f"goodput at {times} times capacity: {raw:.0%} of peak, {level:.0%} at the same speed of the core")
     return found
 
 

@@ -1,17 +1,21 @@
 """Whether a send can still be answered in time; one that cannot is refused at once, so that overload stays cheap.
 
-Every connection is read once in a turn of the loop. So what is read now has waited since the last turn read its
-connection: at most that turn and this one so far. When both together are longer than ``waitTimeMillsInSendQueue``, the
-sender has probably given up or soon will, and storing the message would only make those behind it late as well. A
-refusal costs a fraction of a send, and the turn gets shorter. Everything that is not a send is served all the same, and
-before the sends of its read, so a busy broker does not look dead.
+Every connection is read once in a turn of the loop, and what was read is answered at the end of the turn. So what is
+read now has waited since the last turn read its connection, at most that whole turn and this one so far, and waits for
+the rest of this one. When the first is longer than ``waitTimeMillsInSendQueue``, the sender has probably given up or
+soon will, and storing the message would only make those behind it late as well. And a turn takes sends for a part of
+that time only: two turns, and what the sender itself needs to read its answer, must fit into it. A refusal costs a
+fraction of a send, and the turn gets shorter. Everything that is not a send is served all the same, and before the
+sends of its read, so a busy broker does not look dead.
 
 Where many connections send, a read brings few sends, and reading and answering it costs more than refusing them. So a
 connection whose sends were refused unread is not read for as long as a send may wait; what came meanwhile is refused
-in one go if the broker still refuses some, and then the connection is as good as any other.
+in one go while the broker is still behind, and then the connection is as good as any other.
 
-Time is the loop's, which stands still inside a turn. How far a turn has come is therefore reckoned from the sends that
-it has taken and refused: what one costs is learned from turns that are over. Java: ``BrokerFastFailure``.
+A turn lasts until the next begins: what was read is written and answered after the last read, and that takes a good
+part of it. When the loop finds nothing more to read after that, nobody has waited. Time is the loop's, which stands
+still inside a turn. How far a turn has come is therefore reckoned from the sends that it has taken and refused: what
+one costs is learned from turns that are over. Java: ``BrokerFastFailure``.
 """
 
 import asyncio
@@ -21,8 +25,10 @@ from firearrow.broker.live import LiveSettings
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.refusal import Refused
 
-GAP_S: Final = 0.005
-"""Turns further apart than this have the loop's rest between them: nobody has waited since the first."""
+TURN_PART: Final = 0.3
+"""The part of the time a send may wait for which a turn takes sends: what is longer is left to the next."""
+BEHIND_PART: Final = 0.1
+"""A turn longer than this part of that time says that the broker is still behind."""
 FIRST_GUESS_S: Final = 20e-6
 MOST_S: Final = 200e-6
 """What a send is believed to cost at most: a turn that something else made long must not shut senders out."""
@@ -40,8 +46,9 @@ class Admission:
 
     def __init__(self, settings: LiveSettings) -> None:
         self._settings = settings
-        self._in_turn = False
-        self._began = self._ended = self._shut_at = -_NEVER
+        self._in_turn = self._is_busy = False
+        self._turn = 0
+        self._began = self._shut_at = -_NEVER
         self._waited_s = 0.0
         self._taken = 0.0
         self._cost_s = FIRST_GUESS_S
@@ -83,11 +90,11 @@ class Admission:
         self._shut_at = self._began
         return True
 
-    def was_shut(self) -> bool:
-        """Whether some turn had no time for sends lately: then what was not looked at for `limit_s` is late."""
+    def is_behind(self) -> bool:
+        """Whether what was not looked at for `limit_s` is late: turns are long, or one had no time for sends lately."""
         if not self._in_turn:
             self._begin_turn()
-        return self._began - self._shut_at < self.limit_s
+        return self._began - self._shut_at < self.limit_s or self._waited_s > self.limit_s * BEHIND_PART
 
     def refused_some(self, count: int, *, were_asked: bool = False) -> None:
         """So many sends were refused: unread, or after all when they ``were_asked`` about one by one."""
@@ -109,8 +116,12 @@ class Admission:
     def _begin_turn(self) -> None:
         loop = asyncio.get_running_loop()
         now = loop.time()
-        self._in_turn = True
-        self._waited_s = now - self._began if now - self._ended < GAP_S else 0.0
+        self._waited_s = 0.0
+        if self._is_busy:
+            self._waited_s = now - self._began
+            self._learn(now)
+        self._in_turn = self._is_busy = True
+        self._turn += 1
         self._began = now
         self._taken = 0.0
         self._refusal = None
@@ -118,16 +129,20 @@ class Admission:
         loop.call_soon(self._end_turn)
 
     def _reckon(self) -> None:
-        """How many sends there is time for in this turn: while turns are long, a quarter of the time at most.
-
-        Were all of it given to one turn, the next would have none for those who waited meanwhile.
-        """
-        left, quarter = self.limit_s - self._waited_s, self.limit_s / 4
-        self._room = (left if self._waited_s < quarter else min(left, quarter)) / self._cost_s
+        """How many sends there is time for in this turn."""
+        self._room = min(self.limit_s - self._waited_s, self.limit_s * TURN_PART) / self._cost_s
 
     def _end_turn(self) -> None:
+        """Everything is read. It is written and answered next; then the loop looks whether there is more to read."""
         self._in_turn = False
-        now = self._ended = asyncio.get_running_loop().time()
+        asyncio.get_running_loop().call_soon(self._found_nothing, self._turn)
+
+    def _found_nothing(self, after: int) -> None:
+        if after == self._turn:
+            self._is_busy = False
+            self._learn(asyncio.get_running_loop().time())
+
+    def _learn(self, now: float) -> None:
         self._seen_s += now - self._began
         self._seen += self._taken
         if self._seen_s >= LEARNED_OVER_S and self._seen >= LEARNED_OVER:

@@ -250,7 +250,7 @@ class SendHandlers:
 
     def refusals(self, *, has_rested: bool) -> Refusals | None:
         """How sends are refused unread while there is no time for any, or none for those that waited for a rest."""
-        if not (self._admission.is_shut() or (has_rested and self._admission.was_shut())):
+        if not (self._admission.is_shut() or (has_rested and self._admission.is_behind())):
             return None
         busy = self._admission.refusal
         if busy is not self._busy_as:

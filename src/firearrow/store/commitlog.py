@@ -225,6 +225,10 @@ class CommitLog(Progress):
         """What `append_batch` does with the drafts of a client's batch, without making them."""
         if isinstance(pieces, Alike):
             return self._append_alike(tail, shared, pieces)
+        # Where what waits leaves no room, that is better seen now than after these were encoded in vain.
+        is_full = self._pending and self.tail + sum([len(body) + len(more) for _, body, more in pieces]) > self._limit
+        if is_full and (error := self.write_pending()) is not None:
+            raise error
         if not self._pending:
             self._begin_turn()
         first, start, store_ms = tail.next_offset, self.tail, self._store_ms

@@ -34,7 +34,10 @@ Python files were compiled before (`firearrow pipeline precompile`): without tha
 Parquet to Parquet neither takes records apart nor leaves the JVM: rows of ours are made in Python and handed to it.
 """,
     "c": """At least once, each row with its identity, every batch acknowledged by the broker. The bare writer takes the
-same Arrow batches and only counts them: what Spark needs to hand rows to Python at all.
+same Arrow batches and only counts them: what Spark needs to hand rows to Python at all. Identities, queues and encoded
+batches are made by columns; only the hash of the body, a part of the identity, is made row by row. The broker, which
+is one process, is what limits our rows then: it stores and stamps each row as a message of its own, and enters two keys
+of each into its index, the row's own and the unique one, which is half of its work.
 """,
     "d": """The time of the micro-batch alone, the same number of rows.
 """,

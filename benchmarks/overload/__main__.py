@@ -26,7 +26,7 @@ from firearrow.testing.apache.wire import ask
 
 TOPIC = "overload"
 PRODUCERS_OF_GROUP = 204
-CAPACITY_WINDOWS = (1, 4)
+CAPACITY_WINDOWS = (1, 2, 4)
 PARTS = ("overload", "idle", "parked", "cold")
 
 

@@ -1,21 +1,24 @@
 """Whether a send can still be answered in time; one that cannot is refused at once, so that overload stays cheap.
 
 Every connection is read once in a turn of the loop, and what was read is answered at the end of the turn. So what is
-read now has waited since the last turn read its connection, at most that whole turn and this one so far, and waits for
-the rest of this one. When the first is longer than ``waitTimeMillsInSendQueue``, the sender has probably given up or
-soon will, and storing the message would only make those behind it late as well. And a turn takes sends for a part of
-that time only: two turns, and what the sender itself needs to read its answer, must fit into it. A refusal costs a
-fraction of a send, and the turn gets shorter. Everything that is not a send is served all the same, and before the
-sends of its read, so a busy broker does not look dead.
+read now has waited since the last turn read its connection, at most that whole turn and this one so far. When that is
+longer than ``waitTimeMillsInSendQueue``, the sender has probably given up or soon will, and storing the message would
+only make those behind it late as well. A refusal costs a fraction of a send, and the turn gets shorter. Everything that
+is not a send is served all the same, and before the sends of its read, so a busy broker does not look dead.
 
-Where many connections send, a read brings few sends, and reading and answering it costs more than refusing them. So a
-connection whose sends were refused unread is not read for as long as a send may wait; what came meanwhile is refused
-in one go while the broker is still behind, and then the connection is as good as any other.
+A broker is pressed when its loop has had no rest for as long as a send may wait. Then a turn takes sends for a part of
+that time only: the turn before, this one, and the sender's own reading of the answer must all fit into it. What comes
+in a burst, with rests of the loop in between, is taken as long as there is time at all.
+
+Where many connections send, a read brings few sends, and reading and answering it costs more than they do. So while a
+pressed broker refuses some, a connection that is served is left alone for a moment, and its next read brings more. A
+connection whose sends were refused unread is not read for as long as a send may wait; what came meanwhile is refused in
+one go while the broker is behind, and then the connection is as good as any other.
 
 A turn lasts until the next begins: what was read is written and answered after the last read, and that takes a good
-part of it. When the loop finds nothing more to read after that, nobody has waited. Time is the loop's, which stands
-still inside a turn. How far a turn has come is therefore reckoned from the sends that it has taken and refused: what
-one costs is learned from turns that are over. Java: ``BrokerFastFailure``.
+part of it. When the loop finds nothing more to read after that, it rests, and nobody has waited. Time is the loop's,
+which stands still inside a turn. How far a turn has come is therefore reckoned from its reads and from the sends that
+it has taken and refused: what one costs is learned from turns that are over. Java: ``BrokerFastFailure``.
 """
 
 import asyncio
@@ -26,17 +29,19 @@ from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.refusal import Refused
 
 TURN_PART: Final = 0.3
-"""The part of the time a send may wait for which a turn takes sends: what is longer is left to the next."""
-BEHIND_PART: Final = 0.1
-"""A turn longer than this part of that time says that the broker is still behind."""
-FIRST_GUESS_S: Final = 20e-6
+"""The part of the time a send may wait for which a turn takes sends while the loop has no rest."""
+PACE_PART: Final = 0.35
+"""The part of that time for which a connection is left alone while others are refused."""
+FIRST_GUESS_S: Final = 15e-6
 MOST_S: Final = 200e-6
 """What a send is believed to cost at most: a turn that something else made long must not shut senders out."""
 LEARNED_OVER_S: Final = 0.1
 LEARNED_OVER: Final = 1000
 """Time that turns must have taken, and sends they must have had, before they tell what a send costs."""
+READ_PART: Final = 2.5
+"""What it costs to read a connection and to write its answers, as a part of a send."""
 REFUSAL_PART: Final = 0.5
-UNREAD_PART: Final = 0.06
+UNREAD_PART: Final = 0.1
 """What a refusal costs, as a part of a send: of one that was read, and of one that was not."""
 _NEVER: Final = float("inf")
 
@@ -46,9 +51,9 @@ class Admission:
 
     def __init__(self, settings: LiveSettings) -> None:
         self._settings = settings
-        self._in_turn = self._is_busy = False
+        self._in_turn = self._is_busy = self._is_pressed = False
         self._turn = 0
-        self._began = self._shut_at = -_NEVER
+        self._began = self._busy_since = self._shut_at = -_NEVER
         self._waited_s = 0.0
         self._taken = 0.0
         self._cost_s = FIRST_GUESS_S
@@ -82,19 +87,34 @@ class Admission:
         return True
 
     def is_shut(self) -> bool:
-        """Whether there is no time for another send in this turn."""
+        """Whether there is no time for another send in this turn. Ask once for each read: it is counted."""
         if not self._in_turn:
             self._begin_turn()
+        self._taken += READ_PART
         if self._taken < self._room:
             return False
         self._shut_at = self._began
         return True
 
     def is_behind(self) -> bool:
-        """Whether what was not looked at for `limit_s` is late: turns are long, or one had no time for sends lately."""
+        """Whether what was not looked at for `limit_s` is late: the loop had no rest since, or no time for some."""
         if not self._in_turn:
             self._begin_turn()
-        return self._began - self._shut_at < self.limit_s or self._waited_s > self.limit_s * BEHIND_PART
+        return self._is_pressed or self._was_shut
+
+    @property
+    def rest_s(self) -> float:
+        """How long to leave a connection alone whose sends were refused unread."""
+        return self.limit_s
+
+    @property
+    def pace_s(self) -> float:
+        """How long to leave a connection alone whose sends are taken, so that its next read brings more of them."""
+        return self.limit_s * PACE_PART if self._is_pressed and self._was_shut else 0.0
+
+    @property
+    def _was_shut(self) -> bool:
+        return self._began - self._shut_at < self.limit_s
 
     def refused_some(self, count: int, *, were_asked: bool = False) -> None:
         """So many sends were refused: unread, or after all when they ``were_asked`` about one by one."""
@@ -120,6 +140,9 @@ class Admission:
         if self._is_busy:
             self._waited_s = now - self._began
             self._learn(now)
+        else:
+            self._busy_since = now
+        self._is_pressed = now - self._busy_since >= self.limit_s
         self._in_turn = self._is_busy = True
         self._turn += 1
         self._began = now
@@ -130,7 +153,8 @@ class Admission:
 
     def _reckon(self) -> None:
         """How many sends there is time for in this turn."""
-        self._room = min(self.limit_s - self._waited_s, self.limit_s * TURN_PART) / self._cost_s
+        most = self.limit_s * TURN_PART if self._is_pressed else self.limit_s
+        self._room = min(self.limit_s - self._waited_s, most) / self._cost_s
 
     def _end_turn(self) -> None:
         """Everything is read. It is written and answered next; then the loop looks whether there is more to read."""

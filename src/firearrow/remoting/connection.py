@@ -45,6 +45,9 @@ log: Final = logging.getLogger(__name__)
 SILENT_S: Final = 1.0
 """A server that has not sent a byte for this long, and lets a call time out, is taken for gone."""
 
+SMALL_READ_BYTES: Final = 16 * 1024
+"""A read of fewer bytes is worth waiting for more while a server has too much to do."""
+
 
 class _Asker(msgspec.Struct, gc=False):
     on_outcome: OnOutcome[Any]
@@ -127,13 +130,18 @@ class Connection(Wire):
     def _shed(self, data: bytes) -> bytes:
         """Refuse what is to be refused unread; return what is to be read.
 
+        Who is served while others are refused rests for a moment, so that the next read brings more.
         Who was refused rests, and is refused once more if that is still necessary: what came meanwhile is late. Then it
         is as good as the others, so that nobody is shut out for ever.
         """
         gate, talk, has_rested = self._gate, self._talk, self._has_rested
         self._has_rested = False
         refusals = gate.refusals(has_rested=has_rested) if gate is not None else None
-        if gate is None or refusals is None or talk.kept or talk.is_ended:
+        if gate is None or talk.kept or talk.is_ended:
+            return data
+        if refusals is None:
+            if len(data) < SMALL_READ_BYTES and (pace_s := gate.pacing.pace_s):
+                self._endpoint.rest(self, pace_s)
             return data
         answers, count, rest = refusals.shed(data)
         gate.refused(count)
@@ -141,7 +149,7 @@ class Connection(Wire):
         talk.answer_encoded(answers)
         if count and not has_rested:
             self._has_rested = True
-            self._endpoint.rest(self, gate.rest_s)
+            self._endpoint.rest(self, gate.pacing.rest_s)
         return rest
 
     def _urgent_first(self, events: list[Event]) -> list[Event]:

@@ -9,8 +9,9 @@ the tables; after ``close`` no timer is left.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Mapping
+from heapq import heappop, heappush
+from itertools import count
 from typing import Any, Final, Protocol
 
 from firearrow.protocol.connection import Buffer
@@ -85,7 +86,8 @@ class Endpoint:
         self.partials = Partials(limits.max_partial_bytes)
         self._talkative: list[Speaker] = []
         self._waiting: dict[Member, None] = {}
-        self._resting: deque[tuple[float, Reading]] = deque()
+        self._resting: list[tuple[float, int, Reading]] = []  # a heap: when it is over, in which order it began, whose
+        self._rests = count()
         self._rest_timer: asyncio.TimerHandle | None = None
         self._deadline_timer: asyncio.TimerHandle | None = None
         self._silence_timer: asyncio.TimerHandle | None = None
@@ -122,17 +124,24 @@ class Endpoint:
             self.on_disconnect(connection)
 
     def rest(self, connection: Reading, seconds: float) -> None:
-        """Read nothing from a connection for a while. Those who rest longest are read first."""
+        """Read nothing from a connection for a while."""
         connection.hold(RESTING)
-        self._resting.append((self.loop.time() + seconds, connection))
-        if self._rest_timer is None:
-            self._rest_timer = self.loop.call_later(seconds, self._wake)
+        rested_at = self.loop.time() + seconds
+        heappush(self._resting, (rested_at, next(self._rests), connection))
+        if self._resting[0][0] == rested_at:
+            self._wake_at(rested_at)
 
     def _wake(self) -> None:
         now, resting = self.loop.time(), self._resting
         while resting and resting[0][0] <= now:
-            resting.popleft()[1].unhold(RESTING)
-        self._rest_timer = self.loop.call_at(resting[0][0], self._wake) if resting else None
+            heappop(resting)[2].unhold(RESTING)
+        if resting:
+            self._wake_at(resting[0][0])
+
+    def _wake_at(self, when: float) -> None:
+        if self._rest_timer is not None:
+            self._rest_timer.cancel()
+        self._rest_timer = self.loop.call_at(when, self._wake)
 
     def watch_deadlines(self, connection: Member) -> None:
         """Look after a connection that has calls outstanding."""

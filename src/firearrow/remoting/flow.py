@@ -21,7 +21,7 @@ ALL_REQUESTS: Final = 4
 """Not read because too many bytes of everybody's requests are unanswered."""
 
 RESTING: Final = 8
-"""Not read for a while because its requests are refused: one read that brings many costs less than many reads."""
+"""Not read for a while because there are too many requests: one read that brings many costs less than many reads."""
 
 
 class Reading(Protocol):

@@ -211,13 +211,27 @@ Handler = Callable[[Any, Call], Answer | Later | None]
 R = TypeVar("R", bound=Request[Any])
 
 
+class Pacing(Protocol):
+    """Says how long connections are left alone while there are too many requests."""
+
+    @property
+    def rest_s(self) -> float:
+        """How long after its requests were refused unread."""
+        ...
+
+    @property
+    def pace_s(self) -> float:
+        """How long after a small read that is served; 0 while there is time for all."""
+        ...
+
+
 class Gate(Protocol):
     """Somebody who may want requests refused unread, because there are too many."""
 
     def refusals(self, *, has_rested: bool) -> Refusals | None:
         """What to refuse, and how, in this turn of the loop; None while everything is to be read.
 
-        What comes from a connection that ``has_rested`` was not looked at for `rest_s`.
+        What comes from a connection that ``has_rested`` was not looked at for ``pacing.rest_s``.
         """
         ...
 
@@ -226,8 +240,8 @@ class Gate(Protocol):
         ...
 
     @property
-    def rest_s(self) -> float:
-        """How long a connection is left alone after its requests were refused unread."""
+    def pacing(self) -> Pacing:
+        """How often connections are read."""
         ...
 
     def take(self, peer: Debtor, data: bytes) -> bytes:

@@ -4,6 +4,7 @@ import asyncio
 
 from firearrow.protocol.codes import RequestCode
 from firearrow.protocol.shedding import Refusals
+from firearrow.remoting.connection import SMALL_READ_BYTES
 from firearrow.remoting.handlers import Debtor
 from firearrow.remoting.server import Server
 from tests.unit.remoting.memory import MemoryNetwork, MemoryTransport, ask, echoing, serving, told, until, virtually
@@ -18,7 +19,9 @@ class Door:
     rest_s = REST_S
 
     def __init__(self) -> None:
+        self.pacing = self
         self.is_shut = self.is_busy = False
+        self.pace_s = 0.0
         self.count = 0
         self._refusals = Refusals(frozenset({int(RequestCode.GET_KV_CONFIG)}), None, BUSY, "busy")
 
@@ -82,6 +85,31 @@ def test_who_rested_is_served_when_there_is_time_again() -> None:
         assert not peers[2].reads, "each rests for as long"
         await until(lambda: all(peer.reads for peer in peers))
         assert [heard(peer, 2) for peer in peers] == [[0], [0], [0]]
+        await server.stop()
+
+    virtually(scenario())
+
+
+def test_who_is_served_rests_for_a_moment_while_there_is_too_much_to_do() -> None:
+    async def scenario() -> None:
+        door = Door()
+        server, network = await behind(door)
+        served, refused, large = network.arrive(), network.arrive(), network.arrive()
+        door.is_shut = True
+        assert heard(refused, 1) == [BUSY]
+        door.is_shut, door.pace_s = False, REST_S / 4
+        began = asyncio.get_running_loop().time()
+        assert heard(served, 1) == [0]
+        assert set(heard(large, *range(SMALL_READ_BYTES // len(ask(1)) + 1))) == {0}
+        assert large.reads, "a read that brought much is worth its cost"
+        assert not served.reads
+        await until(lambda: served.reads)
+        assert REST_S / 4 <= asyncio.get_running_loop().time() - began < REST_S
+        assert not refused.reads, "who was refused rests longer"
+        door.pace_s = 0.0
+        assert heard(served, 2) == [0]
+        assert served.reads
+        await until(lambda: refused.reads)
         await server.stop()
 
     virtually(scenario())

@@ -113,7 +113,7 @@ class SendHandlers:
         self._chance = chance
         self._unique_keys = unique_keys
         self._counts = counts
-        self._admission = admission
+        self._admission = self.pacing = admission
         self._is_consumed_in_order = is_consumed_in_order
         self._disk_text = disk_text
         self._busy_as: Refused | None = None
@@ -265,11 +265,6 @@ class SendHandlers:
     def refused(self, count: int) -> None:
         """So many sends were refused unread."""
         self._admission.refused_some(count)
-
-    @property
-    def rest_s(self) -> float:
-        """How long a connection is left alone after its sends were refused unread."""
-        return self._admission.limit_s
 
     def _busy(self) -> Answer:
         busy = self._admission.refusal

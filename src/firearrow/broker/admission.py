@@ -6,7 +6,8 @@ longer than ``waitTimeMillsInSendQueue``, the sender has probably given up or so
 only make those behind it late as well. A refusal costs a fraction of a send, and the turn gets shorter. Everything that
 is not a send is served all the same, and before the sends of its read, so a busy broker does not look dead.
 
-A broker is pressed when its loop has had no rest for as long as a send may wait. Then a turn takes sends for a part of
+A broker is pressed when its loop has had no rest for as long as a send may wait, and stays so until no turn has refused
+any for as long: those who are left alone give the loop rests that mean nothing. Then a turn takes sends for a part of
 that time only: the turn before, this one, and the sender's own reading of the answer must all fit into it. What comes
 in a burst, with rests of the loop in between, is taken as long as there is time at all.
 
@@ -28,9 +29,11 @@ from firearrow.broker.live import LiveSettings
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.refusal import Refused
 
-TURN_PART: Final = 0.3
-"""The part of the time a send may wait for which a turn takes sends while the loop has no rest."""
-PACE_PART: Final = 0.35
+BURST_PART: Final = 0.5
+"""The part of the time a send may wait for which a turn takes sends: what comes meanwhile must wait for its end."""
+TURN_PART: Final = 0.25
+"""The same while the broker is pressed."""
+PACE_PART: Final = 0.25
 """The part of that time for which a connection is left alone while others are refused."""
 FIRST_GUESS_S: Final = 15e-6
 MOST_S: Final = 200e-6
@@ -142,10 +145,10 @@ class Admission:
             self._learn(now)
         else:
             self._busy_since = now
-        self._is_pressed = now - self._busy_since >= self.limit_s
         self._in_turn = self._is_busy = True
         self._turn += 1
         self._began = now
+        self._is_pressed = now - self._busy_since >= self.limit_s or (self._is_pressed and self._was_shut)
         self._taken = 0.0
         self._refusal = None
         self._reckon()
@@ -153,7 +156,7 @@ class Admission:
 
     def _reckon(self) -> None:
         """How many sends there is time for in this turn."""
-        most = self.limit_s * TURN_PART if self._is_pressed else self.limit_s
+        most = self.limit_s * (TURN_PART if self._is_pressed else BURST_PART)
         self._room = min(self.limit_s - self._waited_s, most) / self._cost_s
 
     def _end_turn(self) -> None:

@@ -8,11 +8,10 @@ from hypothesis import strategies as st
 from firearrow.model import Message
 from firearrow.record.batch import Piece, drafts_of, encode_batch, pieces_of
 from tests.property.store.shop import open_shop
-from tests.simulation.store.kit import draft, fresh_image
+from tests.simulation.store.kit import draft, files_below, fresh_image
 
 KEY = "7F00000118B4AAC200010000"
 few = settings(max_examples=60, deadline=None)
-DIRECTORIES = ("commitlog", "index", "consumequeue/T/0", "consumequeue/T/1")
 
 
 @st.composite
@@ -39,13 +38,7 @@ async def _held(given_batches: list[list[Piece]], *, in_pieces: bool) -> object:
         if number % 4 == 3:
             log.write_pending()
     await shop.flush_all()
-    files = {}
-    for directory in DIRECTORIES:
-        if shop.disk.exists(directory):
-            for name in await shop.disk.list(directory):
-                file = shop.disk.open(f"{directory}/{name}")
-                files[directory, name] = file.read_at(0, file.size)
-    return files
+    return await files_below(shop.disk, "commitlog", "index", "consumequeue")
 
 
 @few

@@ -10,7 +10,7 @@ from firearrow.record.alike import Alike, alike_of
 from firearrow.record.batch import drafts_of, encode_batch
 from firearrow.store.placement import PlacedRun
 from tests.property.store.shop import Shop, open_shop
-from tests.simulation.store.kit import draft, fresh_image, now
+from tests.simulation.store.kit import draft, files_below, fresh_image, now
 
 KEY = "7F00000118B4AAC20001000"
 few = settings(max_examples=100, deadline=None)
@@ -53,19 +53,7 @@ async def _held(given_steps: list[tuple[str, list[str], dict[str, str], bytes]],
         if number % 2:
             shop.running.log.write_pending()
     await shop.flush_all()
-    files = {}
-    for directory in (
-        "commitlog",
-        "index",
-        "consumequeue/T/1",
-        "consumequeue/U/1",
-        "consumequeue/SCHEDULE_TOPIC_XXXX/1",
-    ):
-        if shop.disk.exists(directory):
-            for name in await shop.disk.list(directory):
-                file = shop.disk.open(f"{directory}/{name}")
-                files[directory, name] = file.read_at(0, file.size)
-    return files
+    return await files_below(shop.disk, "commitlog", "index", "consumequeue")
 
 
 @few

@@ -16,7 +16,7 @@ from firearrow.model import Address, EpochMs
 from firearrow.record.encode import Draft
 from firearrow.record.hosts import host_bytes
 from firearrow.record.properties import stored_properties
-from firearrow.runtime.disk import Bytes, Status, Usage, checked, parent_of, refusal
+from firearrow.runtime.disk import Bytes, Disk, Status, Usage, checked, parent_of, refusal
 from firearrow.store.config import LogConfig
 from firearrow.store.placement import QueueTail, Rows
 from firearrow.testing.sim.diskfile import PAGE_BYTES, FileNode, SyncInProgress
@@ -323,3 +323,16 @@ class InstantDisk:
             raise LockHeld(f"{path} is held")
         self.held.add(path)
         return _InstantLock(self, path)
+
+
+async def files_below(disk: Disk, *directories: str) -> dict[str, bytes]:
+    """Every file of some directories, at any depth, with what it holds."""
+    found: dict[str, bytes] = {}
+    for directory in directories:
+        for name in await disk.list(directory) if disk.exists(directory) else []:
+            path = f"{directory}/{name}"
+            if disk.status(path).is_directory:
+                found |= await files_below(disk, path)
+            else:
+                found[path] = await disk.read_whole(path)
+    return found

@@ -1,7 +1,7 @@
 """Sends that are taken together leave the same files and get the same answers as sends that are taken one by one."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,8 +13,8 @@ from firearrow.model import Message
 from firearrow.protocol.requests.send import SendBatchMessage, SendMessage
 from firearrow.record.batch import encode_batch
 from firearrow.remoting.handlers import Debtor
-from firearrow.runtime.disk import Disk
 from firearrow.testing.sim.world import World
+from tests.simulation.store.kit import files_below
 from tests.unit.broker.whole import Client, Simulated, a_send, settings_of, simulate
 
 Said = tuple[Any, bytes]
@@ -57,20 +57,9 @@ def files_and_answers(settings: BrokerSettings) -> tuple[dict[str, bytes], list[
         waiting, answers = list(sends()), []
         for start in range(0, len(waiting), 20):
             answers += await asyncio.gather(*(outcome(client, one) for one in waiting[start : start + 20]))
-        return {name: data async for name, data in kept(broker.node.disk)}, answers
+        return await files_below(broker.node.disk, "commitlog", "consumequeue", "index"), answers
 
     return simulate(scenario, settings)
-
-
-async def kept(disk: Disk, directory: str = "") -> AsyncIterator[tuple[str, bytes]]:
-    """The log, the queues and the index, file by file."""
-    for name in await disk.list(directory):
-        path = f"{directory}/{name}" if directory else name
-        if disk.status(path).is_directory:
-            async for found in kept(disk, path):
-                yield found
-        elif path.startswith(("commitlog/", "consumequeue/", "index/")):
-            yield path, await disk.read_whole(path)
 
 
 @pytest.mark.parametrize("sync", [False, True])

@@ -259,7 +259,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that nothing started here is left behind
     seed = random.Random().randrange(1 << 32) if given.seed is None else given.seed
     began = time.monotonic()
-    campaign = Campaign(given.directory, seed, given.formats, given.python, given.conf)
+    campaign = Campaign(given.directory.resolve(), seed, given.formats, given.python, given.conf)
     verdict = {"seed": seed, **campaign.run(given.points, given.seconds)}
     wrong = faults(verdict)
     figures = {**verdict, "seconds": round(time.monotonic() - began), "faults": wrong}

@@ -24,6 +24,9 @@ from firearrow.protocol.requests.offset import QueryConsumerOffset, UpdateConsum
 
 log: Final = logging.getLogger(__name__)
 
+REPEAT_S: Final = 60.0
+"""How often offsets that did not change are told again: the broker may have lost them, or be another one by now."""
+
 
 class OffsetTable:
     """The offsets of a consumer's queues, and which of them are not kept yet."""
@@ -48,6 +51,10 @@ class OffsetTable:
     def kept(self, queue: MessageQueue, offset: int) -> None:
         """This offset is kept outside now."""
         self._kept[queue] = offset
+
+    def keep_again(self) -> None:
+        """Take nothing for kept any more."""
+        self._kept.clear()
 
     def forget(self, queue: MessageQueue) -> None:
         """The queue belongs to somebody else now."""
@@ -83,6 +90,7 @@ class BrokerOffsets:
         self.table: Final = OffsetTable()
         self._puller = puller
         self._group = group
+        self._repeat_at = asyncio.get_running_loop().time() + REPEAT_S
 
     async def read(self, queue: MessageQueue) -> int | None:
         """Ask the broker."""
@@ -95,9 +103,26 @@ class BrokerOffsets:
             return None
 
     async def persist(self) -> FireArrowError | None:
-        """Tell the brokers, each queue by itself, all at once."""
-        told = await asyncio.gather(*(self._persist(queue, offset) for queue, offset in self.table.unkept().items()))
+        """Tell the brokers, each queue by itself; now and then all of them, as a broker may have lost what it kept."""
+        now = asyncio.get_running_loop().time()
+        if now >= self._repeat_at:
+            self._repeat_at = now + REPEAT_S
+            self.table.keep_again()
+        parts: dict[tuple[str, str], list[tuple[MessageQueue, int]]] = {}
+        for queue, offset in self.table.unkept().items():
+            parts.setdefault((queue.broker_name, queue.topic), []).append((queue, offset))
+        told = await asyncio.gather(*(self._persist_part(part) for part in parts.values()))
         return next((error for error in told if error is not None), None)
+
+    async def _persist_part(self, part: list[tuple[MessageQueue, int]]) -> FireArrowError | None:
+        """Tell a broker about queues of one topic: the first of them alone, then the rest at once.
+
+        Of the first offsets that a group has in a topic, told at the same time, Apache's brokers keep some and say that
+        they keep all: two threads make the group's table, and the last one's stays.
+        """
+        first = await self._persist(*part[0])
+        told = await asyncio.gather(*(self._persist(queue, offset) for queue, offset in part[1:]))
+        return next((error for error in (first, *told) if error is not None), None)
 
     async def _persist(self, queue: MessageQueue, offset: int) -> FireArrowError | None:
         request = UpdateConsumerOffset(

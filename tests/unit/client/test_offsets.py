@@ -11,9 +11,6 @@ from firearrow.testing.sim.loop import SimLoop
 
 QUEUES = [MessageQueue("T", "a", 0), MessageQueue("T", "a", 1), MessageQueue("T", "a", 2)]
 QUEUES += [MessageQueue("T", "b", 0), MessageQueue("U", "a", 0)]
-    MessageQueue("T", "b", 0),
-    MessageQueue("U", "a", 0),
-]
 
 
 class Brokers:

@@ -10,9 +10,10 @@ from typing import NamedTuple
 from zlib import crc32
 
 from firearrow.errors import IllegalMessage
+from firearrow.record.alike import stamped
 from firearrow.record.encode import Draft, head_of
 from firearrow.record.layout import CRC_MASK, MAX_PROPERTIES_BYTES, SHORT, topic_field
-from firearrow.record.stamp import REVERSED_STAMP, STAMP_SIZE
+from firearrow.record.stamp import STAMP_SIZE
 
 
 class Together(NamedTuple):
@@ -26,16 +27,16 @@ class Together(NamedTuple):
 
 def encode_together(
     shared: Draft, messages: Together, queue_offsets: Sequence[int], physical_offset: int, store_timestamp: int
-) -> tuple[list[bytes], list[int]]:
-    """The records of messages one after the other, and where each lies, the end of the last one included."""
+) -> tuple[bytes, list[int]]:
+    """The records of messages one behind the other, and their sizes."""
     magic, topic = topic_field(shared.topic)
     pack, fixed, sys_flag = head_of(shared)
     fixed += len(topic) + 2 + STAMP_SIZE
     sizes = [fixed + len(body) + len(some) for body, some in zip(messages.bodies, messages.properties, strict=True)]
-    places = list(accumulate(sizes, initial=physical_offset))
+    places = accumulate(sizes, initial=physical_offset)
     flag, born_host, store_host = shared.flag, shared.born_host, shared.store_host
     tries, prepared = shared.reconsume_times, shared.prepared_transaction_offset
-    join, short, stamp = b"".join, SHORT.pack, REVERSED_STAMP
+    join, short = b"".join, SHORT.pack
     records: list[bytes] = []
     try:
         for size, place, queue_offset, queue_id, born, body, properties in zip(
@@ -58,12 +59,11 @@ def encode_together(
                 prepared,
                 len(body),
             )
-            record = join((head, body, topic, short(len(properties) + STAMP_SIZE), properties))
-            records.append(record + (stamp % (crc32(record) & CRC_MASK))[::-1])
+            records.append(join((head, body, topic, short(len(properties) + STAMP_SIZE), properties)))
     except struct.error as wrong:
         longest = max(map(len, messages.properties))
         raise IllegalMessage(
             f"a number of the message for topic {shared.topic!r} does not fit its field, or properties of {longest} "
             f"bytes are over {MAX_PROPERTIES_BYTES}: {wrong}"
         ) from wrong
-    return records, places
+    return stamped(records), sizes

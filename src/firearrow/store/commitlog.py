@@ -154,17 +154,19 @@ class CommitLog(Progress):
             self._begin_turn()
         store_ms, offsets = self._store_ms, take_offsets(tails)
         try:
-            records, places = encode_together(shared, messages, offsets, self.tail, store_ms)
+            records, sizes = encode_together(shared, messages, offsets, self.tail, store_ms)
         except IllegalMessage:
-            records, places = [], [self._limit + 1]
+            give_back(tails, offsets)
+            return None
+        places = list(accumulate(sizes, initial=self.tail))
         end = places.pop()
         if end > self._limit:
             give_back(tails, offsets)
             return None
-        self._pending += records
+        self._pending.append(records)
         self.tail = end
         shared_values = repeat(store_ms), repeat(shared.sys_flag)
-        self._fresh += zip(tails, places, map(len, records), offsets, *shared_values, messages.properties, strict=False)
+        self._fresh += zip(tails, places, sizes, offsets, *shared_values, messages.properties, strict=False)
         return AppendedTogether(places, offsets, end)
 
     def append_batch(self, tail: QueueTail, drafts: Sequence[Draft]) -> AppendedBatch:

@@ -27,4 +27,6 @@ def test_records_are_those_of_each_message(
         places.append(places[-1] + len(expected[-1]))
     queue_ids, born_at, bodies, texts, offsets = map(list, zip(*sent, strict=True))
     together = Together(queue_ids, born_at, bodies, texts)
-    assert encode_together(shared, together, offsets, start, store_ms) == (expected, places)
+    records, sizes = encode_together(shared, together, offsets, start, store_ms)
+    assert records == b"".join(expected)
+    assert sizes == [len(record) for record in expected]

@@ -29,7 +29,7 @@ from firearrow.store.placement import AppendedTogether, QueueTail
 from firearrow.store.store import Store
 
 LEARNED_AFTER: Final = 4
-"""So many sends of a length are decoded before a shape is made of one; then twice as many each time it did not fit."""
+"""So many reads begin with a send of a length before a shape is made of it; twice as many each time it did not fit."""
 WORTH_IT: Final = 4
 """Fewer sends in a read go the ordinary way: columns cost 30 us before the first message and half as much for each."""
 SHAPES_MAX: Final = 64
@@ -71,18 +71,8 @@ class SendsTogether:
 
     def take(self, peer: Debtor, data: bytes, stamps: Stamps, max_body: int) -> bytes:
         """Take the sends that ``data`` begins with; return the rest."""
-        if len(data) < WORTH_IT * int.from_bytes(data[:4]):
-            return data
-        seen_by_word: dict[bytes, _Seen] | None = peer.slots.get(_SHAPES)
-        if seen_by_word is None:
-            seen_by_word = peer.slots[_SHAPES] = {}
         while len(data) > PREFIX_SIZE and len(data) >= WORTH_IT * int.from_bytes(data[:4]):
-            word = data[4:PREFIX_SIZE]
-            seen = seen_by_word.get(word)
-            if seen is None:
-                if len(seen_by_word) >= SHAPES_MAX:
-                    seen_by_word.clear()
-                seen = seen_by_word[word] = _Seen()
+            seen = _seen(peer, data[4:PREFIX_SIZE])
             end = self._take_run(peer, seen.shape, data, stamps, max_body) if seen.shape is not None else 0
             if not end:
                 self._missed(seen, data)
@@ -139,6 +129,16 @@ class SendsTogether:
         peer.park(size)
         self._acks.add(place.end, LaterTogether(peer, shape.encoding, _owed(run, place, stamps), size), SUCCESS)
         return run.end
+
+
+def _seen(peer: Debtor, word: bytes) -> _Seen:
+    """What is known of the sends of a peer whose frames have this word, which says how long the header is."""
+    by_word: dict[bytes, _Seen] = peer.slots.setdefault(_SHAPES, {})
+    if word not in by_word:
+        if len(by_word) >= SHAPES_MAX:
+            by_word.clear()
+        by_word[word] = _Seen()
+    return by_word[word]
 
 
 def _fits(run: Run, queues: int, max_body: int) -> bool:

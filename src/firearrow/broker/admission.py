@@ -6,10 +6,11 @@ longer than ``waitTimeMillsInSendQueue``, the sender has probably given up or so
 only make those behind it late as well. A refusal costs a fraction of a send, and the turn gets shorter. Everything that
 is not a send is served all the same, and before the sends of its read, so a busy broker does not look dead.
 
-A broker is pressed when its loop has had no rest for as long as a send may wait, and stays so until no turn has refused
-any for as long: those who are left alone give the loop rests that mean nothing. Then a turn takes sends for a part of
-that time only: the turn before, this one, and the sender's own reading of the answer must all fit into it. What comes
-in a burst, with rests of the loop in between, is taken as long as there is time at all.
+A broker is pressed when its loop has had no rest for as long as a send may wait, and stays so until there was time for
+everybody for several times as long: those who are left alone give the loop rests that mean nothing, and come back all
+at once. Then a turn takes sends for a part of that time only: the turn before, this one, and the sender's own reading
+of the answer must all fit into it. What comes in a burst, with rests of the loop in between, is taken as long as there
+is time at all.
 
 Where many connections send, a read brings few sends, and reading and answering it costs more than they do. So while a
 pressed broker refuses some, a connection that is served is left alone for a moment, and its next read brings more. A
@@ -17,9 +18,10 @@ connection whose sends were refused unread is not read for as long as a send may
 one go while the broker is behind, and then the connection is as good as any other.
 
 A turn lasts until the next begins: what was read is written and answered after the last read, and that takes a good
-part of it. When the loop finds nothing more to read after that, it rests, and nobody has waited. Time is the loop's,
-which stands still inside a turn. How far a turn has come is therefore reckoned from its reads and from the sends that
-it has taken and refused: what one costs is learned from turns that are over. Java: ``BrokerFastFailure``.
+part of it. When the loop finds nothing more to read after that, it rests, and nobody has waited. Work is counted in
+sends: a read and a refusal are parts of one. What one costs until it is read is measured as the turn goes on, what the
+writing and answering will add is learned from turns that are over, and both together say how many there is time for.
+Java: ``BrokerFastFailure``.
 """
 
 import asyncio
@@ -33,6 +35,8 @@ BURST_PART: Final = 0.5
 """The part of the time a send may wait for which a turn takes sends: what comes meanwhile must wait for its end."""
 TURN_PART: Final = 0.25
 """The same while the broker is pressed."""
+CALM_PARTS: Final = 5
+"""A broker is pressed no more after so many times the time a send may wait, when there was time for everybody."""
 PACE_PART: Final = 0.25
 """The part of that time for which a connection is left alone while others are refused."""
 FIRST_GUESS_S: Final = 15e-6
@@ -41,6 +45,8 @@ MOST_S: Final = 200e-6
 LEARNED_OVER_S: Final = 0.1
 LEARNED_OVER: Final = 1000
 """Time that turns must have taken, and sends they must have had, before they tell what a send costs."""
+LOOK_EVERY: Final = 256
+"""After so much work a turn looks how long it has taken."""
 READ_PART: Final = 2.5
 """What it costs to read a connection and to write its answers, as a part of a send."""
 REFUSAL_PART: Final = 0.5
@@ -54,14 +60,16 @@ class Admission:
 
     def __init__(self, settings: LiveSettings) -> None:
         self._settings = settings
-        self._in_turn = self._is_busy = self._is_pressed = False
+        self._in_turn = self._is_busy = self._had_no_rest = self._is_pressed = False
         self._turn = 0
         self._began = self._busy_since = self._shut_at = -_NEVER
         self._waited_s = 0.0
         self._taken = 0.0
+        self._read_s = 0.0
+        self._next_look = 0.0
         self._cost_s = FIRST_GUESS_S
-        self._seen_s = 0.0
-        self._seen = 0.0
+        self._after_s = 0.0
+        self._seen_s = self._seen_after_s = self._seen = 0.0
         self._refusal: Refused | None = None
         self.refused = 0
         """How many were not let in."""
@@ -94,6 +102,8 @@ class Admission:
         if not self._in_turn:
             self._begin_turn()
         self._taken += READ_PART
+        if self._taken >= self._next_look:
+            self._look()
         if self._taken < self._room:
             return False
         self._shut_at = self._began
@@ -103,7 +113,7 @@ class Admission:
         """Whether what was not looked at for `limit_s` is late: the loop had no rest since, or no time for some."""
         if not self._in_turn:
             self._begin_turn()
-        return self._is_pressed or self._was_shut
+        return self._had_no_rest or self._was_shut
 
     @property
     def rest_s(self) -> float:
@@ -148,11 +158,21 @@ class Admission:
         self._in_turn = self._is_busy = True
         self._turn += 1
         self._began = now
-        self._is_pressed = now - self._busy_since >= self.limit_s or (self._is_pressed and self._was_shut)
+        self._had_no_rest = now - self._busy_since >= self.limit_s
+        self._is_pressed = self._had_no_rest or (self._is_pressed and now - self._shut_at < CALM_PARTS * self.limit_s)
         self._taken = 0.0
         self._refusal = None
+        self._next_look = LOOK_EVERY
         self._reckon()
         loop.call_soon(self._end_turn)
+
+    def _look(self) -> None:
+        """Reckon anew, by what this turn has taken so far and what it will take to write and to answer that."""
+        self._next_look = self._taken + LOOK_EVERY
+        read_s = asyncio.get_running_loop().time() - self._began
+        if read_s:
+            self._cost_s = min(read_s / self._taken + self._after_s, MOST_S)
+            self._reckon()
 
     def _reckon(self) -> None:
         """How many sends there is time for in this turn."""
@@ -162,7 +182,9 @@ class Admission:
     def _end_turn(self) -> None:
         """Everything is read. It is written and answered next; then the loop looks whether there is more to read."""
         self._in_turn = False
-        asyncio.get_running_loop().call_soon(self._found_nothing, self._turn)
+        loop = asyncio.get_running_loop()
+        self._read_s = loop.time() - self._began
+        loop.call_soon(self._found_nothing, self._turn)
 
     def _found_nothing(self, after: int) -> None:
         if after == self._turn:
@@ -170,8 +192,11 @@ class Admission:
             self._learn(asyncio.get_running_loop().time())
 
     def _learn(self, now: float) -> None:
-        self._seen_s += now - self._began
+        took_s = now - self._began
+        self._seen_s += took_s
+        self._seen_after_s += took_s - self._read_s
         self._seen += self._taken
         if self._seen_s >= LEARNED_OVER_S and self._seen >= LEARNED_OVER:
             self._cost_s = min((self._cost_s + self._seen_s / self._seen) / 2, MOST_S)
-            self._seen_s = self._seen = 0.0
+            self._after_s = (self._after_s + self._seen_after_s / self._seen) / 2
+            self._seen_s = self._seen_after_s = self._seen = 0.0

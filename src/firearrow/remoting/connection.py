@@ -231,12 +231,16 @@ class Connection(Wire):
         self._budget.check()
 
     def pay(self, asked: RequestArrived, answer: Answer, size: int) -> None:
-        """Queue an answer that was owed."""
+        """Give an answer that was owed: at once if it is the last, else with the others of this turn."""
         self._owe_less(size)
         self._talk.answer(asked, answer.fields, answer.body, code=answer.code, remark=answer.remark)
-        if not self._is_gathering:
+        if self._is_gathering:
+            return
+        if self._in_flight:
             self._is_gathering = True
             self._endpoint.speak_this_turn(self)
+        else:
+            self.flush()
 
     def pay_together(self, encoding: int, owed: Sequence[tuple[int, Fields]], answer: Answer, size: int) -> None:
         """Queue answers that were owed, each with its opaque."""

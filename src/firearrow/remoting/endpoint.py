@@ -27,6 +27,11 @@ DEADLINE_SWEEP_S: Final = 0.1
 _SILENCE_SWEEPS: Final = 12
 """How many times silence is looked at within the shortest time limit: a tenth of it is the lateness."""
 
+SPREAD: Final = 0.25
+"""By which part the rest of a connection may be shorter or longer than it was told."""
+_GOLDEN: Final = 0.618034
+"""Its multiples are spread evenly over every interval of length 1, however few there are."""
+
 CLOSING_S: Final = 1.0
 """How long peers may take to read what they were already sent when an endpoint closes."""
 
@@ -124,10 +129,11 @@ class Endpoint:
             self.on_disconnect(connection)
 
     def rest(self, connection: Reading, seconds: float) -> None:
-        """Read nothing from a connection for a while."""
+        """Read nothing from a connection for about so long: those who begin together do not all end together."""
         connection.hold(RESTING)
-        rested_at = self.loop.time() + seconds
-        heappush(self._resting, (rested_at, next(self._rests), connection))
+        number = next(self._rests)
+        rested_at = self.loop.time() + seconds * (1 - SPREAD + 2 * SPREAD * (number * _GOLDEN % 1))
+        heappush(self._resting, (rested_at, number, connection))
         if self._resting[0][0] == rested_at:
             self._wake_at(rested_at)
 

@@ -105,7 +105,7 @@ class Debtor(Peer, Protocol):
         ...
 
     def pay(self, asked: RequestArrived, answer: Answer, size: int) -> None:
-        """Queue an answer that was owed; it leaves at the end of this turn of the loop."""
+        """Give an answer that was owed. It leaves at once if it is the last, else at the end of this turn."""
         ...
 
     def pay_together(self, encoding: int, owed: Sequence[tuple[int, Fields]], answer: Answer, size: int) -> None:

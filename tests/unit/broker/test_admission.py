@@ -10,7 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from firearrow.broker.admission import BURST_PART, FIRST_GUESS_S, MOST_S, PACE_PART, TURN_PART, Admission
+from firearrow.broker.admission import (
+    BURST_PART,
+    CALM_PARTS,
+    FIRST_GUESS_S,
+    LOOK_EVERY,
+    MOST_S,
+    PACE_PART,
+    READ_PART,
+    TURN_PART,
+    Admission,
+)
 from firearrow.broker.config import BrokerConfig, BrokerSettings
 from firearrow.broker.live import LiveSettings
 from firearrow.testing.sim.loop import SimLoop
@@ -135,6 +145,52 @@ def test_a_pressed_broker_takes_sends_for_a_part_of_their_time() -> None:
         assert sends_that_fit(admission) == int(LIMIT_S * TURN_PART / FIRST_GUESS_S)
         await asyncio.sleep(0.01)
         assert not admission.is_behind()
+
+    run(scenario())
+
+
+def test_a_turn_that_takes_longer_than_expected_is_shut_in_time() -> None:
+    async def scenario() -> None:
+        admission = Admission(LiveSettings(BrokerSettings()))
+        read_s, reads = 1e-3, 0
+        while not admission.is_shut():
+            _hold_the_loop(read_s)
+            reads += 1
+        expected = LIMIT_S * BURST_PART / read_s
+        assert expected <= reads <= expected + LOOK_EVERY / READ_PART
+        assert reads * READ_PART < LIMIT_S * BURST_PART / FIRST_GUESS_S, "the guess alone would have let more in"
+
+    run(scenario())
+
+
+def test_the_writing_after_the_reads_is_expected_of_the_next_turn() -> None:
+    async def scenario() -> None:
+        admission = Admission(LiveSettings(BrokerSettings()))
+        for _ in range(50):  # turns whose reads take 5 ms, and what follows them 15
+            for _ in range(500):
+                admission.is_shut()
+            _hold_the_loop(0.005)
+            asyncio.get_running_loop().call_soon(_hold_the_loop, 0.015)
+            await asyncio.sleep(1)
+        read_s, reads = 0.005 / 500, 0
+        while not admission.is_shut():
+            _hold_the_loop(read_s)
+            reads += 1
+        assert reads == pytest.approx(LIMIT_S * BURST_PART / (0.02 / 500), rel=0.1)
+
+    run(scenario())
+
+
+def test_a_broker_stays_pressed_until_it_had_time_for_everybody_for_a_while() -> None:
+    async def scenario() -> None:
+        admission = Admission(LiveSettings(BrokerSettings()))
+        await press(admission)
+        sends_that_fit(admission)
+        assert admission.is_shut()
+        await asyncio.sleep(LIMIT_S * (CALM_PARTS - 1))
+        pressed = sends_that_fit(admission)
+        await asyncio.sleep(LIMIT_S * 2)
+        assert sends_that_fit(admission) == pytest.approx(pressed * BURST_PART / TURN_PART, abs=2)
 
     run(scenario())
 

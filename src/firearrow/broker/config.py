@@ -173,6 +173,7 @@ CHANGEABLE: Final = frozenset(
         "defaultTopicQueueNums",
         "litePullMessageEnable",
         "longPollingEnable",
+        "maxTransferBytesBesideSends",
         "maxTransferBytesOnMessageInDisk",
         "maxTransferBytesOnMessageInMemory",
         "maxTransferCountOnMessageInDisk",

@@ -26,6 +26,15 @@ class PullConfig(Struct, frozen=True, kw_only=True, rename="camel"):
     max_transfer_bytes_on_message_in_disk: Annotated[
         int, Meta(ge=1, le=LARGE_PULL_BYTES, description="Bytes in one answer at most, read from disk.")
     ] = 65_536
+    max_transfer_bytes_beside_sends: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=1 << 30,
+            description="Bytes handed out of backlogs in one turn of the loop while messages are sent to the broker, "
+            "or twice what is sent if that is more; 0 sets no bound and serves pulls as they come.",
+        ),
+    ] = 49_152
     access_message_in_memory_max_ratio: Annotated[
         int, Meta(ge=0, le=100, description="Percent of the machine's memory within which messages count as in memory.")
     ] = 40

@@ -4,7 +4,8 @@
 A pull is served on the spot from memory. What lies on the device goes to `Errands`, off the loop. At the end of a queue
 a pull that may wait is parked, and is served once more when a message comes or its time is over. Between finding
 nothing and parking nothing else runs, and after a read that had to wait the end of the queue is compared again: no
-arrival falls between the two. Arrivals of one turn of the loop are gathered, so a pull wakes once and takes all.
+arrival falls between the two. Arrivals of one turn of the loop are gathered, so a pull wakes once and takes all. While
+others send, a pull that has more than one answer before it waits in `BacklogLine` for the sends of its turn.
 
 Nothing above the confirm offset is seen here: a message has a place in its queue only from there on.
 """
@@ -16,6 +17,7 @@ from typing import Final, Protocol
 from msgspec import Struct
 
 from firearrow.broker import pullanswer
+from firearrow.broker.backlog import BacklogLine
 from firearrow.broker.clients import ClientTable
 from firearrow.broker.errands import Errands
 from firearrow.broker.grouping import Groups
@@ -123,6 +125,7 @@ class PullHandlers:
         self._offsets = offsets
         self._errands = errands
         self._memory_bytes = memory_bytes
+        self._backlogs: Final = BacklogLine(store.log, self._hand_out, config.max_transfer_bytes_beside_sends)
         self.configure(config)
         self._is_readable = is_readable
         self._broker_ip = broker_ip
@@ -136,6 +139,7 @@ class PullHandlers:
         """Follow other settings from now on; pulls that wait keep the time they were given."""
         self._config = config
         self._hot_distance = self._memory_bytes * config.access_message_in_memory_max_ratio // 100
+        self._backlogs.least = config.max_transfer_bytes_beside_sends
 
     def add_to(self, handlers: Handlers) -> None:
         """Register every answer given here."""
@@ -151,6 +155,17 @@ class PullHandlers:
         if move is not None:
             return move
         self._commit(admitted)  # before anything is awaited: what the group commits next must not be overtaken by it
+        if self._backlogs.is_open and self._has_backlog(request):
+            return self._backlogs.add(admitted, call)
+        return self._hand_out(admitted, call)
+
+    def _has_backlog(self, request: Pull) -> bool:
+        """Whether there is more than one answer can hold."""
+        most = self._config.max_transfer_count_on_message_in_memory
+        return self._end_of(request) - request.queue_offset > most
+
+    def _hand_out(self, admitted: _Admitted, call: Call) -> Answer | Later:
+        request = admitted.request
         hot = self._read_hot(admitted)
         if hot is None:
             return self._errands.do(call, self._pull_cold(admitted, call))

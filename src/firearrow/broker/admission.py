@@ -73,6 +73,8 @@ class Admission:
         self._refusal: Refused | None = None
         self.refused = 0
         """How many were not let in."""
+        self.pace_s = 0.0
+        """How long to leave a connection alone whose sends are taken, so that its next read brings more of them."""
         self._configure()
         settings.on_change.append(self._configure)
 
@@ -107,6 +109,7 @@ class Admission:
         if self._taken < self._room:
             return False
         self._shut_at = self._began
+        self._set_pace()
         return True
 
     def is_behind(self) -> bool:
@@ -120,10 +123,8 @@ class Admission:
         """How long to leave a connection alone whose sends were refused unread."""
         return self.limit_s
 
-    @property
-    def pace_s(self) -> float:
-        """How long to leave a connection alone whose sends are taken, so that its next read brings more of them."""
-        return self.limit_s * PACE_PART if self._is_pressed and self._was_shut else 0.0
+    def _set_pace(self) -> None:
+        self.pace_s = self.limit_s * PACE_PART if self._is_pressed and self._was_shut else 0.0
 
     @property
     def _was_shut(self) -> bool:
@@ -163,6 +164,8 @@ class Admission:
         self._taken = 0.0
         self._refusal = None
         self._next_look = LOOK_EVERY
+        if self._is_pressed or self.pace_s:
+            self._set_pace()
         self._reckon()
         loop.call_soon(self._end_turn)
 

@@ -33,6 +33,7 @@ from firearrow.protocol.connection import (
 )
 from firearrow.protocol.conversation import A, Fields, Request
 from firearrow.protocol.refusal import Refused, refusal_of, unsupported
+from firearrow.protocol.shedding import Refusals
 from firearrow.remoting.endpoint import Endpoint
 from firearrow.remoting.flow import OWN_REQUESTS
 from firearrow.remoting.handlers import SUCCESS, Answer, Call, Gate, Later
@@ -93,9 +94,7 @@ class Connection(Wire):
         self._last_heard = endpoint.loop.time()
         self._is_gathering = True
         if self._gate is not None:
-            data = self._shed(data)
-            if len(data) <= self._whole_below and not talk.kept and not talk.is_ended:
-                data = self._taken(self._gate, data)
+            data = self._past(self._gate, data)
         events = talk.receive_data(data)
         self._frames_heard += len(events)
         if talk.kept or self._frame_began is not None:
@@ -121,32 +120,35 @@ class Connection(Wire):
                 talk.answer(event, answer.fields, answer.body, code=answer.code, remark=answer.remark)
         self.flush()
 
-    def _taken(self, gate: Gate, data: bytes) -> bytes:
-        """Let the gate take what it knows, and return the rest."""
+    def _past(self, gate: Gate, data: bytes) -> bytes:
+        """Have the gate refuse or take what it knows of; return what is to be read.
+
+        Who is served while others are refused rests for a moment, so that the next read brings more.
+        """
+        has_rested, self._has_rested = self._has_rested, False
+        refusals = gate.refusals(has_rested=has_rested)
+        if self._talk.kept or self._talk.is_ended:
+            return data
+        if refusals is not None:
+            data = self._shed(gate, refusals, data, has_rested=has_rested)
+        elif gate.pacing.pace_s and len(data) < SMALL_READ_BYTES:
+            self._endpoint.rest(self, gate.pacing.pace_s)
+        if len(data) > self._whole_below:
+            return data
         rest = gate.take(self, data)
         self._frames_heard += rest is not data
         return rest
 
-    def _shed(self, data: bytes) -> bytes:
+    def _shed(self, gate: Gate, refusals: Refusals, data: bytes, *, has_rested: bool) -> bytes:
         """Refuse what is to be refused unread; return what is to be read.
 
-        Who is served while others are refused rests for a moment, so that the next read brings more.
         Who was refused rests, and is refused once more if that is still necessary: what came meanwhile is late. Then it
         is as good as the others, so that nobody is shut out for ever.
         """
-        gate, talk, has_rested = self._gate, self._talk, self._has_rested
-        self._has_rested = False
-        refusals = gate.refusals(has_rested=has_rested) if gate is not None else None
-        if gate is None or talk.kept or talk.is_ended:
-            return data
-        if refusals is None:
-            if len(data) < SMALL_READ_BYTES and (pace_s := gate.pacing.pace_s):
-                self._endpoint.rest(self, pace_s)
-            return data
         answers, count, rest = refusals.shed(data)
         gate.refused(count)
         self._frames_heard += count
-        talk.answer_encoded(answers)
+        self._talk.answer_encoded(answers)
         if count and not has_rested:
             self._has_rested = True
             self._endpoint.rest(self, gate.pacing.rest_s)

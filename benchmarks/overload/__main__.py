@@ -16,11 +16,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.overload.cold import measure_cold
+from benchmarks.overload.cold import CONTROL, measure_cold
+from benchmarks.overload.cores import pin, waited_s
 from benchmarks.overload.idle import measure_idle
 from benchmarks.overload.parked import measure_parked
 from benchmarks.overload.speed import Speed
-from benchmarks.versus.contestants import FireArrowInEarnest
+from benchmarks.versus.contestants import OURS, FireArrowInEarnest
 from firearrow.testing.apache import FireArrowNameServer
 from firearrow.testing.apache.wire import ask
 
@@ -74,18 +75,6 @@ class Generator:
         """End it."""
         self._process.kill()
         self._process.wait()
-
-
-def pin(pid: int, core: int) -> None:
-    """Keep every thread of a process on one core."""
-    for thread in Path(f"/proc/{pid}/task").iterdir():
-        os.sched_setaffinity(int(thread.name), {core})
-
-
-def waited_s(pid: int) -> float:
-    """How long the threads of a process have waited for a core that others had."""
-    tasks = Path(f"/proc/{pid}/task").iterdir()
-    return sum(int((task / "schedstat").read_text().split()[1]) for task in tasks) / 1e9
 
 
 def show(name: str, result: dict[str, Any]) -> None:
@@ -180,6 +169,8 @@ def main() -> None:
     parser.add_argument("--idle", type=int, default=10_000, help="idle connections")
     parser.add_argument("--queues", type=int, default=50_000, help="queues with a waiting pull")
     parser.add_argument("--gigabytes", type=float, default=1.0, help="size of the backlog that is not in memory")
+    parser.add_argument("--windows", type=int, default=4, help="phases that a reader of the backlog is measured for")
+    parser.add_argument("--control", action="store_true", help="measure the backlog with Apache's broker as well")
     parser.add_argument("--output", type=Path, default=Path("build") / "overload.json")
     options = parser.parse_args()
     found: dict[str, Any] = {}
@@ -191,7 +182,10 @@ def main() -> None:
         found["parked"] = measure_parked(options.queues)
     if "cold" in options.parts:
         core = max(os.sched_getaffinity(0))
-        found["cold"] = measure_cold(partial(Generator, core=core), options.gigabytes, options.seconds)
+        make = partial(Generator, core=core)
+        for name in (OURS, CONTROL) if options.control else (OURS,):
+            key = "cold" if name == OURS else f"cold, {name}"
+            found[key] = measure_cold(name, make, options.gigabytes, options.seconds, options.windows)
     options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_text(json.dumps(found, indent=1))
 

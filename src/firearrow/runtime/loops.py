@@ -61,7 +61,7 @@ async def _until_signal(main: Callable[[], Coroutine[Any, Any, None]]) -> bool:
 
 
 def settle() -> None:
-    """Take what is built so far out of the garbage collector's sight, and let it look seldom; call it after the start."""
+    """Take all that is built out of the garbage collector's sight, and let it look seldom. Call it once."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*LOOKED_AT)

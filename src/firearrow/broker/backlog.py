@@ -6,7 +6,8 @@ its pulls would delay the sends of its turn, and a dozen of them would make the 
 while messages come in, such pulls wait in a line until the turn has read everything. Then the log writes, which answers
 the sends, and the line is served from its head until the turn has handed out its share; the rest goes on in the next
 turn, in order. A share is at least ``least`` bytes, and grows with what was appended: however much is sent, readers
-are handed twice as much, and catch up.
+are handed twice as much, and catch up. An answer that is larger than what is left of a share is given all the same, and
+counts in the turns after it as long as they bring sends.
 
 Without sends nothing waits here. A pull at the end of its queue never does: it has no backlog, and its reader is in a
 hurry.
@@ -59,6 +60,7 @@ class BacklogLine(Generic[T]):
         self._hand_out = hand_out
         self._line: deque[tuple[T, Call]] = deque()
         self._seen = commit_log.tail
+        self._debt = 0
 
     def __len__(self) -> int:
         return len(self._line)
@@ -79,10 +81,12 @@ class BacklogLine(Generic[T]):
     def _serve(self) -> None:
         line, commit_log = self._line, self._log
         commit_log.write_pending()
-        room = share(commit_log.tail - self._seen, self.least)
+        appended = commit_log.tail - self._seen
         self._seen = commit_log.tail
+        room = share(appended, self.least) - (self._debt if appended else 0)
         while line and room > 0:
             room -= PULL_BYTES + self._answer(*line.popleft())
+        self._debt = max(-room, 0)
         if line:
             asyncio.get_running_loop().call_soon(self._serve)
 

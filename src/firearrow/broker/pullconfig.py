@@ -34,7 +34,7 @@ class PullConfig(Struct, frozen=True, kw_only=True, rename="camel"):
             description="Bytes handed out of backlogs in one turn of the loop while messages are sent to the broker, "
             "or twice what is sent if that is more; 0 sets no bound and serves pulls as they come.",
         ),
-    ] = 49_152
+    ] = 98_304
     access_message_in_memory_max_ratio: Annotated[
         int, Meta(ge=0, le=100, description="Percent of the machine's memory within which messages count as in memory.")
     ] = 40

@@ -205,7 +205,7 @@ def _show(name: str, windows: list[dict[str, Any]], alone: dict[str, Any]) -> No
     print(
         f"{name:22} {len(windows):2} x sends {middle['goodput']:>8,.0f}/s  p50 {middle['p50_ms']:5.2f}  "
         f"p99 {middle['p99_ms']:6.2f} ms ({middle['p99_ms'] / alone['p99_ms']:.2f} times; in one window {worst:.2f})  "
-        f"read {middle['read_s']:>8,.0f}/s  broker waited for a core {middle['broker_waited']:.0%}  request that asks "
-        f"for nothing: p99 {middle['probe_p99_ms']:.1f} ms, worst {max(w['loop_held_ms'] for w in windows):.1f} ms",
+        f"read {middle['read_s']:>8,.0f}/s  broker's threads waited {middle['broker_waited']:.2f} s/s for a core  "
+        f"request that asks for nothing: p99 {middle['probe_p99_ms']:.1f} ms, worst {max(w['loop_held_ms'] for w in windows):.1f} ms",
         flush=True,
     )

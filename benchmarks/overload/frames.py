@@ -1,4 +1,7 @@
-"""Requests encoded beforehand, and the little that must be read of an answer. Headers are compact: fixed places."""
+"""Requests encoded beforehand, and the little that must be read of an answer.
+
+Headers are compact: fixed places. Apache's broker answers sends in JSON all the same.
+"""
 
 import struct
 from typing import Any
@@ -51,7 +54,21 @@ class Answers:
             end = at + 4 + length
             if end > size:
                 break
-            found.append((code, opaque))
+            found.append(_in_json(data, at) if data[at + 4] == Encoding.JSON else (code, opaque))
             at = end
         self._rest = data[at:]
         return found
+
+
+class _Heading(msgspec.Struct):
+    code: int
+    opaque: int
+
+
+_heading = msgspec.json.Decoder(_Heading).decode
+
+
+def _in_json(data: bytes, at: int) -> tuple[int, int]:
+    length = int.from_bytes(data[at + 5 : at + 8])
+    heading = _heading(data[at + 8 : at + 8 + length])
+    return heading.code, heading.opaque

@@ -201,11 +201,11 @@ def _show(name: str, windows: list[dict[str, Any]], alone: dict[str, Any]) -> No
     if not windows:
         return
     middle = {key: statistics.median(window.get(key, 0.0) for window in windows) for key in _MIDDLE}
-    worst = max(window["p99_ms"] for window in windows)
+    worst, held = (max(window[key] for window in windows) for key in ("p99_ms", "loop_held_ms"))
     print(
         f"{name:22} {len(windows):2} x sends {middle['goodput']:>8,.0f}/s  p50 {middle['p50_ms']:5.2f}  "
         f"p99 {middle['p99_ms']:6.2f} ms ({middle['p99_ms'] / alone['p99_ms']:.2f} times; in one window {worst:.2f})  "
         f"read {middle['read_s']:>8,.0f}/s  broker's threads waited {middle['broker_waited']:.2f} s/s for a core  "
-        f"request that asks for nothing: p99 {middle['probe_p99_ms']:.1f} ms, worst {max(w['loop_held_ms'] for w in windows):.1f} ms",
+        f"request that asks for nothing: p99 {middle['probe_p99_ms']:.1f} ms, worst {held:.1f} ms",
         flush=True,
     )

@@ -20,7 +20,6 @@ from msgspec.structs import replace
 
 from firearrow.errors import BadHeader
 from firearrow.model import keys
-from firearrow.protocol.command import ANSWER_FLAG, ONEWAY_FLAG
 from firearrow.protocol.conversation import INT32_MAX
 from firearrow.protocol.frame import PREFIX_SIZE
 from firearrow.protocol.requests.send import Send, ShortSend
@@ -87,7 +86,7 @@ class SendShape:
         except BadHeader:
             return None
         request = heading.request
-        if not isinstance(request, Send | ShortSend) or heading.flag & (ANSWER_FLAG | ONEWAY_FLAG):
+        if not isinstance(request, Send | ShortSend) or heading.flag:
             return None
         frame = struct.pack(">II", _LENGTH_SIZE + len(header), encoding << 24 | len(header)) + header
         values = _values(encoding, request, frame)

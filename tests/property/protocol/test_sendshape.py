@@ -119,6 +119,10 @@ def test_a_shape_learned_from_anything_holds(frames: list[bytes], data: st.DataO
 def test_what_has_no_shape() -> None:
     oneway = encode_request(Encoding.JSON, SEND, 1, oneway=True)
     assert learned(oneway) is None
+    plain = bytearray(encode_request(Encoding.COMPACT, SEND, 1))
+    assert learned(bytes(plain)) is not None
+    plain[17] = 1  # a flag that nobody knows
+    assert learned(bytes(plain)) is None
     assert learned(encode_request(Encoding.COMPACT, replace(SEND, properties="TAGS\x01a\x02"), 1)) is None
     assert learned(encode_request(Encoding.JSON, replace(SEND, properties="UNIQ_KEY\x01\x02"), 1)) is None
     assert (

@@ -11,6 +11,7 @@ ordinary way, which gives the same answers. Pure.
 
 import re
 import struct
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from firearrow.protocol.command import ANSWER_FLAG, ONEWAY_FLAG, Encoding
@@ -19,12 +20,23 @@ from firearrow.protocol.frame import PREFIX, PREFIX_SIZE, WORD_SIZE
 from firearrow.protocol.serialize import encode_answer
 
 _HEAD: Final = struct.Struct(">IIhbhii")
+_CODE: Final = struct.Struct(">h")
 _OPAQUE: Final = struct.Struct(">i")
 _OPAQUE_AT: Final = PREFIX_SIZE + 5
 _OPAQUE_END: Final = _OPAQUE_AT + _OPAQUE.size
 _IN_JSON: Final = re.compile(rb'"opaque":(-?\d+)[,}]')
 _ONEWAY_IN_JSON: Final = re.compile(rb'"flag":(\d+)[,}]')
 _LENGTH_SIZE: Final = 4
+
+
+def beginnings(codes: Iterable[int]) -> tuple[bytes, ...]:
+    """What follows the prefix of a frame whose request has one of these codes, in either encoding."""
+    ordered = sorted(codes)
+    return (*map(_CODE.pack, ordered), *map(_json_beginning, ordered))
+
+
+def _json_beginning(code: int) -> bytes:
+    return b'{"code":%d,' % code
 
 
 class Shed(NamedTuple):
@@ -40,7 +52,7 @@ class Refusals:
 
     def __init__(self, codes: frozenset[int], fields: Fields | None, code: int, remark: str) -> None:
         self._codes = codes
-        self._json_codes = tuple(b'{"code":%d,' % one for one in sorted(codes))
+        self._json_codes = tuple(map(_json_beginning, sorted(codes)))
         compact = encode_answer(Encoding.COMPACT, 0, fields, code, remark)
         self._before, self._after = compact[:_OPAQUE_AT], compact[_OPAQUE_END:]
         header = encode_answer(Encoding.JSON, 0, fields, code, remark)[PREFIX_SIZE:]

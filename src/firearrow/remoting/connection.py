@@ -32,6 +32,7 @@ from firearrow.protocol.connection import (
     StreamBroken,
 )
 from firearrow.protocol.conversation import A, Fields, Request
+from firearrow.protocol.frame import PREFIX_SIZE
 from firearrow.protocol.refusal import Refused, refusal_of, unsupported
 from firearrow.protocol.shedding import Refusals
 from firearrow.remoting.endpoint import Endpoint
@@ -93,7 +94,7 @@ class Connection(Wire):
         endpoint, talk, by_code = self._endpoint, self._talk, self._by_code
         self._last_heard = endpoint.loop.time()
         self._is_gathering = True
-        if self._gate is not None:
+        if self._gate is not None and data.startswith(self._gate.beginnings, PREFIX_SIZE):
             data = self._past(self._gate, data)
         events = talk.receive_data(data)
         self._frames_heard += len(events)

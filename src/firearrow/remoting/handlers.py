@@ -228,6 +228,11 @@ class Pacing(Protocol):
 class Gate(Protocol):
     """Somebody who may want requests refused unread, because there are too many."""
 
+    @property
+    def beginnings(self) -> tuple[bytes, ...]:
+        """What follows the prefix of the first frame in reads that it wants to see; others are read as they come."""
+        ...
+
     def refusals(self, *, has_rested: bool) -> Refusals | None:
         """What to refuse, and how, in this turn of the loop; None while everything is to be read.
 

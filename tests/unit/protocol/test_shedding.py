@@ -6,10 +6,11 @@ from msgspec.structs import replace
 from firearrow.broker.stamps import SendMarks
 from firearrow.protocol.command import Encoding
 from firearrow.protocol.connection import Connection, RequestArrived
+from firearrow.protocol.frame import PREFIX_SIZE
 from firearrow.protocol.requests.heartbeat import HeartBeat
 from firearrow.protocol.requests.send import SendMessageV2
 from firearrow.protocol.serialize import encode_answer, encode_request
-from firearrow.protocol.shedding import Refusals
+from firearrow.protocol.shedding import Refusals, beginnings
 from firearrow.testing.samples import SEND
 
 BODY = b"x" * 100
@@ -40,6 +41,13 @@ def test_the_answer_is_the_same_unread(encoding: Encoding, opaque: int) -> None:
     data = send(encoding, opaque)
     shed = BUSY.shed(data)
     assert (b"".join(shed.answers), shed.refused, shed.rest) == (read(data), 1, b"")
+
+
+@pytest.mark.parametrize("encoding", Encoding)
+def test_requests_are_known_by_their_beginning(encoding: Encoding) -> None:
+    sends = beginnings({int(SendMessageV2.code)})
+    assert send(encoding, 1).startswith(sends, PREFIX_SIZE)
+    assert not heartbeat(encoding).startswith(sends, PREFIX_SIZE)
 
 
 @pytest.mark.parametrize("encoding", Encoding)

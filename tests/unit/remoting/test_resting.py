@@ -3,12 +3,23 @@
 import asyncio
 
 from firearrow.protocol.codes import RequestCode
-from firearrow.protocol.shedding import Refusals
+from firearrow.protocol.requests.heartbeat import HeartBeat
+from firearrow.protocol.shedding import Refusals, beginnings
 from firearrow.remoting.connection import SMALL_READ_BYTES
 from firearrow.remoting.endpoint import SPREAD
 from firearrow.remoting.handlers import Debtor
 from firearrow.remoting.server import Server
-from tests.unit.remoting.memory import MemoryNetwork, MemoryTransport, ask, echoing, serving, told, until, virtually
+from tests.unit.remoting.memory import (
+    MemoryNetwork,
+    MemoryTransport,
+    ask,
+    echoing,
+    frame,
+    serving,
+    told,
+    until,
+    virtually,
+)
 
 BUSY = 2
 REST_S = 0.2
@@ -18,6 +29,7 @@ class Door:
     """Refuses questions while it is shut, and late ones while it is busy."""
 
     rest_s = REST_S
+    beginnings = beginnings({RequestCode.GET_KV_CONFIG})
 
     def __init__(self) -> None:
         self.pacing = self
@@ -127,5 +139,20 @@ def test_a_resting_connection_may_end() -> None:
         await server.stop()
         assert closed.ended == "closed"
         await asyncio.sleep(2 * REST_S)
+
+    virtually(scenario())
+
+
+def test_a_read_that_begins_with_something_else_is_read_and_nobody_rests() -> None:
+    async def scenario() -> None:
+        door = Door()
+        server, network = await behind(door)
+        peer = network.arrive()
+        door.is_shut, door.pace_s = True, 0.05
+        peer.hear(frame(HeartBeat(), 1) + ask(2))
+        assert [answer.opaque for answer in told(peer.said())] == [1, 2]
+        assert door.count == 0
+        assert peer.reads
+        await server.stop()
 
     virtually(scenario())

@@ -57,7 +57,7 @@ from firearrow.protocol.requests.send import (
     SendMessageV2,
     ShortSend,
 )
-from firearrow.protocol.shedding import Refusals
+from firearrow.protocol.shedding import Refusals, beginnings
 from firearrow.record.alike import Alike
 from firearrow.record.batch import Piece, messages_of
 from firearrow.record.encode import Draft
@@ -82,6 +82,8 @@ AnySend = Send | ShortSend
 
 class SendHandlers:
     """Takes messages from producers."""
+
+    beginnings: Final = beginnings(SENDS)
 
     def __init__(
         self,

@@ -47,7 +47,7 @@ def commit(offset: int, queue_id: int = 0, topic: str = "T", group: str = "g") -
 def test_committing_and_asking() -> None:
     async def scenario(_world: World, broker: SimBroker, client: SimClient) -> None:
         await client.heartbeat()
-        assert await refused(client.ask(ask())) == ResponseCode.QUERY_NOT_FOUND
+        assert (await client.ask(ask())).answer.offset == 0, "nothing was ever sent: its end is 0"
         await client.ask(commit(7))
         assert (await client.ask(ask())).answer.offset == 7
         assert await refused(client.ask(commit(1, topic="X"))) == ResponseCode.TOPIC_NOT_EXIST
@@ -66,7 +66,19 @@ def test_a_young_queue_is_read_from_its_beginning() -> None:
         await asyncio.sleep(0.1)
         assert (await client.ask(ask())).answer.offset == 0
         assert await refused(client.ask(ask(zero=False))) == ResponseCode.QUERY_NOT_FOUND
-        assert await refused(client.ask(ask(queue_id=1))) == ResponseCode.QUERY_NOT_FOUND
+        assert await refused(client.ask(ask(queue_id=1, zero=False))) == ResponseCode.QUERY_NOT_FOUND
+
+    simulate(scenario)
+
+
+def test_a_queue_without_messages_is_young_and_one_that_is_not_there_is_not() -> None:
+    async def scenario(_world: World, broker: SimBroker, client: SimClient) -> None:
+        await client.heartbeat()
+        broker.put()
+        assert (await client.ask(ask(queue_id=1))).answer.offset == 0
+        assert await refused(client.ask(ask(queue_id=1000))) == ResponseCode.QUERY_NOT_FOUND
+        elsewhere = QueryConsumerOffset(consumer_group="g", topic="nowhere", queue_id=0)
+        assert await refused(client.ask(elsewhere)) == ResponseCode.QUERY_NOT_FOUND
 
     simulate(scenario)
 

@@ -2,7 +2,9 @@
 
 The rule of the young queue: a group without an offset starts at 0 where the whole queue is still there and its first
 message is in memory; elsewhere it is told that there is none, and starts where its own setting says. Without the rule
-the first messages of a new topic would be missed by consumers that start at the end.
+the first messages of a new topic would be missed by consumers that start at the end. A queue without any message is
+young as well: its end is 0. Apache's 4.9 says so, its 5.5 says that there is no offset; then a consumer that starts at
+the end asks for it in a second request, and misses what came between the two.
 """
 
 from collections.abc import Callable
@@ -83,10 +85,15 @@ class OffsetHandlers:
         raise Refused(ResponseCode.QUERY_NOT_FOUND, remark)
 
     def _is_young(self, topic: str, queue_id: int) -> bool:
-        """Whether a queue is whole and its first message in memory."""
+        """Whether a queue is whole and its first message in memory or yet to come."""
         queue = self._store.queues.find(topic, queue_id)
-        if queue is None or self._start_of(topic, queue_id) > 0 or queue.start > 0:
+        if queue is None:
+            config = self._topics.get(topic)
+            return config is not None and 0 <= queue_id < max(config.read_queue_nums, config.write_queue_nums)
+        if self._start_of(topic, queue_id) > 0 or queue.start > 0:
             return False
+        if queue.max_offset == 0:
+            return True
         entry = self._store.queues.entries_hot(queue, 0, 1)
         if not entry or len(entry) != ENTRY.size:
             return False

@@ -28,7 +28,7 @@ _SILENCE_SWEEPS: Final = 12
 """How many times silence is looked at within the shortest time limit: a tenth of it is the lateness."""
 
 SPREAD: Final = 0.25
-"""By which part the rest of a connection may be shorter or longer than it was told."""
+"""By which part the rest of a connection may be longer than it was told; were it shorter, it would be refused again."""
 _GOLDEN: Final = 0.618034
 """Its multiples are spread evenly over every interval of length 1, however few there are."""
 
@@ -129,10 +129,10 @@ class Endpoint:
             self.on_disconnect(connection)
 
     def rest(self, connection: Reading, seconds: float) -> None:
-        """Read nothing from a connection for about so long: those who begin together do not all end together."""
+        """Read nothing from a connection for so long or a little longer: who begins together does not end together."""
         connection.hold(RESTING)
         number = next(self._rests)
-        rested_at = self.loop.time() + seconds * (1 - SPREAD + 2 * SPREAD * (number * _GOLDEN % 1))
+        rested_at = self.loop.time() + seconds * (1 + SPREAD * (number * _GOLDEN % 1))
         heappush(self._resting, (rested_at, number, connection))
         if self._resting[0][0] == rested_at:
             self._wake_at(rested_at)

@@ -1,5 +1,7 @@
 """The tree of commands. Each is imported when it is run: a question to a cluster loads no broker."""
 
+import difflib
+import os
 from importlib import import_module
 from typing import Annotated, Any, Final
 
@@ -7,7 +9,8 @@ import typer
 import typer.core
 import typer.main
 
-from firearrow.cli.reaching import Reach
+from firearrow.cli.environment import unread
+from firearrow.cli.reaching import Given, Reach
 from firearrow.runtime.tlssettings import ClientTls
 
 COMMANDS: Final = {
@@ -23,6 +26,12 @@ COMMANDS: Final = {
 }
 """The commands. Each is a module of this package, and what runs in it has the command's own name."""
 
+SERVERS: Final = frozenset({"broker", "dev", "nameserver"})
+ANYWHERE: Final = {"--tls": False, "--trust": True, "--access-key": True, "--secret-key": True}
+"""Options of ``firearrow`` that may stand behind the command too, and whether a value follows."""
+
+EPILOG: Final = "TLS and keys: --tls, --trust, --access-key, --secret-key, as firearrow --help describes them."
+
 
 def load_command(name: str) -> Any:  # noqa: ANN401 - a command of whichever click is inside typer
     """Import a command."""
@@ -34,7 +43,33 @@ def load_command(name: str) -> Any:  # noqa: ANN401 - a command of whichever cli
         single.command(name)(found)
         command = typer.main.get_command(single)
     command.name = name
+    if name not in SERVERS | {"store"}:
+        for leaf in _leaves(command):
+            leaf.epilog = EPILOG
     return command
+
+
+def _leaves(command: Any) -> list[Any]:  # noqa: ANN401
+    children = getattr(command, "commands", None)
+    return [command] if children is None else [leaf for child in children.values() for leaf in _leaves(child)]
+
+
+def options_first(args: list[str]) -> list[str]:
+    """The words of a command line, with the options that may stand anywhere at its beginning."""
+    front: list[str] = []
+    rest: list[str] = []
+    words = iter(args)
+    for word in words:
+        name, sign, _ = word.partition("=")
+        if word == "--":
+            return [*front, *rest, word, *words]
+        if name not in ANYWHERE:
+            rest.append(word)
+        elif ANYWHERE[name] and not sign:
+            front += [word, *[value for value in [next(words, None)] if value is not None]]
+        else:
+            front.append(word)
+    return [*front, *rest]
 
 
 class _LateCommands(typer.core.TyperGroup):
@@ -46,9 +81,15 @@ class _LateCommands(typer.core.TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401, ARG002
         return typer.core.TyperCommand(cmd_name, help=COMMANDS[cmd_name]) if cmd_name in COMMANDS else None
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401
+        return super().parse_args(ctx, options_first(args))
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401
         if args and args[0] in COMMANDS:
             return args[0], load_command(args[0]), args[1:]
+        near = difflib.get_close_matches(args[0], COMMANDS, n=1) if args else []
+        if near and not ctx.resilient_parsing:
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {near[0]!r}?")
         return super().resolve_command(ctx, args)
 
 
@@ -57,7 +98,6 @@ app = typer.Typer(
     name="firearrow",
     help="A message platform compatible with Apache RocketMQ.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_show_locals=False,
 )
 
@@ -73,6 +113,9 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def root(
     context: typer.Context,
+    name_servers: Annotated[
+        str, typer.Option("--name-servers", "-n", help="Name servers; may stand behind the command as well.")
+    ] = "",
     tls: Annotated[bool, typer.Option("--tls", envvar="FIREARROW_TLS", help="Speak TLS to the cluster.")] = False,
     trust: Annotated[
         str, typer.Option(envvar="FIREARROW_TLS_TRUST", help="PEM file of authorities; servers are checked with it.")
@@ -87,4 +130,7 @@ def root(
 ) -> None:
     """A message platform compatible with Apache RocketMQ."""
     speaks_tls = ClientTls(enabled=tls or bool(trust), verify_server=bool(trust), trust_path=trust)
-    context.obj = Reach(tls=speaks_tls, access_key=access_key, secret_key=secret_key)
+    context.obj = Given(Reach(tls=speaks_tls, access_key=access_key, secret_key=secret_key), name_servers)
+    if not context.resilient_parsing:
+        for line in unread(os.environ):
+            typer.echo(f"warning: {line}", err=True)

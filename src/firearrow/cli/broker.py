@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from firearrow.broker.broker import Broker
 from firearrow.broker.config import BrokerSettings, load_settings
+from firearrow.cli.environment import server_environment
 from firearrow.errors import FireArrowError, SettingsError
 from firearrow.runtime.clock import SystemClock
 from firearrow.runtime.loops import run, settle
@@ -62,7 +63,7 @@ def broker(
 
 def read_settings(file: Path | None, flags: Mapping[str, object]) -> BrokerSettings:
     """Settings of file, environment and flags; warnings go to standard error."""
-    sources = [Source.from_environment(os.environ), Source.from_flags(flags)]
+    sources = [Source.from_environment(server_environment(os.environ)), Source.from_flags(flags)]
     if file is not None:
         sources.insert(0, Source.from_text(file.name, _text(file)))
     loaded = load_settings(sources)

@@ -14,7 +14,7 @@ from firearrow.errors import SettingsError
 from firearrow.model import MessageQueue
 from firearrow.runtime.clock import SystemClock
 
-group = typer.Typer(help="List, describe and reset consumer groups.", no_args_is_help=True)
+group = typer.Typer(add_completion=False, help="List, describe and reset consumer groups.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="GROUP", help="The consumer group.")]
 

@@ -6,14 +6,16 @@ prints can be produced again. Other members are passed over.
 """
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta, Struct
 
+from firearrow.cli.standard_input import lines_of, read_descriptor, whole
 from firearrow.errors import IllegalMessage
 from firearrow.model import Message, keys
 
@@ -67,36 +69,46 @@ _OF_THE_SYSTEM = frozenset({keys.UNIQ_KEY, keys.TAGS, keys.KEYS, keys.DELAY, key
 """Properties that are given in another way, or that a new message must not take over."""
 
 
-def messages(parts: Parts, given: list[Path], texts: list[str], form: InputFormat) -> Iterator[Message]:
+async def messages(parts: Parts, given: list[Path], texts: list[str], form: InputFormat) -> AsyncIterator[Message]:
     """The messages of texts, else of files, else of standard input."""
+    for text in texts:
+        yield (
+            _from_json(parts, text.encode(), "--message") if form is InputFormat.JSON else parts.message(text.encode())
+        )
     if texts:
-        for text in texts:
-            yield (
-                _from_json(parts, text.encode(), "--message")
-                if form is InputFormat.JSON
-                else parts.message(text.encode())
-            )
         return
     for path in given or [Path(STANDARD_INPUT)]:
-        if str(path) == STANDARD_INPUT:
-            yield from _read(parts, sys.stdin.buffer, "standard input", form)
-            continue
-        try:
-            with path.open("rb") as file:
-                yield from _read(parts, file, str(path), form)
-        except OSError as error:
-            raise IllegalMessage(f"{path} cannot be read: {error.strerror or error}") from error
+        name = "standard input" if str(path) == STANDARD_INPUT else str(path)
+        async with aclosing(_lines(path, form)) as lines:
+            number = 0
+            async for line in lines:
+                number += 1
+                body = line if form is InputFormat.FILES else line.rstrip(b"\r\n")
+                if not body and form is not InputFormat.FILES:
+                    continue
+                if form is InputFormat.JSON:
+                    yield _from_json(parts, body, f"line {number} of {name}")
+                else:
+                    yield parts.message(body)
 
 
-def _read(parts: Parts, file: BinaryIO, name: str, form: InputFormat) -> Iterator[Message]:
-    if form is InputFormat.FILES:
-        yield parts.message(file.read())
+async def _lines(path: Path, form: InputFormat) -> AsyncGenerator[bytes]:
+    """The lines of a file, or the whole of it, according to the format."""
+    if str(path) == STANDARD_INPUT:
+        chunks = read_descriptor(sys.stdin.fileno())
+        async with aclosing(chunks):
+            async for line in whole(chunks) if form is InputFormat.FILES else lines_of(chunks):
+                yield line
         return
-    for number, line in enumerate(file, 1):
-        body = line.rstrip(b"\r\n")
-        if not body:
-            continue
-        yield parts.message(body) if form is InputFormat.LINES else _from_json(parts, body, f"line {number} of {name}")
+    try:
+        with path.open("rb") as file:
+            if form is InputFormat.FILES:
+                yield file.read()
+                return
+            for line in file:
+                yield line
+    except OSError as error:
+        raise IllegalMessage(f"{path} cannot be read: {error.strerror or error}") from error
 
 
 def _from_json(parts: Parts, line: bytes, where: str) -> Message:

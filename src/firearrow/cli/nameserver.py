@@ -10,6 +10,7 @@ import typer
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from firearrow.cli.environment import server_environment
 from firearrow.errors import FireArrowError, SettingsError
 from firearrow.nameserver.config import WITHOUT_EFFECT, NameServerConfig
 from firearrow.nameserver.server import NameServer
@@ -52,7 +53,7 @@ def nameserver(
 
 
 def _settings(file: Path | None, flags: dict[str, object]) -> NameServerSettings:
-    sources = [Source.from_environment(os.environ), Source.from_flags(flags)]
+    sources = [Source.from_environment(server_environment(os.environ)), Source.from_flags(flags)]
     if file is not None:
         sources.insert(0, Source.from_text(file.name, _text(file)))
     loaded = load(NameServerSettings, sources, ignored=WITHOUT_EFFECT)

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 LOOK_EVERY_S: Final = 1
 
-pipeline = typer.Typer(help="Topics as tables: archive, replay, audit. Needs the extra spark.", no_args_is_help=True)
+pipeline = typer.Typer(
+    add_completion=False, help="Topics as tables: archive, replay, audit. Needs the extra spark.", no_args_is_help=True
+)
 
 NameServer = Annotated[str, typer.Option("--name-server", "-n", help="Name servers, host:port; several with ';'.")]
 Master = Annotated[str, typer.Option(help="Spark's master, or sc://host:port of a Spark Connect server.")]

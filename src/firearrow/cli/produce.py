@@ -1,12 +1,12 @@
 """``firearrow produce``: send lines, JSON lines or files. Works on Apache's clusters too.
 
-Many sends are under way at once, up to ``AT_ONCE``; with ``--rate`` they are spread evenly. A message that could not be
-sent ends the command with its words; what was sent before it is sent.
+Many sends are under way at once; messages of one sharding key keep their order (`lanes`). With ``--rate`` sends are
+spread evenly. A message that could not be sent ends the command with its words; what was sent before it is sent.
 """
 
 import asyncio
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, TextIO
 
@@ -14,6 +14,7 @@ import msgspec
 import typer
 
 from firearrow.cli.inputs import InputFormat, Parts, messages
+from firearrow.cli.lanes import Lanes
 from firearrow.cli.reaching import AsJson, NameServers, fail, name_servers, reach_of, run
 from firearrow.cli.times import wait_ms
 from firearrow.client import Message, Producer, SendResult
@@ -23,7 +24,6 @@ from firearrow.model.delays import DEFAULT_DELAY_LEVELS, parse_delay_levels
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-AT_ONCE: Final = 256
 GROUP: Final = "firearrow-produce"
 
 
@@ -68,8 +68,7 @@ def produce(
     async def send() -> tuple[int, float]:
         async with Producer(where, group=group, **reach) as producer:
             results = sys.stdout if as_json else None
-            sending = _Sending(producer, rate, results, waits_for_input=not (files or message))
-            return await sending.run(waiting, shown=shown)
+            return await _Sending(producer, rate, results).run(waiting, shown=shown)
 
     sent, seconds = run(context, send)
     if not as_json:
@@ -77,17 +76,16 @@ def produce(
 
 
 class _Sending:
-    """Sends one message after the other, many under way."""
+    """Sends what is read until the input ends."""
 
-    def __init__(self, producer: Producer, rate: float, results: TextIO | None, *, waits_for_input: bool) -> None:
+    def __init__(self, producer: Producer, rate: float, results: TextIO | None) -> None:
         self._producer = producer
         self._rate = rate
         self._results = results
-        self._waits_for_input = waits_for_input
-        self._turns = asyncio.Semaphore(AT_ONCE)
+        self._bar: tuple[Progress, TaskID] | None = None
         self._sent = 0
 
-    async def run(self, waiting: Iterator[Message], *, shown: bool) -> tuple[int, float]:
+    async def run(self, waiting: AsyncIterator[Message], *, shown: bool) -> tuple[int, float]:
         """Send everything; return how many, and the seconds it took."""
         if not shown:
             return await self._run(waiting)
@@ -96,43 +94,47 @@ class _Sending:
 
         columns = (SpinnerColumn(), TextColumn("{task.completed:.0f} sent"), TimeElapsedColumn())
         with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-            task = bar.add_task("sending", total=None)
-            return await self._run(waiting, (bar, task))
+            self._bar = bar, bar.add_task("sending", total=None)
+            return await self._run(waiting)
 
-    async def _run(self, waiting: Iterator[Message], bar: "tuple[Progress, TaskID] | None" = None) -> tuple[int, float]:
+    async def _run(self, waiting: AsyncIterator[Message]) -> tuple[int, float]:
         loop = asyncio.get_running_loop()
         begun = loop.time()
-        read = 0
         try:
-            async with asyncio.TaskGroup() as sends:
-                while (message := await self._next(waiting)) is not None:
-                    if self._rate:
-                        await asyncio.sleep(max(0.0, begun + read / self._rate - loop.time()))
-                    await self._turns.acquire()
-                    sends.create_task(self._send(message, bar))
-                    read += 1
+            await self._send_all(waiting, begun)
         except* FireArrowError as group:
             first = group.exceptions[0]
-            first.add_note(f"{self._sent} messages were sent before it.")
+            self._sent += getattr(first, "stored", 0)
+            first.add_note(f"{_counted(self._sent)} sent before it.")
             raise first from None
         return self._sent, loop.time() - begun
 
-    async def _next(self, waiting: Iterator[Message]) -> Message | None:
-        if not self._waits_for_input:
-            return next(waiting, None)
-        # Whoever types takes time: that passes in a thread, so that what was typed is sent meanwhile.
-        return await asyncio.to_thread(next, waiting, None)
-
-    async def _send(self, message: Message, bar: "tuple[Progress, TaskID] | None") -> None:
+    async def _send_all(self, waiting: AsyncIterator[Message], begun: float) -> None:
+        loop = asyncio.get_running_loop()
+        read = 0
         try:
-            result = await self._producer.send(message)
-        finally:
-            self._turns.release()
-        self._sent += 1
-        if bar is not None:
-            bar[0].advance(bar[1])
+            async with asyncio.TaskGroup() as sends:
+                lanes = Lanes(self._producer, sends, self._acknowledged)
+                async for message in waiting:
+                    if self._rate:
+                        await asyncio.sleep(max(0.0, begun + read / self._rate - loop.time()))
+                    await lanes.put(message)
+                    read += 1
+        except asyncio.CancelledError:
+            typer.echo(f"interrupted: {_counted(self._sent)} acknowledged", err=True)
+            raise
+
+    def _acknowledged(self, results: Sequence[SendResult]) -> None:
+        self._sent += len(results)
+        if self._bar is not None:
+            self._bar[0].advance(self._bar[1], len(results))
         if self._results is not None:
-            self._results.write(_result_line(result) + "\n")
+            self._results.write("".join(_result_line(result) + "\n" for result in results))
+
+
+def _counted(count: int) -> str:
+    """A number of messages, with its verb."""
+    return "1 message was" if count == 1 else f"{count} messages were"
 
 
 def _result_line(result: SendResult) -> str:

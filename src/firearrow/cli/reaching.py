@@ -1,18 +1,20 @@
 """How commands reach a cluster, and how they tell that they could not.
 
-The name servers come from ``-n``, else from the environment: ``FIREARROW_NAMESRV``, or ``NAMESRV_ADDR`` as Apache's
-tools read it. TLS and keys are options of ``firearrow`` itself, before the command, or of the environment.
+The name servers come from ``-n``, before or after the command, else from the environment (`environment`). TLS and keys
+are options of ``firearrow`` itself, which may stand anywhere, or of the environment.
 
 A failure is one line on standard error, which says what happened, why, and what to do next; the exit status is 1.
 """
 
 import asyncio
+import signal
 import sys
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn, TypedDict, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, NoReturn, TypedDict, TypeVar
 
 import typer
 
+from firearrow.cli.environment import NAME_SERVERS
 from firearrow.errors import FireArrowError
 from firearrow.runtime.tlssettings import ClientTls
 
@@ -21,15 +23,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-ENVIRONMENT: Final = ["FIREARROW_NAMESRV", "NAMESRV_ADDR"]
-EXIT_INTERRUPTED: Final = 130
+ENDED_BY_SIGNAL: Final = 128
+"""The exit status is this and the signal's number, as shells have it."""
 
 NameServers = Annotated[
     str,
     typer.Option(
         "--name-servers",
         "-n",
-        envvar=ENVIRONMENT,
+        envvar=NAME_SERVERS,
         help="Name servers, host:port divided by semicolons.",
         show_default=False,
     ),
@@ -45,10 +47,17 @@ class Reach(TypedDict, total=False):
     secret_key: str
 
 
+class Given(NamedTuple):
+    """What was given to ``firearrow`` itself."""
+
+    reach: Reach
+    name_servers: str = ""
+
+
 def reach_of(context: typer.Context) -> Reach:
-    """What was given before the command."""
-    found = context.find_object(dict)
-    return Reach() if found is None else cast("Reach", found)
+    """TLS and keys."""
+    found = context.find_object(Given)
+    return Reach() if found is None else found.reach
 
 
 def admin_of(context: typer.Context, servers: str) -> "Admin":
@@ -59,7 +68,11 @@ def admin_of(context: typer.Context, servers: str) -> "Admin":
 
 
 def name_servers(context: typer.Context, given: str) -> str:
-    """The name servers; ends the command when none is given."""
+    """The name servers: those after the command, before it, or of the environment; ends the command when none is."""
+    root = context.find_object(Given)
+    source = context.get_parameter_source("servers")
+    if root is not None and root.name_servers and (source is None or source.name != "COMMANDLINE"):
+        given = root.name_servers
     if not given.strip():
         fail(
             context,
@@ -76,16 +89,45 @@ def fail(context: typer.Context, why: str) -> NoReturn:
 
 
 def run(context: typer.Context, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run a command's coroutine; a failure ends the command with its own words."""
+    """Run a command's coroutine; a failure or a signal ends the command with its own words and status."""
     try:
-        return asyncio.run(work())
+        return asyncio.run(_until_terminated(work))
     except FireArrowError as error:
         fail(context, _told(error))
     except KeyboardInterrupt:
-        raise typer.Exit(EXIT_INTERRUPTED) from None
+        raise typer.Exit(ENDED_BY_SIGNAL + signal.SIGINT) from None
+    except _Terminated:
+        raise typer.Exit(ENDED_BY_SIGNAL + signal.SIGTERM) from None
     except BrokenPipeError:  # whoever read the output has seen enough
         sys.stderr.close()
         raise typer.Exit(0) from None
+
+
+class _Terminated(Exception):
+    """SIGTERM came."""
+
+
+async def _until_terminated(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Cancel the work at SIGTERM, as asyncio does at SIGINT, so that a group is left and offsets are committed."""
+    loop = asyncio.get_running_loop()
+    task = asyncio.current_task()
+    assert task is not None
+    terminated = False
+
+    def terminate() -> None:
+        nonlocal terminated
+        terminated = True
+        task.cancel()
+
+    loop.add_signal_handler(signal.SIGTERM, terminate)
+    try:
+        return await work()
+    except asyncio.CancelledError:
+        if not terminated:
+            raise
+        raise _Terminated from None
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
 
 
 def _told(error: FireArrowError) -> str:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 BODY_SHOWN: Final = 60
 LINES_SHOWN: Final = 200
 
-store = typer.Typer(help="Look at a store directory, ours or Apache's.", no_args_is_help=True)
+store = typer.Typer(add_completion=False, help="Look at a store directory, ours or Apache's.", no_args_is_help=True)
 
 Directory = Annotated[Path, typer.Argument(help="The root of a store: the directory that holds commitlog/.")]
 

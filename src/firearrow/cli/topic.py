@@ -9,7 +9,9 @@ from firearrow.cli.reaching import AsJson, NameServers, admin_of, fail, run
 from firearrow.cli.showing import print_json, print_table, time_text
 from firearrow.model.flags import PERM_READ, PERM_WRITE, perm_text
 
-topic = typer.Typer(help="List, create, describe, update and delete topics.", no_args_is_help=True)
+topic = typer.Typer(
+    add_completion=False, help="List, create, describe, update and delete topics.", no_args_is_help=True
+)
 
 PERMISSIONS: Final = {"rw": PERM_READ | PERM_WRITE, "r": PERM_READ, "w": PERM_WRITE, "none": 0}
 

@@ -6,10 +6,11 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from firearrow.cli.app import COMMANDS, app, load_command
+from firearrow.cli.app import COMMANDS, app, load_command, options_first
+from firearrow.cli.environment import server_environment, unread
 
 RUNNER = CliRunner()
-WITHOUT_NAMES = {"FIREARROW_NAMESRV": "", "NAMESRV_ADDR": ""}
+WITHOUT_NAMES = {"FIREARROW_NAMESRV": "", "FIREARROW_NAMESRV_ADDR": "", "NAMESRV_ADDR": ""}
 ASKING = [
     ["topic", "list"],
     ["topic", "create", "T"],
@@ -97,3 +98,55 @@ def test_the_plugin_needs_nothing_but_pytest() -> None:
 def test_the_list_says_what_the_command_says(name: str) -> None:
     told = " ".join((load_command(name).help or "").split())
     assert told.startswith(COMMANDS[name].rstrip("."))
+
+
+@pytest.mark.parametrize(
+    ("words", "ordered"),
+    [
+        ("topic list --tls", "--tls topic list"),
+        ("topic list --trust ca.pem -n a:1", "--trust ca.pem topic list -n a:1"),
+        ("topic --access-key=a list --secret-key b", "--access-key=a --secret-key b topic list"),
+        ("produce t -- --tls", "produce t -- --tls"),
+        ("topic list --trust", "--trust topic list"),
+    ],
+)
+def test_tls_and_keys_may_stand_behind_the_command(words: str, ordered: str) -> None:
+    assert options_first(words.split()) == ordered.split()
+
+
+def test_the_name_servers_may_stand_before_the_command() -> None:
+    result = RUNNER.invoke(app, ["-n", "127.0.0.1:1", "topic", "list"], env={"FIREARROW_NAMESRV": "127.0.0.1:2"})
+    assert "127.0.0.1:1" in result.stderr
+    result = RUNNER.invoke(app, ["-n", "127.0.0.1:1", "topic", "list", "-n", "127.0.0.1:3"], env=WITHOUT_NAMES)
+    assert "127.0.0.1:3" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [(["prodce"], "Did you mean 'produce'"), (["topic", "lst"], "list"), (["topic", "list", "--jsn"], "--json")],
+)
+def test_a_mistyped_word_gets_a_suggestion(words: list[str], said: str) -> None:
+    result = RUNNER.invoke(app, words)
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
+@pytest.mark.parametrize("name", ["FIREARROW_NAMESRV", "FIREARROW_NAMESRV_ADDR", "NAMESRV_ADDR"])
+def test_servers_and_commands_read_the_same_names(name: str) -> None:
+    assert server_environment({name: "a:1", "X": "y"}) == {"FIREARROW_NAMESRV_ADDR": "a:1", "X": "y"}
+    result = RUNNER.invoke(app, ["topic", "list"], env={**WITHOUT_NAMES, name: "127.0.0.1:1"})
+    assert "127.0.0.1:1" in result.stderr
+
+
+def test_a_variable_that_nothing_reads_is_named() -> None:
+    assert unread(["FIREARROW_NAMESRV", "FIREARROW_LISTEN_PORT", "FIREARROW_TLS", "PATH"]) == []
+    (said,) = unread(["FIREARROW_NAMESVR"])
+    assert "did you mean FIREARROW_NAMESRV?" in said
+    result = RUNNER.invoke(app, ["topic", "list"], env={**WITHOUT_NAMES, "FIREARROW_LISTEN_PROT": "1"})
+    assert "did you mean FIREARROW_LISTEN_PORT?" in result.stderr
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_completion_is_offered_at_the_top_alone(name: str) -> None:
+    assert "--install-completion" in RUNNER.invoke(app, ["--help"]).stdout
+    assert "--install-completion" not in RUNNER.invoke(app, [name, "--help"]).stdout

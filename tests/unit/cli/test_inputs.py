@@ -1,6 +1,7 @@
 """What ``firearrow produce`` makes of its input."""
 
-import io
+import asyncio
+import os
 import sys
 from pathlib import Path
 
@@ -8,30 +9,42 @@ import pytest
 
 from firearrow.cli.inputs import InputFormat, Parts, messages
 from firearrow.errors import IllegalMessage
+from firearrow.model import Message
 
 PARTS = Parts("T", tag="t", keys=("k",), properties={"a": "1"})
 
 
+def read(files: list[Path], texts: list[str], form: InputFormat) -> list[Message]:
+    async def collect() -> list[Message]:
+        return [message async for message in messages(PARTS, files, texts, form)]
+
+    return asyncio.run(collect())
+
+
 def test_lines_of_files_and_of_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "f").write_bytes(b"one\r\n\ntwo")
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"three\n")))
-    found = list(messages(PARTS, [tmp_path / "f", Path("-")], [], InputFormat.LINES))
-    assert [message.body for message in found] == [b"one", b"two", b"three"]
+    reader, writer = os.pipe()
+    os.write(writer, b"three\nfour")
+    os.close(writer)
+    with os.fdopen(reader) as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        found = read([tmp_path / "f", Path("-")], [], InputFormat.LINES)
+    assert [message.body for message in found] == [b"one", b"two", b"three", b"four"]
     assert all((message.tag, message.keys, message.properties["a"]) == ("t", ["k"], "1") for message in found)
 
 
 def test_a_file_is_one_message(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"a\nb\n")
-    (message,) = messages(PARTS, [tmp_path / "f"], [], InputFormat.FILES)
+    (message,) = read([tmp_path / "f"], [], InputFormat.FILES)
     assert message.body == b"a\nb\n"
 
 
 def test_json_says_more_than_the_options() -> None:
     line = '{"body": "x", "tag": "u", "keys": "p q", "properties": {"a": "2", "UNIQ_KEY": "old"}, "queueOffset": 7}'
-    (message,) = messages(PARTS, [], [line], InputFormat.JSON)
+    (message,) = read([], [line], InputFormat.JSON)
     assert (message.tag, message.keys, message.properties["a"]) == ("u", ["p", "q"], "2")
     assert "UNIQ_KEY" not in message.properties
-    (message,) = messages(PARTS, [], ['{"bodyBase64": "AP8="}'], InputFormat.JSON)
+    (message,) = read([], ['{"bodyBase64": "AP8="}'], InputFormat.JSON)
     assert (message.body, message.tag) == (b"\x00\xff", "t")
 
 
@@ -39,9 +52,21 @@ def test_json_says_more_than_the_options() -> None:
 def test_what_is_no_message_is_named(tmp_path: Path, line: str) -> None:
     (tmp_path / "f").write_text('{"body": "fine"}\n' + line)
     with pytest.raises(IllegalMessage, match=r"line 2 of .*f is no message"):
-        list(messages(PARTS, [tmp_path / "f"], [], InputFormat.JSON))
+        read([tmp_path / "f"], [], InputFormat.JSON)
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(IllegalMessage, match="missing cannot be read"):
-        list(messages(PARTS, [tmp_path / "missing"], [], InputFormat.LINES))
+        read([tmp_path / "missing"], [], InputFormat.LINES)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 100])
+def test_standard_input_from_a_file_is_read_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    (tmp_path / "f").write_bytes(b"one\ntwo\r\n\nthree")
+    monkeypatch.setattr("firearrow.cli.standard_input.CHUNK", size)
+    with (tmp_path / "f").open() as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        found = read([], [], InputFormat.LINES)
+    assert [message.body for message in found] == [b"one", b"two", b"three"]

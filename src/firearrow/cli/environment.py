@@ -1,0 +1,65 @@
+"""The variables of the environment that ``firearrow`` reads, and a word about those that nobody reads.
+
+``FIREARROW_NAMESRV`` names the name servers for commands and servers; ``FIREARROW_NAMESRV_ADDR``, after the setting's
+name, and Apache's ``NAMESRV_ADDR`` say the same. ``FIREARROW_<SETTING>`` is a setting of a server.
+"""
+
+import difflib
+from collections.abc import Iterable, Mapping
+from importlib import import_module
+from typing import Final
+
+from firearrow.settings.load import ENVIRONMENT_PREFIX
+from firearrow.settings.schema import leaves
+
+NAME_SERVERS: Final = ["FIREARROW_NAMESRV", "FIREARROW_NAMESRV_ADDR", "NAMESRV_ADDR"]
+"""In the order in which they count."""
+
+OF_COMMANDS: Final = frozenset(
+    {
+        *NAME_SERVERS,
+        "FIREARROW_TLS",
+        "FIREARROW_TLS_TRUST",
+        "FIREARROW_ACCESS_KEY",
+        "FIREARROW_SECRET_KEY",
+        "FIREARROW_CACHE",
+        "FIREARROW_SEEDS",
+    }
+)
+"""What commands and the testing kit read; the rest are settings of servers."""
+
+SETTINGS: Final = {
+    "firearrow.broker.config": "BrokerSettings",
+    "firearrow.cli.nameserver": "NameServerSettings",
+}
+
+
+def server_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a server: whatever names the name servers is their setting."""
+    found = dict(environment)
+    given = next((environment[name] for name in NAME_SERVERS if environment.get(name, "").strip()), None)
+    for name in NAME_SERVERS:
+        found.pop(name, None)
+    if given is not None:
+        found["FIREARROW_NAMESRV_ADDR"] = given
+    return found
+
+
+def unread(environment: Iterable[str]) -> list[str]:
+    """A line for every variable with our prefix that nothing reads."""
+    strange = sorted(name for name in environment if name.startswith(ENVIRONMENT_PREFIX) and name not in OF_COMMANDS)
+    if not strange:
+        return []
+    known = OF_COMMANDS | _settings()
+    return [_line(name, known) for name in strange if name not in known]
+
+
+def _settings() -> frozenset[str]:
+    kinds = [getattr(import_module(module), name) for module, name in SETTINGS.items()]
+    return frozenset(f"{ENVIRONMENT_PREFIX}{leaf.name.upper()}" for kind in kinds for leaf in leaves(kind))
+
+
+def _line(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return f"{name} in the environment is read by nothing{hint}"

@@ -1,0 +1,88 @@
+"""What ``firearrow produce`` promises of order, and how it ends at a terminal."""
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.interop.cli.commands import MAIN, Commands
+
+pytestmark = pytest.mark.real
+SECONDS = 60
+LINES = 3000
+
+
+def by_key(messages: list[dict[str, Any]]) -> dict[str, list[int]]:
+    """Bodies of every sharding key, by their places in the queue; a key has one queue."""
+    found: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    queues: dict[str, set[int]] = defaultdict(set)
+    for each in messages:
+        found[each["shardingKey"]].append((each["queueOffset"], int(each["body"])))
+        queues[each["shardingKey"]].add(each["queue"])
+    assert {len(each) for each in queues.values()} == {1}
+    return {key: [body for _, body in sorted(places)] for key, places in found.items()}
+
+
+def test_one_sharding_key_keeps_its_order_from_a_pipe(firearrow_address: str, firearrow_topic: str) -> None:
+    command = Commands(firearrow_address)
+    lines = "".join(f"{number}\n" for number in range(LINES))
+    command("produce", firearrow_topic, "--sharding-key", "k", stdin=lines)
+    assert by_key(command.json_lines("consume", firearrow_topic)) == {"k": list(range(LINES))}
+
+
+def test_every_sharding_key_keeps_its_order_beside_the_others(firearrow_address: str, firearrow_topic: str) -> None:
+    command = Commands(firearrow_address)
+    sent = [{"body": str(number), "shardingKey": f"k{number % 8}"} for number in range(LINES)]
+    lines = "".join(msgspec.json.encode(each).decode() + "\n" for each in sent)
+    command("produce", firearrow_topic, "-f", "json", stdin=lines)
+    found = by_key(command.json_lines("consume", firearrow_topic))
+    assert found == {f"k{key}": list(range(key, LINES, 8)) for key in range(8)}
+
+
+def test_delayed_messages_of_a_key_leave_in_order(firearrow_address: str, firearrow_topic: str) -> None:
+    command = Commands(firearrow_address)
+    lines = "".join(f"{number}\n" for number in range(50))
+    sent = command.json_lines("produce", firearrow_topic, "--sharding-key", "k", "--delay", "1s", "--json", stdin=lines)
+    offsets = [each["queueOffset"] for each in sent]
+    assert len(offsets) == 50
+    assert offsets == sorted(offsets)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_typing_at_a_terminal(
+    number: signal.Signals, firearrow_address: str, firearrow_topic: str
+) -> None:
+    command = Commands(firearrow_address)
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", MAIN, "produce", firearrow_topic, "--no-progress"],
+        env=command.environment,
+        stdin=theirs,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler) and None,
+    )
+    os.close(theirs)
+    try:
+        os.write(ours, b"typed\n")
+        until = time.monotonic() + SECONDS
+        while not command.json_lines("consume", firearrow_topic):
+            assert time.monotonic() < until, "what was typed was not sent"
+        process.send_signal(number)
+        said = process.communicate(timeout=10)[1]
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+    assert process.returncode == 128 + number
+    assert "1 message was acknowledged" in said
+    assert "Traceback" not in said

@@ -134,6 +134,7 @@ class PullHandlers:
         self.parked: Final[ParkedPulls[_Ticket]] = ParkedPulls()
         self._woken: list[Parked[_Ticket]] = []
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = 0  # when it is due: the handle of a loop need not say
 
     def configure(self, config: PullConfig) -> None:
         """Follow other settings from now on; pulls that wait keep the time they were given."""
@@ -313,9 +314,10 @@ class PullHandlers:
         if deadline_ms is None:
             return
         if self._timer is not None:
-            if self._timer.when() <= deadline_ms / 1000:
+            if self._timer_ms <= deadline_ms:
                 return
             self._timer.cancel()
+        self._timer_ms = deadline_ms
         self._timer = asyncio.get_running_loop().call_at(deadline_ms / 1000, self._expire, deadline_ms)
 
     def _expire(self, deadline_ms: int) -> None:

@@ -14,21 +14,17 @@ hurry.
 """
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Final, Generic, Protocol, TypeVar
 
-from firearrow.errors import BrokenInvariant, FireArrowError
-from firearrow.protocol.codes import ResponseCode
+from firearrow.errors import FireArrowError
 from firearrow.remoting.handlers import Answer, Call, Later
 
 PULL_BYTES: Final = 16 << 10
 """What a pull counts beside its messages: finding them takes as long as handing out so many bytes."""
 AHEAD_OF_SENDS: Final = 2
 """Bytes handed out for every byte that was appended."""
-
-log: Final = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -97,11 +93,8 @@ class BacklogLine(Generic[T]):
             return 0
         try:
             answer = self._hand_out(pull, call)
-        except BrokenInvariant:
-            raise
-        except Exception as error:  # the others in the line must not pay for it
-            log.exception("a pull failed")
-            later.refuse(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
+        except Exception as error:  # noqa: BLE001 - the others in the line must not pay for it
+            later.fail(error)
             return 0
         if isinstance(answer, Later):
             return 0

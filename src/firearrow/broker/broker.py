@@ -311,6 +311,7 @@ def _without(handlers: Handlers, codes: frozenset[RequestCode]) -> Handlers:
     some.by_code.update({code: handler for code, handler in handlers.by_code.items() if code not in codes})
     some.urgent.update(handlers.urgent)
     some.gate = handlers.gate
+    some.failures = handlers.failures
     return some
 
 

@@ -8,19 +8,14 @@ Invariant: every errand that was taken is answered once, also when the workers a
 """
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Coroutine
 from typing import Any, Final
 
-from firearrow.errors import BrokenInvariant
 from firearrow.protocol.codes import ResponseCode
-from firearrow.protocol.refusal import Refused
 from firearrow.remoting.handlers import Answer, Call, Later
 
 WORKERS: Final = 32
-
-log = logging.getLogger(__name__)
 
 Errand = Coroutine[Any, Any, Answer | Later | None]
 
@@ -77,16 +72,11 @@ class Errands:
 async def _carry_out(later: Later, errand: Errand) -> None:
     try:
         answer = await errand
-    except Refused as refusal:
-        later.refuse(refusal.code, refusal.remark)
-    except BrokenInvariant:
-        raise
     except asyncio.CancelledError:
         later.refuse(ResponseCode.SYSTEM_ERROR, "the broker is stopping")
         raise
-    except Exception as error:
-        log.exception("an errand failed")
-        later.refuse(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
+    except Exception as error:  # noqa: BLE001 - the other errands must not pay for it
+        later.fail(error)
     else:
         if not isinstance(answer, Later):
             later.answer(answer)

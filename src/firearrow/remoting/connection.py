@@ -22,7 +22,7 @@ from firearrow.errors import (
     FireArrowError,
     RequestTimedOut,
 )
-from firearrow.protocol.codes import ResponseCode
+from firearrow.protocol.codes import RequestCode, ResponseCode
 from firearrow.protocol.connection import (
     AnswerArrived,
     Buffer,
@@ -199,16 +199,21 @@ class Connection(Wire):
         except Exception:  # a bug of one asker must not reach the others
             log.exception("on_outcome failed", extra={"peer": str(self.address)})
 
-    def _failed(self, call: Call, error: Exception) -> None:
-        """Answer a request whose handler raised. This is the one place where refusals become bytes."""
+    def explain(self, asked: RequestArrived, error: Exception) -> Answer:
+        """The answer that an exception leads to. This is the one place where refusals become bytes."""
         if isinstance(error, BrokenInvariant):
             raise error
         if isinstance(error, Refused):
-            answer = Answer(code=error.code, remark=error.remark)
-        else:
-            asked = type(call.asked.heading.request).__name__
-            log.error("handler failed", exc_info=error, extra={"peer": str(self.address), "request": asked})
-            answer = Answer(code=ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
+            return Answer(code=error.code, remark=error.remark)
+        what, reason = RequestCode(asked.heading.code).name, f"{type(error).__name__}: {error}"
+        self._endpoint.handlers.failures.count += 1
+        extra = {"peer": str(self.address), "request": what, "reason": reason}
+        log.error("handler failed: %s of %s: %s", what, self.address, reason, exc_info=error, extra=extra)
+        return Answer(code=ResponseCode.SYSTEM_ERROR, remark=reason)
+
+    def _failed(self, call: Call, error: Exception) -> None:
+        """Answer a request whose handler raised."""
+        answer = self.explain(call.asked, error)
         if call.parked is not None:
             call.parked.answer(answer)
         else:

@@ -5,9 +5,11 @@ runs inside ``data_received``, so it must not block; None means success with not
 wait (a flush, a replica, a message that has not come yet) the handler returns ``call.later()`` and keeps it in a list
 of its own; answering any number of them in one turn of the loop costs one write for each connection.
 
-To decline, a handler raises ``Refused(ResponseCode.X, "why")``. Any other exception is a bug: it is logged, and the
-peer reads its text under SYSTEM_ERROR, as Apache's peers do (``NettyRemotingAbstract.buildProcessRequestHandler``).
-``BrokenInvariant`` is not answered at all: it goes on to the loop's exception handler, which ends the process.
+To decline, a handler raises ``Refused(ResponseCode.X, "why")``. Any other exception is a bug: it is logged as "handler
+failed", counted in ``Handlers.failures``, and the peer reads its text under SYSTEM_ERROR, as Apache's peers do
+(``NettyRemotingAbstract.buildProcessRequestHandler``). Whoever answers later gives what it caught to ``Later.fail``,
+which does the same. ``BrokenInvariant`` is not answered at all: it goes on to the loop's exception handler, which ends
+the process.
 
 Invariants: a request is answered at most once; a one-way request never; an answer to a connection that has ended is
 dropped, and ``Later.answer`` says so.
@@ -104,6 +106,10 @@ class Debtor(Peer, Protocol):
         """Count a request whose answer is owed."""
         ...
 
+    def explain(self, asked: RequestArrived, error: Exception) -> Answer:
+        """The answer that an exception leads to; one that is not a refusal is logged and counted."""
+        ...
+
     def pay(self, asked: RequestArrived, answer: Answer, size: int) -> None:
         """Give an answer that was owed. It leaves at once if it is the last, else at the end of this turn."""
         ...
@@ -139,6 +145,10 @@ class Later(msgspec.Struct, eq=False, gc=False):
     def refuse(self, code: int, remark: str) -> bool:
         """Decline; return whether anybody could still be told."""
         return self.answer(Answer(code=code, remark=remark))
+
+    def fail(self, error: Exception) -> bool:
+        """Answer with what an exception means; raise a ``BrokenInvariant``."""
+        return self.answer(self._peer.explain(self._asked, error))
 
 
 class LaterTogether(msgspec.Struct, eq=False, gc=False):
@@ -254,10 +264,20 @@ class Gate(Protocol):
         ...
 
 
+class Failures:
+    """How many requests met a bug: an exception that is not a refusal."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
 class Handlers:
     """Which function answers which request."""
 
     def __init__(self) -> None:
+        self.failures = Failures()
         self.gate: Gate | None = None
         self.by_code: Final[dict[int, Handler]] = {}
         self.urgent: Final[set[int]] = set()

@@ -60,6 +60,11 @@ class Server:
         return self._listener.address
 
     @property
+    def failures(self) -> int:
+        """How many requests met a bug of a handler since it was made."""
+        return self._handlers.failures.count
+
+    @property
     def peers(self) -> tuple[Peer, ...]:
         """Who is connected, in order of arrival."""
         return tuple(self._endpoint.connections) if self._endpoint else ()

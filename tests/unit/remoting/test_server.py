@@ -102,7 +102,7 @@ def test_how_requests_are_declined(caplog: pytest.LogCaptureFixture) -> None:
         handlers = echoing()
         handlers.on(PutKvConfig, refuse)
         handlers.on(DeleteKvConfig, fail)
-        _, network = await serving(handlers)
+        server, network = await serving(handlers)
         peer = network.arrive()
         missing = b'{"code":101,"opaque":4,"extFields":{"key":"k"}}'
         unknown = b'{"code":9999,"opaque":5}'
@@ -117,10 +117,12 @@ def test_how_requests_are_declined(caplog: pytest.LogCaptureFixture) -> None:
         assert answers[5] == (ResponseCode.REQUEST_CODE_NOT_SUPPORTED, " request type 9999 not supported")
         assert answers[6] == (ResponseCode.REQUEST_CODE_NOT_SUPPORTED, " request type 105 not supported")
         assert not peer.ended
+        assert server.failures == 1
 
     with caplog.at_level(logging.ERROR):
         virtually(scenario())
-    assert [record.message for record in caplog.records] == ["handler failed"]
+    (record,) = caplog.records
+    assert record.message == "handler failed: DELETE_KV_CONFIG of 10.0.0.1:5001: KeyError: 'oops'"
 
 
 def test_a_broken_invariant_is_nobodys_answer() -> None:

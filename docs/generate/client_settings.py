@@ -72,6 +72,7 @@ CONSUMER: Final[dict[str, Row]] = _COMMON | {
     ),
     "pull_batch": ("pullBatchSize", 32, ""),
     "pull_batch_bytes": ("pullBatchSizeInBytes", 256 * 1024, ""),
+    "max_body_bytes": ("", 4 * 1024 * 1024, "Java has no limit; see the internals of the client"),
     "pull_interval_ms": ("pullInterval", 0, ""),
     "pull_threshold": ("pullThresholdForQueue", 1000, ""),
     "pull_threshold_bytes": ("pullThresholdSizeForQueue", 100 * 1024 * 1024, "Java counts in MiB"),

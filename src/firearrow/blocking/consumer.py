@@ -58,8 +58,18 @@ class ReceivedMessage:
 
     @property
     def body(self) -> bytes:
-        """What was sent, decompressed."""
+        """What was sent, decompressed; raise ``BadBody`` when there is a ``body_fault``."""
         return self._inner.body
+
+    @property
+    def body_fault(self) -> str:
+        """Why the body cannot be read: damaged, or larger than ``max_body_bytes``; empty when it can."""
+        return self._inner.body_fault
+
+    @property
+    def place(self) -> str:
+        """Where it came from, for people: topic, broker, queue and offset."""
+        return self._inner.place
 
     @property
     def tag(self) -> str:

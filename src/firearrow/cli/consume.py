@@ -123,6 +123,10 @@ class _Printer:
 
     def print(self, message: StoredMessage, queue: MessageQueue) -> None:
         """Print one message, at once."""
+        if self._line is None and message.body_fault:
+            place = f"{queue.broker_name}:{queue.queue_id}@{message.queue_offset}"
+            sys.stderr.write(f"{place} {message.unique_key} is left out: {message.body_fault}\n")
+            return
         if self._line is None:
             sys.stdout.buffer.write(message.body + b"\n")
             sys.stdout.buffer.flush()
@@ -134,7 +138,8 @@ class _Printer:
 def _line(message: StoredMessage, queue: MessageQueue) -> str:
     place = f"{queue.broker_name}:{queue.queue_id}@{message.queue_offset}"
     marks = " ".join(filter(None, (message.tag, *message.keys)))
-    return f"{time_text(message.store_timestamp)}  {place:<20}  {marks:<16}  {body_text(message.body)}"
+    body = f"(cannot be read: {message.body_fault})" if message.body_fault else body_text(message.body)
+    return f"{time_text(message.store_timestamp)}  {place:<20}  {marks:<16}  {body}"
 
 
 def _json_line(message: StoredMessage, queue: MessageQueue) -> str:
@@ -152,5 +157,6 @@ def _json_line(message: StoredMessage, queue: MessageQueue) -> str:
         "shardingKey": message.properties.get(keys.SHARDING_KEY, ""),
         "properties": message.properties,
         **body_fields(message.body),
+        **({"bodyFault": message.body_fault} if message.body_fault else {}),
     }
     return msgspec.json.encode(fields).decode()

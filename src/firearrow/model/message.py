@@ -100,6 +100,8 @@ class StoredMessage(Struct, frozen=True, gc=False):
     prepared_transaction_offset: PhysicalOffset
     body_crc: int
     store_size: int
+    body_fault: str = ""
+    """Why ``body`` is not what was sent but the bytes as they are stored; empty for nearly every message."""
 
     @property
     def tag(self) -> str:

@@ -158,21 +158,28 @@ def check_stamp(buffer: Buffer, head: RecordHead, *, required: bool = False) -> 
     return True
 
 
-def decode(buffer: Buffer, start: int = 0, *, max_body_bytes: int | None = MAX_BODY_BYTES) -> StoredMessage:
+def decode(
+    buffer: Buffer,
+    start: int = 0,
+    *,
+    max_body_bytes: int | None = MAX_BODY_BYTES,
+    keep_bad_bodies: bool = False,
+) -> StoredMessage:
     """The message in the record at ``start``, its body checked and decompressed.
 
-    ``max_body_bytes`` bounds the decompressed body; None leaves a compressed body as it is.
+    ``max_body_bytes`` bounds the decompressed body; None leaves a compressed body as it is. With ``keep_bad_bodies`` a
+    body that is damaged or does not decompress is kept as it is stored, and ``body_fault`` says what is wrong with it.
     """
     head = peek(buffer, start)
-    check_body(buffer, head)
-    body = head.body(buffer)
-    sys_flag = head.sys_flag
-    if sys_flag & COMPRESSED and max_body_bytes is not None:
-        try:
-            body = decompress(body, sys_flag, max_body_bytes)
-        except BadBody as wrong:
-            raise BadRecord(f"its body does not decompress: {wrong}", offset=start) from wrong
-        sys_flag &= ~COMPRESSED
+    body, sys_flag, fault = head.body(buffer), head.sys_flag, ""
+    try:
+        check_body(buffer, head)
+        if sys_flag & COMPRESSED and max_body_bytes is not None:
+            body, sys_flag = _inflated(body, sys_flag, max_body_bytes, start), sys_flag & ~COMPRESSED
+    except BadRecord as wrong:
+        if not keep_bad_bodies:
+            raise
+        fault = wrong.reason
     return StoredMessage(
         head.topic,
         body,
@@ -190,7 +197,15 @@ def decode(buffer: Buffer, start: int = 0, *, max_body_bytes: int | None = MAX_B
         head.prepared_transaction_offset,
         head.body_crc,
         head.size,
+        fault,
     )
+
+
+def _inflated(body: bytes, sys_flag: int, max_body_bytes: int, start: int) -> bytes:
+    try:
+        return decompress(body, sys_flag, max_body_bytes)
+    except BadBody as wrong:
+        raise BadRecord(f"its body does not decompress: {wrong}", offset=start) from wrong
 
 
 def heads(buffer: Buffer) -> Iterator[RecordHead]:
@@ -202,10 +217,12 @@ def heads(buffer: Buffer) -> Iterator[RecordHead]:
         start = head.end
 
 
-def decode_all(buffer: Buffer, *, max_body_bytes: int | None = MAX_BODY_BYTES) -> Iterator[StoredMessage]:
+def decode_all(
+    buffer: Buffer, *, max_body_bytes: int | None = MAX_BODY_BYTES, keep_bad_bodies: bool = False
+) -> Iterator[StoredMessage]:
     """The messages of records that lie one after the other and fill the buffer, such as a pull answer's body."""
     start = 0
     while start < len(buffer):
-        message = decode(buffer, start, max_body_bytes=max_body_bytes)
+        message = decode(buffer, start, max_body_bytes=max_body_bytes, keep_bad_bodies=keep_bad_bodies)
         yield message
         start += message.store_size

@@ -2,6 +2,7 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from firearrow.client.consumer.window import Window, WindowLimits
 from firearrow.model import Address, EpochMs, PhysicalOffset, QueueOffset, StoredMessage
@@ -79,3 +80,13 @@ def test_in_any_order_nothing_unfinished_is_ever_skipped(order: list[int]) -> No
         window.finish(offset)
         unfinished.discard(offset)
         assert window.committable == min(unfinished, default=12)
+
+
+def test_a_body_that_was_stored_compressed_counts_with_what_it_takes_here() -> None:
+    window = Window(0)
+    inflated = replace(stored(0, size=100), body=bytes(5000))
+    window.extend([inflated, stored(1, size=100)], 2)
+    assert window.size_bytes == 5100
+    assert window.fullness(WindowLimits(size_bytes=5000)) is not None
+    window.finish(0)
+    assert window.size_bytes == 100

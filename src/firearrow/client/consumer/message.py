@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Final, Protocol
 
 from firearrow.client.consumer.window import Window
-from firearrow.errors import ClientClosed
+from firearrow.errors import BadBody, ClientClosed
 from firearrow.model import MessageQueue, StoredMessage, keys
 from firearrow.model.names import is_retry_topic
 from firearrow.record.hosts import host_bytes
@@ -67,8 +67,25 @@ class ReceivedMessage:
 
     @property
     def body(self) -> bytes:
-        """What was sent, decompressed."""
-        return self.stored.body
+        """What was sent, decompressed; raise ``BadBody`` when there is a ``body_fault``."""
+        stored = self.stored
+        if stored.body_fault:
+            raise BadBody(
+                f"the body of {self.message_id} ({self.place}) cannot be read: {stored.body_fault}; "
+                "stored.body has its bytes as they are stored"
+            )
+        return stored.body
+
+    @property
+    def body_fault(self) -> str:
+        """Why the body cannot be read: damaged, or larger than ``max_body_bytes``; empty when it can."""
+        return self.stored.body_fault
+
+    @property
+    def place(self) -> str:
+        """Where it came from, for people: topic, broker, queue and offset."""
+        queue = self.queue
+        return f"{queue.topic}, {queue.broker_name}:{queue.queue_id}, offset {self.queue_offset}"
 
     @property
     def tag(self) -> str:

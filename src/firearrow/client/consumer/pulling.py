@@ -10,11 +10,12 @@ from enum import IntEnum
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from firearrow.client.consumer.subscription import Subscription
 from firearrow.client.instance import Instance
 from firearrow.client.routes import MASTER_ID
-from firearrow.errors import ConnectionFailed, NoRoute
+from firearrow.errors import BadBody, ConnectionFailed, NoRoute
 from firearrow.model import MessageQueue, StoredMessage
 from firearrow.model.flags import is_wrapped_batch
 from firearrow.protocol.codes import ResponseCode
@@ -22,7 +23,7 @@ from firearrow.protocol.conversation import A, Request
 from firearrow.protocol.requests.offset import GetMaxOffset, GetMinOffset, SearchOffsetByTimestamp
 from firearrow.protocol.requests.pull import PullMessage
 from firearrow.record.batch import unwrap
-from firearrow.record.decode import decode_all
+from firearrow.record.decode import MAX_BODY_BYTES, decode_all
 from firearrow.remoting.reply import SUCCESS_ONLY, Reply
 from firearrow.runtime.network import Address
 
@@ -59,12 +60,26 @@ class PulledBytes(Struct, frozen=True):
     max_offset: int
     suggested_broker_id: int = MASTER_ID
 
-    def messages(self) -> list[StoredMessage]:
-        """The records as messages; ``BadRecord`` if they are none."""
-        found = []
-        for message in decode_all(self.body):
-            found += unwrap(message) if is_wrapped_batch(message.sys_flag) else [message]
+    def messages(self, max_body_bytes: int = MAX_BODY_BYTES) -> list[StoredMessage]:
+        """The records as messages; ``BadRecord`` if they are none.
+
+        One whose body is damaged, or inflates past ``max_body_bytes``, is among them with the body as it is stored, and
+        ``body_fault`` says what is wrong: it keeps nobody from the others.
+        """
+        found: list[StoredMessage] = []
+        for message in decode_all(self.body, max_body_bytes=max_body_bytes, keep_bad_bodies=True):
+            if is_wrapped_batch(message.sys_flag) and not message.body_fault:
+                found += _unwrapped(message)
+            else:
+                found.append(message)
         return found
+
+
+def _unwrapped(message: StoredMessage) -> list[StoredMessage]:
+    try:
+        return unwrap(message)
+    except BadBody as wrong:
+        return [replace(message, body_fault=f"its body is no batch: {wrong}")]
 
 
 class PullOrder(Struct, frozen=True):

@@ -74,7 +74,7 @@ class Reader:
             flow.last_pull_at = asked_at
             try:
                 pulled = await self.puller.pull(self._order(flow))
-                messages = pulled.messages()
+                messages = pulled.messages(self._settings.max_body_bytes)
             except FireArrowError as error:
                 pauses += 1
                 flow.error = str(error)

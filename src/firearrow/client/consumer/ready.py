@@ -69,9 +69,12 @@ class Ready:
         return None
 
     def take_like(self, first: ReceivedMessage, count: int) -> list[ReceivedMessage]:
-        """Up to ``count`` more messages of the same queue, as far as they come next."""
+        """Up to ``count`` more messages of the same queue, as far as they come next and can travel with others.
+
+        One whose body cannot be read is handed out alone, so that it fails alone.
+        """
         more: list[ReceivedMessage] = []
-        while len(more) < count and self._messages and self._messages[0].window is first.window:
+        while len(more) < count and self._messages and goes_with(first, self._messages[0]):
             more.append(self._messages.popleft())
         return more
 
@@ -79,3 +82,8 @@ class Ready:
         """Hand out nothing more."""
         self.is_closed = True
         self._wake(len(self._takers))
+
+
+def goes_with(first: ReceivedMessage, other: ReceivedMessage) -> bool:
+    """Whether a handler of batches may get both at once."""
+    return other.window is first.window and not first.body_fault and not other.body_fault

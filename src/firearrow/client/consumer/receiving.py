@@ -19,7 +19,7 @@ from firearrow.client.consumer.offsets import Offsets
 from firearrow.client.consumer.ordering import TRUST_S, QueueLocks
 from firearrow.client.consumer.pulling import PulledBytes, Puller, PullStatus
 from firearrow.client.consumer.reading import Reader
-from firearrow.client.consumer.ready import Ready
+from firearrow.client.consumer.ready import Ready, goes_with
 from firearrow.client.consumer.returning import TO_DEAD_LETTERS, Returns
 from firearrow.client.consumer.settings import ConsumerSettings
 from firearrow.client.consumer.subscription import Subscription
@@ -219,12 +219,16 @@ class Receiver:
         if subscription is not None and subscription.tags:
             messages = [message for message in messages if subscription.wants(message.tag)]
         fresh = flow.window.extend(messages, pulled.next_offset)
-        self._hand_on(flow, [ReceivedMessage(stored, flow.queue, flow.window, self) for stored in fresh])
+        received = [ReceivedMessage(stored, flow.queue, flow.window, self) for stored in fresh]
+        for message in received:
+            if message.stored.body_fault:
+                _warn_of_body(message)
+        self._hand_on(flow, received)
 
     def _hand_on(self, flow: Flow, messages: list[ReceivedMessage]) -> None:
         if self._wanted is not None:
             for message in messages:
-                if not self._wanted(message):
+                if not _is_wanted(self._wanted, message):
                     flow.window.finish(message.queue_offset)
             messages = [message for message in messages if message.queue_offset in flow.window]
         if flow.ordered:
@@ -267,7 +271,8 @@ class Receiver:
         flow = self.flows.get(first.queue)
         taken = [first]
         if count > 1 and flow is not None and flow.ordered:
-            taken += [flow.waiting.popleft() for _ in range(min(count - 1, len(flow.waiting)))]
+            while len(taken) < count and flow.waiting and goes_with(first, flow.waiting[0]):
+                taken.append(flow.waiting.popleft())
         elif count > 1:
             taken += self.ready.take_like(first, count - 1)
         if flow is not None:
@@ -334,3 +339,27 @@ class Receiver:
     async def _release_later(self, message: ReceivedMessage, after_s: float) -> None:
         await asyncio.sleep(after_s)
         self.release(message)
+
+
+def _is_wanted(wanted: Filter, message: ReceivedMessage) -> bool:
+    """Ask a filter; what it cannot judge is wanted, so that nothing is skipped."""
+    try:
+        return wanted(message)
+    except Exception:
+        log.exception("a filter failed for %s (%s), it is handed out", message.message_id, message.place)
+        return True
+
+
+def _warn_of_body(message: ReceivedMessage) -> None:
+    log.warning(
+        "the body of %s (%s) cannot be read: %s",
+        message.message_id,
+        message.place,
+        message.body_fault,
+        extra={
+            "id": message.message_id,
+            "queue": str(message.queue),
+            "offset": message.queue_offset,
+            "reason": message.body_fault,
+        },
+    )

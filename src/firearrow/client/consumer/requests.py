@@ -97,9 +97,10 @@ class BrokerRequests:
         """Hand a message to the handler that runs."""
         if self.call is None or self.tasks is None:
             raise Refused(ResponseCode.SYSTEM_ERROR, "this consumer runs no handler; it iterates, or has not begun")
+        stored = decode(call.body, max_body_bytes=self._settings.max_body_bytes, keep_bad_bodies=True)
         later = call.later()
         work = direct.consume_directly(
-            self.call, decode(call.body), request.broker_name or "", later, ordered=self._settings.ordered
+            self.call, stored, request.broker_name or "", later, ordered=self._settings.ordered
         )
         self.tasks.spawn(work, "direct")
         return later

@@ -15,6 +15,7 @@ from firearrow.client.consumer.settings import ConsumerSettings
 from firearrow.client.instance import Instance
 from firearrow.errors import FireArrowError, NoRoute
 from firearrow.model import MessageQueue, keys
+from firearrow.model.flags import COMPRESSED, COMPRESSION_MASK
 from firearrow.model.names import AUTO_CREATE_TOPIC, is_retry_topic, retry_topic
 from firearrow.protocol.requests.send import ConsumerSendMsgBack, SendMessageV2
 from firearrow.record.properties import format_properties
@@ -75,7 +76,7 @@ class Returns:
             address = self._instance.routes.master(queue.broker_name)
             if address is not None:
                 request = self._as_new(message, queue, delay_level)
-                await self._instance.caller.call(address, request, message.body, accept=STORED)
+                await self._instance.caller.call(address, request, message.stored.body, accept=STORED)
                 return
         raise NoRoute(f"no broker takes messages of topic {topic!r} now")
 
@@ -92,7 +93,7 @@ class Returns:
             default_topic=AUTO_CREATE_TOPIC,
             default_topic_queue_nums=RETRY_QUEUES,
             queue_id=queue.queue_id,
-            sys_flag=0,
+            sys_flag=stored.sys_flag & _HOW_STORED if stored.body_fault else 0,
             born_timestamp=stored.born_timestamp,
             flag=stored.flag,
             properties=format_properties(properties),
@@ -106,3 +107,4 @@ class Returns:
 
 
 _NOT_REPEATED: Final = frozenset({keys.DELAY, keys.TRAN_MSG, keys.REAL_TOPIC, keys.REAL_QID})
+_HOW_STORED: Final = COMPRESSED | COMPRESSION_MASK

@@ -12,6 +12,7 @@ from firearrow.client.access import Access, check_ip, without_secrets
 from firearrow.client.consumer.window import MIB, WindowLimits
 from firearrow.errors import SettingsError
 from firearrow.model.names import DEFAULT_CONSUMER_GROUP, group_fault
+from firearrow.record.decode import MAX_BODY_BYTES
 from firearrow.runtime.tlssettings import ClientTls
 
 FIRST: Final = "first"
@@ -37,6 +38,9 @@ class ConsumerSettings(Struct, frozen=True, forbid_unknown_fields=True):
     workers: Annotated[int, Meta(ge=1, le=10_000, description="Handlers that run at once.")] = 20
     pull_batch: Annotated[int, Meta(ge=1, le=1024, description="Messages asked for at once.")] = 32
     pull_batch_bytes: Annotated[int, Meta(ge=1, description="Bytes asked for at once (5.x).")] = 256 * 1024
+    max_body_bytes: Annotated[
+        int, Meta(ge=1, description="Largest body after decompression; a larger one is a fault of its message.")
+    ] = MAX_BODY_BYTES
     pull_interval_ms: Annotated[int, Meta(ge=0, le=65_535, description="Pause between two pulls of a queue.")] = 0
     pull_threshold: Annotated[int, Meta(ge=1, le=65_535, description="Unfinished messages held of a queue.")] = 1000
     pull_threshold_bytes: Annotated[int, Meta(ge=1, description="Unfinished bytes held of a queue.")] = 100 * MIB
@@ -118,6 +122,7 @@ class ConsumerOptions(TypedDict, total=False):
     workers: int
     pull_batch: int
     pull_batch_bytes: int
+    max_body_bytes: int
     pull_interval_ms: int
     pull_threshold: int
     pull_threshold_bytes: int

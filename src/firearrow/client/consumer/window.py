@@ -53,7 +53,7 @@ class Window:
             if offset < self.next_offset or offset in self._unfinished:
                 continue
             self._unfinished[offset] = message
-            self.size_bytes += message.store_size
+            self.size_bytes += _size(message)
             fresh.append(message)
         self.next_offset = max(self.next_offset, next_offset)
         return fresh
@@ -63,7 +63,7 @@ class Window:
         message = self._unfinished.pop(offset, None)
         if message is None:
             return False
-        self.size_bytes -= message.store_size
+        self.size_bytes -= _size(message)
         return True
 
     def offsets(self) -> list[int]:
@@ -95,3 +95,9 @@ class Window:
         if not ordered and self.span > limits.span:
             return f"offset {self.committable} is unfinished and {self.span} behind, the limit is {limits.span}"
         return None
+
+
+def _size(message: StoredMessage) -> int:
+    """What a message takes here: its record, or its body where that was stored compressed."""
+    size, inflated = message.store_size, len(message.body)
+    return max(inflated, size)

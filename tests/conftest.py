@@ -1,9 +1,41 @@
-"""What every test may ask for."""
+"""What every test may ask for, and what none may leave behind: an exception that a server told its log alone."""
 
+import gc
+import traceback
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import settings
+
+from firearrow.testing.complaints import hearing
 
 pytest_plugins = ["firearrow.testing.apache.pytest_plugin"]
 
 # A machine that is busy elsewhere says nothing about an example: what must be fast has a benchmark of its own.
 settings.register_profile("firearrow", deadline=None)
 settings.load_profile("firearrow")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def complaints() -> Iterator[list[str]]:
+    """Exceptions of handlers, callbacks and forgotten tasks in this process that no test has answered for yet."""
+    heard: list[str] = []
+
+    def hear(words: str, error: BaseException | None) -> None:
+        heard.append(words if error is None else f"{words}\n{''.join(traceback.format_exception(error))}")
+
+    with hearing(hear):
+        yield heard
+        gc.collect()  # a task that nobody awaited speaks when it is collected
+    assert not heard, "after the last test: " + "\n".join(heard)
+
+
+@pytest.fixture(autouse=True)
+def nobody_complains(complaints: list[str], request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a test in whose time a server logged an exception; ``@pytest.mark.complaints("word", ...)`` allows some."""
+    yield
+    marker = request.node.get_closest_marker("complaints")
+    allowed = marker.args if marker else ()
+    wrong = [words for words in complaints if not any(word in words for word in allowed)]
+    complaints.clear()
+    assert not wrong, f"{len(wrong)} exceptions in logs, the first: {wrong[0]}"

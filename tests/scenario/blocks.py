@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from firearrow.testing.apache.ports import free_broker_port, free_port
+from firearrow.testing.complaints import complaints_in
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
@@ -72,6 +73,9 @@ class Reader:
         for server in self._servers:
             server.send_signal(signal.SIGTERM)
             server.wait(START_SECONDS)
+        log = self.directory / "dev.log"
+        complaints = complaints_in(log.read_text(errors="replace")) if log.exists() else []
+        assert not complaints, complaints[0]
 
     def read(self, page: Path) -> str:
         """Run every block of a page; return all that was printed."""

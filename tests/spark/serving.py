@@ -10,6 +10,7 @@ from pathlib import Path
 
 from firearrow.blocking import Message, Producer, PullConsumer
 from firearrow.model import StoredMessage
+from firearrow.testing.complaints import complaints_in
 
 PR_SET_PDEATHSIG = 1
 
@@ -24,6 +25,7 @@ class Served:
 
     def __init__(self, directory: Path, *, ends_with_parent: bool = False) -> None:
         self.directory = directory
+        self.log = directory.with_name(f"{directory.name}.log")
         self._before = end_with_parent if ends_with_parent else None
         self.name_server = ""
         self._ports = ("0", "0")
@@ -33,10 +35,13 @@ class Served:
         """Serve; return when it does."""
         words = [str(Path(sys.executable).with_name("firearrow")), "dev", "-d", str(self.directory)]
         words += ["--name-server-port", self._ports[0], "--port", self._ports[1]]
-        self._process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, preexec_fn=self._before)
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                words, stdout=subprocess.PIPE, stderr=log, text=True, preexec_fn=self._before
+            )
         assert self._process.stdout is not None
         lines = [self._process.stdout.readline().split() for _ in range(2)]
-        assert all(lines), "the broker did not start"
+        assert all(lines), f"the broker did not start: {self.log.read_text()[-2000:]}"
         self.name_server = lines[0][-1]
         self._ports = (lines[0][-1].rpartition(":")[2], lines[1][-1].rpartition(":")[2])
 
@@ -47,11 +52,13 @@ class Served:
         return self._process.pid
 
     def kill(self) -> None:
-        """End it as a power switch of the process would."""
+        """End it as a power switch of the process would; an exception in its log is a failure of the test."""
         if self._process is not None:
             self._process.send_signal(signal.SIGKILL)
             self._process.communicate()
             self._process = None
+            complaints = complaints_in(self.log.read_text(errors="replace"))
+            assert not complaints, complaints[0]
 
 
 @contextmanager

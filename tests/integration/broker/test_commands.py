@@ -13,6 +13,7 @@ import pytest
 from firearrow.testing.apache.ports import free_broker_port
 from firearrow.testing.apache.server import wait_for
 from firearrow.testing.apache.wire import Answer, ask
+from firearrow.testing.complaints import complaints_in
 
 pytestmark = pytest.mark.real
 
@@ -30,7 +31,8 @@ def running(*arguments: str) -> Iterator[subprocess.Popen[str]]:
         yield process
     finally:
         process.kill()
-        process.communicate()
+        _, errors = process.communicate()
+        assert not complaints_in(errors), errors
 
 
 def lines(process: subprocess.Popen[str], count: int) -> list[str]:
@@ -42,6 +44,7 @@ def end(process: subprocess.Popen[str]) -> tuple[int, str]:
     """Ask it to stop; return how it ended and what it said."""
     process.send_signal(signal.SIGTERM)
     _, errors = process.communicate(timeout=PATIENCE_S)
+    assert not complaints_in(errors), errors
     return process.returncode, errors
 
 

@@ -121,7 +121,8 @@ def test_what_a_waiting_pull_commits_is_not_late() -> None:
 
 
 def test_a_pull_that_fails_is_refused_and_the_next_is_served() -> None:
-    async def scenario(_world: World, broker: SimBroker, client: SimClient) -> None:
+    async def scenario(world: World, broker: SimBroker, client: SimClient) -> None:
+        world.expected = (DiskError,)
         await client.heartbeat()
         fill(broker)
         pulls: Any = broker.consuming.pulls

@@ -248,6 +248,7 @@ def test_an_answer_without_its_fields_is_an_error() -> None:
     virtually(scenario())
 
 
+@pytest.mark.complaints("on_outcome failed")
 def test_an_asker_that_fails_harms_nobody_else(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         _, peer, client = await one_peer()

@@ -91,6 +91,7 @@ def test_no_answer_is_success() -> None:
     virtually(scenario())
 
 
+@pytest.mark.complaints("handler failed")
 def test_how_requests_are_declined(caplog: pytest.LogCaptureFixture) -> None:
     def refuse(_request: PutKvConfig, _call: Call) -> Answer:
         raise Refused(ResponseCode.TOPIC_NOT_EXIST, "no such topic")

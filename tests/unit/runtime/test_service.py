@@ -65,6 +65,7 @@ def test_finished_tasks_and_forgotten_endings_are_not_kept() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.complaints("something did not end cleanly")
 def test_a_failing_ending_does_not_stop_the_others() -> None:
     told: list[str] = []
 
@@ -131,6 +132,7 @@ def test_cancellation_waits_for_the_endings() -> None:
     assert told == ["slow"]
 
 
+@pytest.mark.complaints("bad_input", "an invariant is broken")
 def test_a_broken_invariant_ends_the_process(caplog: pytest.LogCaptureFixture) -> None:
     codes: list[int] = []
 

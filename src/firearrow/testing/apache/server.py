@@ -20,6 +20,7 @@ from typing import Self
 
 from firearrow.testing.apache.process import Child, ChildFailed
 from firearrow.testing.apache.wire import SUCCESS, ask
+from firearrow.testing.complaints import Complained, complaints_in
 
 START_SECONDS = 90.0
 STOP_SECONDS = 60.0
@@ -36,7 +37,13 @@ class Server(ABC):
         self.address = f"127.0.0.1:{port}"
         self.home = Path(tempfile.mkdtemp(prefix=f"firearrow-{role}-"))
         self.log = self.home / "output.log"
+        self.forgives: tuple[str, ...] = ()
+        """Words of exceptions that a test provokes: complaints that hold one are passed over."""
         self._child: Child | None = None
+
+    def complaints(self) -> list[str]:
+        """Exceptions in its log that nobody ordered; of our own servers alone, Apache's log them as they please."""
+        return []
 
     @abstractmethod
     def _launch(self) -> Child:
@@ -103,10 +110,13 @@ class Server(ABC):
         return self.start()
 
     def close(self) -> None:
-        """Kill it, if it runs, and remove its home."""
+        """Kill it, if it runs, and remove its home; raise `Complained` when its log holds an exception."""
         if self._child is not None:
             self.kill()
+        complaints = self.complaints()
         shutil.rmtree(self.home, ignore_errors=True)
+        if complaints:
+            raise Complained(f"{self.role} at {self.address} logged {len(complaints)} exceptions:\n{complaints[0]}")
 
     def cpu_seconds(self) -> float:
         """CPU time used so far, of all threads, user and system."""
@@ -123,14 +133,23 @@ class Server(ABC):
     def __enter__(self) -> Self:
         try:
             return self.start()
-        except BaseException:
-            self.close()
+        except BaseException as error:
+            self._close_after(error)
             raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        self._close_after(error)
+
+    def _close_after(self, error: BaseException | None) -> None:
+        """Close; a complaint is a note to the error that was on its way."""
+        try:
+            self.close()
+        except Complained as complaint:
+            if error is None:
+                raise
+            error.add_note(str(complaint))
 
     async def __aenter__(self) -> Self:
         return await asyncio.to_thread(self.__enter__)
@@ -138,7 +157,16 @@ class Server(ABC):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await asyncio.to_thread(self.close)
+        await asyncio.to_thread(self._close_after, error)
+
+
+class OwnServer(Server):
+    """A server of ours: an exception in its log fails whoever started it."""
+
+    def complaints(self) -> list[str]:
+        """Exceptions in its log that nobody ordered."""
+        log = self.log.read_text(errors="replace") if self.log.exists() else ""
+        return complaints_in(log, self.forgives)
 
 
 def answers(address: str, code: int, fields: dict[str, str] | None = None) -> bytes | None:

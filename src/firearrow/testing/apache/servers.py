@@ -16,7 +16,7 @@ from pathlib import Path
 from firearrow.testing.apache.java import JavaProgram
 from firearrow.testing.apache.ports import free_broker_port, free_port
 from firearrow.testing.apache.process import Child
-from firearrow.testing.apache.server import Server, answers, wait_for
+from firearrow.testing.apache.server import OwnServer, Server, answers, wait_for
 from firearrow.testing.apache.wire import (
     GET_BROKER_SETTINGS,
     GET_CLUSTER,
@@ -120,7 +120,7 @@ class ApacheNameServer(Server):
         return answers(self.address, GET_CLUSTER) is not None
 
 
-class FireArrowNameServer(Server):
+class FireArrowNameServer(OwnServer):
     """Our name server, started as its users start it."""
 
     def __init__(
@@ -238,7 +238,7 @@ class ApacheBroker(Server):
         return route is not None and f'"{self.name}"'.encode() in route
 
 
-class FireArrowBroker(ApacheBroker):
+class FireArrowBroker(OwnServer, ApacheBroker):
     """Our broker, started as its users start it, with the settings of Apache's that it knows.
 
     ``program`` is what Python runs instead of the command, for brokers with a planted defect.

@@ -13,6 +13,8 @@ import traceback
 from collections.abc import Callable
 from typing import Final
 
+from firearrow.errors import FireArrowError
+from firearrow.testing.complaints import hearing
 from firearrow.testing.faults.writer import Say, say_to
 
 _PIECE: Final = 1 << 16
@@ -56,6 +58,14 @@ class Child:
         return self.status
 
 
+def _end_at_a_bug(words: str, error: BaseException | None) -> None:
+    """An exception in the log of a child ends it, unless the disk's refusals, which campaigns order, are the cause."""
+    if not isinstance(error, FireArrowError):
+        sys.stderr.write(f"{words}\n")
+        traceback.print_exception(error)
+        os._exit(1)
+
+
 def fork(work: Callable[[Say], None], before: Before | None = None) -> Child:
     """Run ``work`` in a child; what it says comes back. ``before`` is called first, in the child."""
     reading, writing = os.pipe()
@@ -69,7 +79,8 @@ def fork(work: Callable[[Say], None], before: Before | None = None) -> Child:
         os.close(reading)
         if before is not None:
             before()
-        work(say_to(writing))
+        with hearing(_end_at_a_bug):
+            work(say_to(writing))
         status = 0
     except BaseException:  # noqa: BLE001 - whatever it was, it must not return into the parent's code
         traceback.print_exc()

@@ -16,13 +16,14 @@ import random
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, TypeVar
 
+from firearrow.testing.complaints import Complained, hearing
 from firearrow.testing.sim.audit import no_outside_effects
 from firearrow.testing.sim.clock import SimClock
 from firearrow.testing.sim.disk import DiskProfile, SimDisk
 from firearrow.testing.sim.diskimage import DiskImage
 from firearrow.testing.sim.loop import SimLoop, SimTask, owner_of
 from firearrow.testing.sim.network import NodeNetwork, SimNetwork
-from firearrow.testing.sim.process import Process
+from firearrow.testing.sim.process import CURRENT, Process
 from firearrow.testing.sim.trace import Trace
 from firearrow.testing.sim.transport import LinkProfile
 
@@ -166,6 +167,8 @@ class World:
         self.network = SimNetwork(self.loop, self.split_rng("network"), self.trace, links or LinkProfile())
         self.nodes: dict[str, Node] = {}
         self._disks = disks or DiskProfile()
+        self.expected: tuple[type[BaseException], ...] = ()
+        """Exceptions that programs may log, because the scenario orders what causes them."""
         self._failure: BaseException | None = None
         self._closing = False
         self.loop.set_exception_handler(self._on_loop_error)
@@ -196,13 +199,21 @@ class World:
         error = context.get("exception")
         self.fail(error if isinstance(error, BaseException) else AssertionError(context["message"]))
 
+    def _on_complaint(self, words: str, error: BaseException | None) -> None:
+        """A program logged an exception: a bug, unless the scenario expects its kind or its process is dying."""
+        owner = CURRENT.get(None)
+        if (owner is None or not owner.dead) and not isinstance(error, self.expected):
+            complaint = Complained(f"{owner or 'the scenario'} logged an exception: {words}")
+            complaint.__cause__ = error
+            self.fail(complaint)
+
     def run(self, scenario: Callable[["World"], Awaitable[T]]) -> T:
         """Run a scenario to its end; an unhandled error anywhere in the world is raised from here."""
         collecting = gc.isenabled()
         gc.disable()
         gc.freeze()
         try:
-            with no_outside_effects():
+            with no_outside_effects(), hearing(self._on_complaint):
                 return self._run(scenario)
         except BaseException as error:
             error.add_note(self._story())

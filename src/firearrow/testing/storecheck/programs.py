@@ -11,6 +11,7 @@ import msgspec
 
 from firearrow.store.config import FlushMode
 from firearrow.testing.apache.process import Child, ChildFailed
+from firearrow.testing.complaints import Complained, complaints_in
 from firearrow.testing.storecheck.examine import Findings
 from firearrow.testing.storecheck.places import Place, lines_of, parse_places
 
@@ -39,6 +40,7 @@ def write_as_ours(
         writer.kill()
     if status != (-9 if killed_after else 0):
         raise ChildFailed(f"the writer ended with {status}: {writer.log.read_text()[-2000:]}")
+    _check(writer.log.read_text(errors="replace"))
     return parse_places("".join(said))
 
 
@@ -49,7 +51,14 @@ def examine_as_ours(root: Path, promised: dict[int, Place], *, every: int = 1) -
     done = subprocess.run(words, input=told, capture_output=True, timeout=EXAMINE_SECONDS, check=False)
     if not done.stdout:
         raise ChildFailed(f"looking into {root} ended with {done.returncode}: {done.stderr.decode()[-4000:]}")
+    _check(done.stderr.decode(errors="replace"))
     return msgspec.json.decode(done.stdout, type=Findings)
+
+
+def _check(log: str) -> None:
+    complaints = complaints_in(log)
+    if complaints:
+        raise Complained(f"a program that used the store logged {len(complaints)} exceptions:\n{complaints[0]}")
 
 
 class Inspected(msgspec.Struct):

@@ -1,0 +1,76 @@
+"""Exceptions that a server tells its log alone: a handler that raised, a callback of the loop, a task nobody awaited.
+
+The peer of such a server reads an error at most and tries again, so a suite that looks at messages alone stays green
+over thousands of them. Here they are heard: in this process by `hearing`, which listens to the loggers of FireArrow and
+of asyncio (uvloop writes to the same one), and in the log of another process by `complaints_in`.
+
+What a user's own message handler raises is logged by the client and is no complaint.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from firearrow.errors import FireArrowError
+
+LOGGERS: Final = ("firearrow", "asyncio")
+OF_USERS: Final = frozenset({"firearrow.client.consumer.message", "firearrow.client.consumer.handling"})
+"""Loggers of what handlers of users raised."""
+MARKS: Final = ("Traceback (most recent call last)", "exception was never retrieved", "Exception in callback")
+"""How a complaint looks in the log of a process."""
+LINES_SHOWN: Final = 25
+
+Hear = Callable[[str, BaseException | None], None]
+
+
+class Complained(FireArrowError):
+    """A server logged an exception that nobody ordered."""
+
+
+class _Ear(logging.Handler):
+    def __init__(self, hear: Hear) -> None:
+        super().__init__(logging.ERROR)
+        self._hear = hear
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        is_loop = record.name == "asyncio"
+        if record.name not in OF_USERS and (is_loop or error is not None):
+            self._hear(f"{record.name}: {record.getMessage()}", error)
+
+
+@contextmanager
+def hearing(hear: Hear) -> Iterator[None]:
+    """Within the block call ``hear`` with the log's words and the exception of every complaint of this process.
+
+    Of blocks within each other the innermost hears alone.
+    """
+    outer = [ear for ear in logging.getLogger(LOGGERS[0]).handlers if isinstance(ear, _Ear)]
+    _exchange(outer, [_Ear(hear)])
+    try:
+        yield
+    finally:
+        inner = [ear for ear in logging.getLogger(LOGGERS[0]).handlers if isinstance(ear, _Ear)]
+        _exchange(inner, outer)
+
+
+def _exchange(old: list[_Ear], new: list[_Ear]) -> None:
+    for logger in map(logging.getLogger, LOGGERS):
+        for ear in old:
+            logger.removeHandler(ear)
+        for ear in new:
+            logger.addHandler(ear)
+
+
+def complaints_in(log: str, forgiven: Iterable[str] = ()) -> list[str]:
+    """The complaints in the log of a server, each with the lines around it; not those that hold a forgiven word."""
+    lines = log.splitlines()
+    found: list[str] = []
+    end = 0
+    for number, line in enumerate(lines):
+        if number >= end and any(mark in line for mark in MARKS):
+            end = number + LINES_SHOWN
+            found.append("\n".join(lines[max(0, number - 1) : end]))
+    words = tuple(forgiven)
+    return [complaint for complaint in found if not any(word in complaint for word in words)]

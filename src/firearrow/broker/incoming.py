@@ -43,6 +43,12 @@ class KnownGroups(Protocol):
         ...
 
 
+def check_time(opens_ms: int, now_ms: int) -> None:
+    """Refuse everything before the time from which messages are taken; 0 is no such time."""
+    if opens_ms and now_ms < opens_ms:
+        raise Refused(ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {opens_ms}")
+
+
 def check_name(topic: str) -> None:
     """Refuse a topic that no message may be sent to."""
     check_topic_name(topic)

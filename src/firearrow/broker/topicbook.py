@@ -1,15 +1,20 @@
 """The topics of a broker with their file: what handlers ask for a topic.
 
 Every change is written to ``config/topics.json`` and told to whoever registers it. Until a new topic is durable it is
-*young*: an acknowledgement of a message for it must wait, or a crash could leave the message without its topic.
+*young*: a message for it is not stored yet, or a crash could leave the message without its topic. A topic that could
+not be written stays young, and the next message for it has it written again.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable
+
+from msgspec import Struct, field
 
 from firearrow.broker.statefile import OnSaved, StateFile
 from firearrow.broker.topics import PATH, Changed, TopicTable, decode_topics
 from firearrow.errors import FireArrowError
-from firearrow.model.names import retry_topic
+from firearrow.model.flags import topic_sys_flag
+from firearrow.model.names import AUTO_CREATE_TOPIC, RETRY_PREFIX, retry_topic
 from firearrow.protocol.bodies.topic import TopicConfig
 from firearrow.runtime.clock import Clock
 from firearrow.runtime.disk import Disk
@@ -24,7 +29,7 @@ class Topics:
         self.table = TopicTable(system)
         self.get = self.table.get
         self.file = StateFile(disk, PATH, self.table.encode)
-        self.young: dict[str, None] = {}
+        self.young: dict[str, _Young] = {}
         """Topics that a crash could still take back."""
         self.on_changed: list[OnChanged] = []
         """Who is told of topics that were made or changed."""
@@ -40,9 +45,25 @@ class Topics:
         if stored is None or len(self.table) > len(stored.topic_config_table):
             self.file.changed()
 
-    def when_saved(self, call: OnSaved) -> None:
-        """Call once everything changed so far is durable."""
-        self.file.changed(call)
+    def when_kept(self, name: str, call: OnSaved) -> None:
+        """Call once a topic, as it is now, is durable, or with the error that prevents it; those who wait in order."""
+        young = self.young.get(name)
+        if young is None:
+            call(None)
+            return
+        young.waiting.append(call)
+        if young.has_failed:
+            self._save([name])
+
+    async def kept(self, name: str) -> None:
+        """Return once a topic, as it is now, is durable; raise the error that prevents it."""
+        if name not in self.young:
+            return
+        future: asyncio.Future[FireArrowError | None] = asyncio.get_running_loop().create_future()
+        self.when_kept(name, lambda error: None if future.done() else future.set_result(error))
+        error = await future
+        if error is not None:
+            raise error
 
     # ---- changing
 
@@ -54,6 +75,20 @@ class Topics:
         """Make a topic for its first message, if the other one lends its permission."""
         self._note(self.table.create_like(name, default, queues, sys_flag, self._clock.now_ms()))
         return self.table.get(name)
+
+    def make_for_message(
+        self, name: str, default: str, queues: int, *, unit_mode: bool, auto_create: bool
+    ) -> TopicConfig | None:
+        """Make a topic for its first message, if it may be made; a retry topic always may."""
+        is_retry = name.startswith(RETRY_PREFIX)
+        flag = topic_sys_flag(unit=not is_retry, unit_sub=is_retry) if unit_mode else 0
+        if default == AUTO_CREATE_TOPIC and not auto_create:
+            self.table.forbid_inheritance(default)
+        topic = self.create_like(name, default, queues, flag)
+        if topic is None and is_retry:
+            self.ensure(name, 1, sys_flag=flag)
+            topic = self.get(name)
+        return topic
 
     def ensure(self, name: str, queues: int, *, sys_flag: int = 0) -> bool:
         """Make a topic unless it is there; whether it was made."""
@@ -70,10 +105,12 @@ class Topics:
         if not self.table.delete(name, self._clock.now_ms()):
             on_saved(None)
             return
-        self.young.pop(name, None)
+        young = self.young.pop(name, None)
         self.file.changed(on_saved)
         for tell in self.on_deleted:
             tell(name)
+        if young is not None:
+            young.tell(None)
 
     def renew_version(self) -> None:
         """Let name servers take the table for another edition: what the broker allows has changed."""
@@ -89,16 +126,48 @@ class Topics:
             if on_saved is not None:
                 on_saved(None)
             return
-        names = [topic.topic_name or "" for topic in changed.topics]
-        self.young.update(dict.fromkeys(names))
+        self._save([topic.topic_name or "" for topic in changed.topics], on_saved)
+        for tell in self.on_changed:
+            tell(changed.topics)
+
+    def _save(self, names: list[str], on_saved: OnSaved | None = None) -> None:
+        """Have topics written; until they are, they are young."""
+        young = [(name, self.young.setdefault(name, _Young())) for name in names]
+        editions = [one.begin() for _, one in young]
 
         def saved(error: FireArrowError | None) -> None:
-            if error is None:
-                for name in names:
-                    self.young.pop(name, None)
+            for (name, one), edition in zip(young, editions, strict=True):
+                if self.young.get(name) is one and one.edition == edition:
+                    self._saved(name, one, error)
             if on_saved is not None:
                 on_saved(error)
 
         self.file.changed(saved)
-        for tell in self.on_changed:
-            tell(changed.topics)
+
+    def _saved(self, name: str, young: "_Young", error: FireArrowError | None) -> None:
+        young.has_failed = error is not None
+        if error is None:
+            del self.young[name]
+        young.tell(error)
+
+
+class _Young(Struct):
+    """A topic that is not durable as it is."""
+
+    edition: int = 0
+    """Of its changes; whoever waits, waits for the last."""
+    has_failed: bool = False
+    """Whether it could not be written, and nobody tries."""
+    waiting: list[OnSaved] = field(default_factory=list)
+
+    def begin(self) -> int:
+        """It is being written; return which edition."""
+        self.edition += 1
+        self.has_failed = False
+        return self.edition
+
+    def tell(self, error: FireArrowError | None) -> None:
+        """Tell those who wait."""
+        waiting, self.waiting = self.waiting, []
+        for call in waiting:
+            call(error)

@@ -6,7 +6,10 @@ goes the careful way, through `incoming`, check by check as Apache does it; it m
 known, and so the next message takes the short way. Both give the same answers.
 
 The answer waits in `Acks` until the log has written the record, or synced it where the broker syncs and the sender does
-not say WAIT=false. A message for a topic that is not durable yet waits for the topic as well.
+not say WAIT=false. It joins the line where the message is appended, and nowhere else: only there is it certain that a
+write which fails takes this answer with it. A message for a topic that is not durable yet is not appended: it begins
+anew when the topic is, and when the topic cannot be written it is refused, and is nowhere. So does Apache, which writes
+its topics before the message.
 
 Stored properties are the sender's, without what only brokers set, and MSG_REGION, TRACE_ON and CLUSTER behind them.
 """
@@ -24,6 +27,7 @@ from firearrow.broker.incoming import (
     MAX_SENT_PROPERTIES,
     KnownGroups,
     check_name,
+    check_time,
     delay_level,
     illegal_message,
     is_odd,
@@ -43,7 +47,7 @@ from firearrow.broker.topics import DLQ_QUEUES, describe
 from firearrow.errors import BadBody, DiskError, FireArrowError, IllegalMessage
 from firearrow.model import Address as Host
 from firearrow.model import EpochMs, keys, names
-from firearrow.model.flags import INNER_BATCH, TRANSACTION_MASK, topic_sys_flag
+from firearrow.model.flags import INNER_BATCH, TRANSACTION_MASK
 from firearrow.model.versions import version_number
 from firearrow.protocol.bodies.topic import TopicConfig
 from firearrow.protocol.codes import ResponseCode
@@ -279,7 +283,7 @@ class SendHandlers:
         try:
             if not call.asked.body:
                 return Answer(code=int(ResponseCode.SYSTEM_ERROR), remark="java.lang.NullPointerException: no body")
-            self._check_time()
+            check_time(self._settings.broker.start_accept_send_request_time_stamp, self._clock.now_ms())
             topic = self._topic(request, call)
             if request.batch:
                 return self._send_batch(request, call, topic)
@@ -288,11 +292,6 @@ class SendHandlers:
             return Answer(self._stamps.marks, code=refusal.code, remark=refusal.remark)
         except (DiskError, IllegalMessage) as error:
             return self._store_refusal(error)
-
-    def _check_time(self) -> None:
-        opens = self._settings.broker.start_accept_send_request_time_stamp
-        if opens and self._clock.now_ms() < opens:
-            raise Refused(ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {opens}")
 
     def _topic(self, request: AnySend, call: Call) -> TopicConfig:
         name = request.topic
@@ -310,17 +309,13 @@ class SendHandlers:
 
     def _made(self, request: AnySend) -> TopicConfig | None:
         """The topic of a first message, if it may be made."""
-        name = request.topic
-        is_retry = name.startswith(names.RETRY_PREFIX)
-        flag = topic_sys_flag(unit=not is_retry, unit_sub=is_retry) if request.unit_mode else 0
-        model = request.default_topic
-        if model == names.AUTO_CREATE_TOPIC and not self._settings.broker.auto_create_topic_enable:
-            self._topics.table.forbid_inheritance(model)
-        topic = self._topics.create_like(name, model, request.default_topic_queue_nums, flag)
-        if topic is None and is_retry:
-            self._topics.ensure(name, 1, sys_flag=flag)
-            topic = self._topics.get(name)
-        return topic
+        return self._topics.make_for_message(
+            request.topic,
+            request.default_topic,
+            request.default_topic_queue_nums,
+            unit_mode=bool(request.unit_mode),
+            auto_create=self._settings.broker.auto_create_topic_enable,
+        )
 
     def _queue(self, request: AnySend, topic: TopicConfig) -> int:
         if request.queue_id >= 0:
@@ -360,13 +355,15 @@ class SendHandlers:
             reconsume_times,
         )
         self._check_room()
+        if target in self._topics.young:
+            return self._wait_for_topic(target, request, call)
         place = self._append(self._tails.tail_of(parked.topic, parked.queue_id), draft)
         self._count(parked.topic, 1, place.end - place.physical_offset)
         if target == request.topic:
             self._checked.remember(topic)
         ids = self._id(place.physical_offset)
         answer = self._stored(ids, queue_id, place.queue_offset, unique)
-        return self._acknowledge(call, target, place.end, answer, waits=waits_for_store(properties))
+        return self._acknowledge(call, place.end, answer, waits=waits_for_store(properties))
 
     def _check_room(self) -> None:
         if self._retention.refusal is not None:
@@ -418,12 +415,14 @@ class SendHandlers:
             raise illegal_message(self._max_body)
         template, pieces = self._pieces(request, call, queue_id, added_flags(topic))
         self._check_room()
+        if name in self._topics.young:
+            return self._wait_for_topic(name, request, call)
         place = self._append_pieces(self._tails.tail_of(name, queue_id), template, pieces)
         self._count(name, len(place.physical_offsets), place.end - place.physical_offsets[0])
         self._checked.remember(topic)
         ids = offset_message_ids(self._store_host, place.physical_offsets)
         answer = self._stored(ids, queue_id, place.queue_offset, shared.get(keys.UNIQ_KEY))
-        return self._acknowledge(call, name, place.end, answer, waits=waits_for_store(shared))
+        return self._acknowledge(call, place.end, answer, waits=waits_for_store(shared))
 
     def _pieces(self, request: AnySend, call: Call, queue_id: int, flags: int) -> tuple[Draft, Alike | list[Piece]]:
         """What the messages of a batch share, and each of them."""
@@ -449,6 +448,19 @@ class SendHandlers:
             raise Refused(ResponseCode.SYSTEM_ERROR, "the batch is empty")
         return template, pieces
 
+    # ---- topics that are not durable yet
+
+    def _wait_for_topic(self, topic: str, request: AnySend, call: Call) -> Later:
+        """Begin a send anew once its topic is durable."""
+        later = call.later()
+        self._topics.when_kept(topic, lambda error: self._send_again(error, request, call, later))
+        return later
+
+    def _send_again(self, error: FireArrowError | None, request: AnySend, call: Call, later: Later) -> None:
+        answer = self._carefully(request, call) if error is None else self._store_refusal(error)
+        if isinstance(answer, Answer):
+            later.answer(answer)
+
     # ---- answering
 
     def _id(self, physical: int) -> str:
@@ -467,22 +479,13 @@ class SendHandlers:
             )
         )
 
-    def _acknowledge(self, call: Call, topic: str, end: int, answer: Answer, *, waits: bool) -> Answer | Later:
+    def _acknowledge(self, call: Call, end: int, answer: Answer, *, waits: bool) -> Answer | Later:
+        """Answer once the record that was just appended, and ends there, has come far enough."""
         if call.is_oneway:
             return SUCCESS
-        acks = self._acks if waits else self._written
         later = call.later()
-        if topic in self._topics.young:
-            self._topics.when_saved(lambda error: self._saved(error, acks, end, later, answer))
-        else:
-            acks.add(end, later, answer)
+        (self._acks if waits else self._written).add(end, later, answer)
         return later
-
-    def _saved(self, error: FireArrowError | None, acks: Acks, end: int, later: Later, answer: Answer) -> None:
-        if error is None:
-            acks.add(end, later, answer)
-        else:
-            later.answer(self._store_refusal(error))
 
     def _store_refusal(self, error: FireArrowError) -> Answer:
         if isinstance(error, IllegalMessage):

@@ -1,7 +1,8 @@
 """A consumer could not handle a message. Java: ``AbstractSendMessageProcessor.consumerSendMsgBack``.
 
 The consumer goes on behind the message once it is answered and never comes back to it, also when the broker restarts
-meanwhile. So the answer waits as that of a send does: for the sync where the broker syncs. Apache's leaves before it.
+meanwhile. So the answer waits as that of a send does: for its topic to be durable, and for the sync where the broker
+syncs. Apache's leaves before it.
 """
 
 import random
@@ -42,6 +43,10 @@ class MadeTopics(Protocol):
 
     def ensure_retry(self, group: str, queues: int) -> bool:
         """Make the retry topic of a group unless it is there; whether it was made."""
+        ...
+
+    async def kept(self, name: str) -> None:
+        """Return once a topic, as it is now, is durable; raise the error that prevents it."""
         ...
 
 
@@ -115,9 +120,12 @@ class SendBackHandlers:
             levels=self._levels,
             store_host=self._store_host,
         )
+        topic = retry_topic(request.group)
         if retry.is_dead:
-            self._check_topic(dlq_topic(request.group), DLQ_QUEUES)
+            topic = dlq_topic(request.group)
+            self._check_topic(topic, DLQ_QUEUES)
         try:
+            await self._topics.kept(topic)
             await self._store.reached(self._store.append(retry.draft).end, self._kept_at)
         except (DiskError, IllegalMessage) as error:
             raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error

@@ -86,6 +86,10 @@ class DiskImage:
         list`` or ``sync_directory``; with ``path`` only those on it."""
         self._failures.append(Failure(operation, number, after, times, path))
 
+    def cancel_failures(self) -> None:
+        """Let nothing fail that was ordered and has not come yet."""
+        self._failures.clear()
+
     def rot(self, path: str, position: int | None = None) -> None:
         """Flip a bit of a file."""
         file = self.file(path)

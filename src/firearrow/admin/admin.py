@@ -12,7 +12,8 @@ from firearrow.admin.groups import Groups
 from firearrow.admin.topics import Topics
 from firearrow.client.access import Access
 from firearrow.client.doors import Doors, system_doors
-from firearrow.client.nameservers import NameServers, parse_name_servers
+from firearrow.client.lookup import Url, fetch
+from firearrow.client.nameservers import NameServers, parse_name_servers, whereabouts
 from firearrow.remoting.caller import Caller
 from firearrow.runtime.tlssettings import ClientTls
 
@@ -38,13 +39,18 @@ class Admin:
         access.check()
         context, sign = access.prepared()
         self._caller = Caller(doors.network, tls=context, sign=sign)
-        names = NameServers(self._caller, parse_name_servers(name_servers), doors.chance)
+        where = whereabouts(name_servers)
+        self._lookup: Url | None = where.url
+        self._network = doors.network
+        self._names = names = NameServers(self._caller, where.addresses, doors.chance)
         self.brokers: Final = Brokers(self._caller, names, timeout_ms)
         self.topics: Final = Topics(self.brokers)
         self.groups: Final = Groups(self.brokers)
 
     async def __aenter__(self) -> Self:
-        """Begin; servers are connected to when they are asked."""
+        """Begin; servers are connected to when they are asked. Name servers behind a URL are looked up now."""
+        if self._lookup is not None:
+            self._names.replace(parse_name_servers(await fetch(self._network, self._lookup)))
         return self
 
     async def __aexit__(

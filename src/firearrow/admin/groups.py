@@ -10,7 +10,7 @@ given to a 4.9 broker with members would be taken for a time.
 Java: ``DefaultMQAdminExtImpl.resetOffsetByTimestamp``, ``ConsumerProgressSubCommand``.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -166,12 +166,9 @@ class Groups:
 
     async def reset(self, group: str, topic: str, timestamp_ms: int) -> Sequence[QueueMove]:
         """Let a group go on from a time, from ``FIRST`` or from ``LAST``; return what moved."""
-        members = await self._holders(topic)
-        before = await self._offsets(members, group, topic)
-        after: dict[MessageQueue, int] = {}
-        for member, queues in members.items():
-            after |= await self._reset_at(member, queues, group, topic, timestamp_ms)
-        return [QueueMove(queue, before.get(queue), offset) for queue, offset in sorted(after.items())]
+        return await self._moves(
+            group, topic, lambda member, queues: self._reset_at(member, queues, group, topic, timestamp_ms)
+        )
 
     async def reset_offset(self, group: str, queue: MessageQueue, offset: int) -> QueueMove:
         """Let a group that has no members now go on from an offset of one queue."""
@@ -187,14 +184,29 @@ class Groups:
         await self._write(member, group, {queue: offset})
         return QueueMove(queue, before.get(queue), offset)
 
-    async def places(self, topic: str, timestamp_ms: int) -> dict[MessageQueue, int]:
-        """Where a reset to that time would go, queue by queue; nothing is changed."""
-        found: dict[MessageQueue, int] = {}
-        for member, queues in (await self._holders(topic)).items():
-            found |= await self._places(member, queues, timestamp_ms)
-        return found
+    async def planned(self, group: str, topic: str, timestamp_ms: int) -> Sequence[QueueMove]:
+        """What ``reset`` would move, queue by queue; nothing is changed."""
+        return await self._moves(group, topic, lambda member, queues: self._places(member, queues, timestamp_ms))
+
+    async def planned_offset(self, group: str, queue: MessageQueue, offset: int) -> QueueMove:
+        """What ``reset_offset`` would move; nothing is changed."""
+        before = await self._offsets(await self._holders(queue.topic), group, queue.topic)
+        return QueueMove(queue, before.get(queue), offset)
 
     # -- parts
+
+    async def _moves(
+        self,
+        group: str,
+        topic: str,
+        places: Callable[[BrokerMember, Sequence[MessageQueue]], Awaitable[dict[MessageQueue, int]]],
+    ) -> Sequence[QueueMove]:
+        members = await self._holders(topic)
+        before = await self._offsets(members, group, topic)
+        after: dict[MessageQueue, int] = {}
+        for member, queues in members.items():
+            after |= await places(member, queues)
+        return [QueueMove(queue, before.get(queue), offset) for queue, offset in sorted(after.items())]
 
     async def _summary(self, members: Sequence[BrokerMember], group: str) -> GroupSummary:
         seen = [await self._connections(member, group) for member in members]

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from firearrow.broker.broker import Broker
 from firearrow.broker.config import BrokerSettings, load_settings
 from firearrow.cli.environment import server_environment
+from firearrow.cli.level import Level, LogLevel
 from firearrow.errors import FireArrowError, SettingsError
 from firearrow.runtime.clock import SystemClock
 from firearrow.runtime.loops import run, settle
@@ -40,10 +41,10 @@ def broker(
     drain: Annotated[
         bool, typer.Option(help="When told to stop, let producers go elsewhere first; a second signal ends that.")
     ] = False,
-    log_level: Annotated[str, typer.Option(help="Log what is at least this important.")] = "INFO",
+    log_level: LogLevel = Level.INFO,
 ) -> None:
     """Run a broker: takes messages, keeps them, hands them out."""
-    log_to_stderr(log_level.upper())
+    log_to_stderr(log_level)
     flags = {
         "namesrv_addr": name_servers,
         "store_path_root_dir": None if store is None else str(store),
@@ -93,8 +94,10 @@ def leaves(group: BaseExceptionGroup[FireArrowError]) -> list[BaseException]:
 async def _serve(settings: BrokerSettings, machine: Machine, directory: Path, *, drains: bool) -> None:
     disk = RealDisk(str(directory))
     served = Broker(settings, machine, network=SystemNetwork(), disk=disk, clock=SystemClock(), chance=random.Random())
+    serves = False
     try:
         async with served.serving() as identity:
+            serves = True
             names = settings.broker.namesrv_addr or "no name server: nobody will find it"
             where = f"serves on {identity.address}, registers at {names}, keeps its files in {directory}"
             print(f"broker {identity.name} {where}", flush=True)
@@ -108,4 +111,5 @@ async def _serve(settings: BrokerSettings, machine: Machine, directory: Path, *,
                 raise
     finally:
         await disk.close()
-        print("broker stopped", file=sys.stderr)
+        if serves:
+            print("broker stopped", file=sys.stderr)

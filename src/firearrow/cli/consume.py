@@ -5,31 +5,19 @@ group the command is a member of it: it gets its share, and what it printed is a
 """
 
 import asyncio
-import sys
-from collections.abc import Callable
 from contextlib import aclosing
-from enum import StrEnum
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
-import msgspec
 import typer
 
 from firearrow.cli.looking import Look, Reader
+from firearrow.cli.printing import JSON, TABLE, Printer
 from firearrow.cli.reaching import NameServers, Reach, fail, name_servers, reach_of, run
-from firearrow.cli.showing import body_fields, body_text, time_text
 from firearrow.client import Consumer, PullConsumer
-from firearrow.model import MessageQueue, StoredMessage, keys
+from firearrow.errors import SettingsError
 from firearrow.model.names import TOOLS_CONSUMER_GROUP
 
 IDLE_SECONDS: Final = 5.0
-
-
-class OutputFormat(StrEnum):
-    """How a message is printed."""
-
-    TABLE = "table"
-    RAW = "raw"
-    JSON = "json"
 
 
 def consume(
@@ -50,14 +38,17 @@ def consume(
         float, typer.Option(min=0.1, help="A member without --follow leaves after so many quiet seconds.")
     ] = IDLE_SECONDS,
     form: Annotated[
-        OutputFormat, typer.Option("--format", "-f", help="A line each, the bodies alone, or JSON lines.")
-    ] = OutputFormat.TABLE,
+        str, typer.Option("--format", "-f", help="table, raw (bodies alone), json, or fields: '%o %k %s\\n'.")
+    ] = TABLE,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
     servers: NameServers = "",
 ) -> None:
     """Print the messages of a topic: those that are there, or those that come."""
     where, reach = name_servers(context, servers), reach_of(context)
-    printer = _Printer(OutputFormat.JSON if as_json else form)
+    try:
+        printer = Printer(JSON if as_json else form)
+    except SettingsError as error:
+        fail(context, str(error))
     if group:
         if to or queue:
             fail(context, "--to and --queue are for looking at a topic; a member of a group takes what is its share")
@@ -77,7 +68,7 @@ def consume(
     run(context, lambda: _look(where, reach, look, printer))
 
 
-async def _look(where: str, reach: Reach, look: Look, printer: "_Printer") -> None:
+async def _look(where: str, reach: Reach, look: Look, printer: Printer) -> None:
     async with (
         PullConsumer(where, group=TOOLS_CONSUMER_GROUP, **reach) as consumer,
         aclosing(Reader(consumer, look).messages()) as found,
@@ -95,8 +86,10 @@ async def _take_part(
     tag: str,
     limit: int,
     idle: float | None,
-    printer: "_Printer",
+    printer: Printer,
 ) -> None:
+    async with PullConsumer(where, group=TOOLS_CONSUMER_GROUP, **reach) as visitor:
+        await visitor.queues(topic)  # says so when there is no such topic; a group would wait for it
     consumer = Consumer(where, group=group, topics={topic: tag}, start=start, **reach)
     taken = 0
     async with consumer:
@@ -109,54 +102,3 @@ async def _take_part(
             async with message.process():
                 printer.print(message.stored, message.queue)
             taken += 1
-
-
-class _Printer:
-    """Prints messages as they come."""
-
-    def __init__(self, form: OutputFormat) -> None:
-        lines: dict[OutputFormat, Callable[[StoredMessage, MessageQueue], str]] = {
-            OutputFormat.JSON: _json_line,
-            OutputFormat.TABLE: _line,
-        }
-        self._line = lines.get(form)
-
-    def print(self, message: StoredMessage, queue: MessageQueue) -> None:
-        """Print one message, at once."""
-        if self._line is None and message.body_fault:
-            place = f"{queue.broker_name}:{queue.queue_id}@{message.queue_offset}"
-            sys.stderr.write(f"{place} {message.unique_key} is left out: {message.body_fault}\n")
-            return
-        if self._line is None:
-            sys.stdout.buffer.write(message.body + b"\n")
-            sys.stdout.buffer.flush()
-            return
-        sys.stdout.write(self._line(message, queue) + "\n")
-        sys.stdout.flush()
-
-
-def _line(message: StoredMessage, queue: MessageQueue) -> str:
-    place = f"{queue.broker_name}:{queue.queue_id}@{message.queue_offset}"
-    marks = " ".join(filter(None, (message.tag, *message.keys)))
-    body = f"(cannot be read: {message.body_fault})" if message.body_fault else body_text(message.body)
-    return f"{time_text(message.store_timestamp)}  {place:<20}  {marks:<16}  {body}"
-
-
-def _json_line(message: StoredMessage, queue: MessageQueue) -> str:
-    fields: dict[str, Any] = {
-        "topic": message.topic,
-        "broker": queue.broker_name,
-        "queue": queue.queue_id,
-        "queueOffset": message.queue_offset,
-        "messageId": message.unique_key,
-        "storeTimestamp": message.store_timestamp,
-        "bornTimestamp": message.born_timestamp,
-        "reconsumeTimes": message.reconsume_times,
-        "tag": message.tag,
-        "keys": message.keys,
-        "shardingKey": message.properties.get(keys.SHARDING_KEY, ""),
-        "properties": message.properties,
-        **body_fields(message.body),
-        **({"bodyFault": message.body_fault} if message.body_fault else {}),
-    }
-    return msgspec.json.encode(fields).decode()

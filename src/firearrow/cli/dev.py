@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from firearrow.broker.config import BrokerSettings
 from firearrow.cli.broker import leaves, read_settings
+from firearrow.cli.level import Level, LogLevel
 from firearrow.embedded.cluster import Doors, cluster, small
 from firearrow.errors import FireArrowError
 from firearrow.nameserver.config import NameServerConfig
@@ -34,10 +35,10 @@ def dev(
     config: Annotated[
         Path | None, typer.Option("--config", "-c", help="Settings of the broker, as for firearrow broker.")
     ] = None,
-    log_level: Annotated[str, typer.Option(help="Log what is at least this important.")] = "WARNING",
+    log_level: LogLevel = Level.WARNING,
 ) -> None:
     """Run a name server and a broker on this machine alone, for developing against."""
-    log_to_stderr(log_level.upper())
+    log_to_stderr(log_level)
     flags = {"listen_port": port, "bind_address": LOOPBACK, "broker_ip1": LOOPBACK}
     names = NameServerConfig(listen_port=name_server_port, bind_address=LOOPBACK)
     try:
@@ -63,8 +64,10 @@ async def _serve(directory: Path, names: NameServerConfig, settings: BrokerSetti
         return disks[-1]
 
     doors = Doors(SystemNetwork(), disk_of, SystemClock(), random.Random())
+    serves = False
     try:
         async with cluster(this_machine(), doors, names=names, broker=settings) as running:
+            serves = True
             print(f"name server {running.name_server}", flush=True)
             print(f"broker      {running.broker.address}", flush=True)
             print(f"data        {directory}", flush=True)
@@ -73,4 +76,5 @@ async def _serve(directory: Path, names: NameServerConfig, settings: BrokerSetti
     finally:
         for disk in disks:
             await disk.close()
-        print("stopped", file=sys.stderr)
+        if serves:
+            print("stopped", file=sys.stderr)

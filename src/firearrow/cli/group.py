@@ -94,15 +94,10 @@ def reset_group(
     async def move() -> Sequence[QueueMove]:
         async with admin_of(context, servers) as admin:
             if offset is not None:
-                place = _queue(topic, queue)
-                return [
-                    QueueMove(place, None, offset) if dry_run else await admin.groups.reset_offset(name, place, offset)
-                ]
-            timestamp = _timestamp(to)
-            if dry_run:
-                places = await admin.groups.places(topic, timestamp)
-                return [QueueMove(each, None, after) for each, after in sorted(places.items())]
-            return await admin.groups.reset(name, topic, timestamp)
+                act_once = admin.groups.planned_offset if dry_run else admin.groups.reset_offset
+                return [await act_once(name, _queue(topic, queue), offset)]
+            act = admin.groups.planned if dry_run else admin.groups.reset
+            return await act(name, topic, _timestamp(to))
 
     moves = run(context, move)
     if as_json:

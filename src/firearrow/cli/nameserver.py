@@ -10,7 +10,9 @@ import typer
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from firearrow.cli.broker import leaves
 from firearrow.cli.environment import server_environment
+from firearrow.cli.level import Level, LogLevel
 from firearrow.errors import FireArrowError, SettingsError
 from firearrow.nameserver.config import WITHOUT_EFFECT, NameServerConfig
 from firearrow.nameserver.server import NameServer
@@ -40,15 +42,16 @@ def nameserver(
     directory: Annotated[
         Path | None, typer.Option(help="Where kvConfig.json and changed settings are kept. [~/namesrv]")
     ] = None,
-    log_level: Annotated[str, typer.Option(help="Log what is at least this important.")] = "INFO",
+    log_level: LogLevel = Level.INFO,
 ) -> None:
     """Run a name server: knows which broker holds which topic, and tells whoever asks."""
-    log_to_stderr(log_level.upper())
+    log_to_stderr(log_level)
     try:
         settings = _settings(config, {"listen_port": port, "bind_address": bind})
         run(lambda: _serve(settings, directory or Path.home() / "namesrv"))
-    except FireArrowError as error:
-        typer.echo(f"firearrow nameserver: {error}", err=True)
+    except* FireArrowError as group:
+        for error in leaves(group):
+            typer.echo(f"firearrow nameserver: {error}", err=True)
         raise typer.Exit(1) from None
 
 
@@ -75,11 +78,14 @@ async def _serve(settings: NameServerSettings, directory: Path) -> None:
     server = NameServer(
         settings.nameserver, network=SystemNetwork(), disk=disk, limits=settings.limits, tls=settings.tls
     )
+    serves = False
     try:
         async with server.serving() as address:
+            serves = True
             print(f"name server listens on {address}, keeps its files in {directory}", flush=True)
             settle()
             await asyncio.get_running_loop().create_future()
     finally:
         await disk.close()
-        print("name server stopped", file=sys.stderr)
+        if serves:
+            print("name server stopped", file=sys.stderr)

@@ -213,8 +213,11 @@ class Instance:
     # -- heartbeats
 
     def _addresses(self) -> list[Address]:
-        """Every broker in use: masters, and their slaves too for a client that consumes."""
-        consumes = bool(self._heartbeat().consumer_data_set)
+        """Brokers that know this client: masters, and slaves too for a consumer; none for one without a group."""
+        said = self._heartbeat()
+        consumes = bool(said.consumer_data_set)
+        if not (consumes or said.producer_data_set):
+            return []
         found: dict[Address, None] = {}
         for members in self.routes.brokers.values():
             for number, address in members.items():

@@ -1,17 +1,20 @@
 """Which loop a process runs, and how the process ends.
 
 uvloop where it is installed, stock asyncio otherwise. SIGINT and SIGTERM cancel the main coroutine, whose
-``finally`` blocks then shut down in order; a second signal ends the process at once.
+``finally`` blocks then shut down in order; a second signal ends the process at once. SIGHUP, which a closed terminal
+sends and which makes other servers read their settings again, is logged and ignored.
 """
 
 import asyncio
 import gc
+import logging
 import signal
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from firearrow.runtime.service import watch_for_broken_invariants
 
+log: Final = logging.getLogger(__name__)
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 LOOKED_AT: Final = (20_000, 20, 20)
@@ -49,15 +52,20 @@ async def _until_signal(main: Callable[[], Coroutine[Any, Any, None]]) -> bool:
 
     for number in SIGNALS:
         loop.add_signal_handler(number, stop, number)
+    loop.add_signal_handler(signal.SIGHUP, _hang_up)
     try:
         await task
     except asyncio.CancelledError:
         if not signalled:
             raise
     finally:
-        for number in SIGNALS:
+        for number in (*SIGNALS, signal.SIGHUP):
             loop.remove_signal_handler(number)
     return not signalled
+
+
+def _hang_up() -> None:
+    log.warning("SIGHUP is ignored: settings are read at the start; SIGTERM ends the process")
 
 
 def settle() -> None:

@@ -26,7 +26,7 @@ from firearrow.client.nameservers import Whereabouts
 from firearrow.client.routes import Route
 from firearrow.errors import ClientClosed
 from firearrow.model import MessageQueue
-from firearrow.model.names import retry_topic
+from firearrow.model.names import TOOLS_CONSUMER_GROUP, retry_topic
 from firearrow.protocol.bodies.heartbeat import (
     ConsumeFromWhere,
     ConsumerData,
@@ -196,6 +196,8 @@ class Member:
 
     def _heartbeat(self, identity: str) -> HeartbeatData:
         settings = self.settings
+        if settings.group == TOOLS_CONSUMER_GROUP:  # whoever only looks joins no group
+            return HeartbeatData(client_id=identity)
         starts = {
             FIRST: ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
             LAST: ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,

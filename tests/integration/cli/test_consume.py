@@ -1,0 +1,93 @@
+"""What ``firearrow consume`` says, prints and leaves behind."""
+
+import http.server
+import socket
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from tests.interop.cli.commands import MAIN, Commands
+
+pytestmark = pytest.mark.real
+
+
+@pytest.mark.parametrize("group", [[], ["-g", "x"]])
+def test_a_topic_that_is_not_there_is_named(group: list[str], firearrow_address: str) -> None:
+    said = Commands(firearrow_address).fails("consume", "nosuch", *group)
+    assert "'nosuch'" in said
+
+
+def test_looking_leaves_no_trace(firearrow_address: str, firearrow_topic: str) -> None:
+    command = Commands(firearrow_address)
+    command("produce", firearrow_topic, "-m", "x")
+    before = command.json("topic", "list", "--all"), command.json("group", "list", "--all")
+    assert len(command.json_lines("consume", firearrow_topic)) == 1
+    after = command.json("topic", "list", "--all"), command.json("group", "list", "--all")
+    assert after == before
+    assert not [each for each in after[0] if "TOOLS_CONSUMER" in each["topic"]]
+
+
+def test_a_table_has_a_header_and_a_format_has_fields(firearrow_address: str, firearrow_topic: str) -> None:
+    command = Commands(firearrow_address)
+    command("produce", firearrow_topic, "-m", "x", "--key", "k", "--tag", "t")
+    header, line = command("consume", firearrow_topic).splitlines()
+    assert header.split() == ["stored", "broker:queue@offset", "tag,", "keys", "body"]
+    assert line.index("x") == header.index("body")
+    assert command("consume", firearrow_topic, "-f", r"%t %k %g %s\n") == f"{firearrow_topic} k t x\n"
+
+
+def test_a_move_shows_from_where_to_where_before_it_is_made(firearrow_address: str, firearrow_topic: str) -> None:
+    command = Commands(firearrow_address)
+    command("produce", firearrow_topic, stdin="x\n" * 20)
+    command("consume", firearrow_topic, "-g", "mover", "--limit", "20", "--idle", "20")
+    places = ("group", "reset", "mover", "-t", firearrow_topic, "--to", "first")
+    planned = command.json(*places, "--dry-run")
+    assert sum(each["before"] for each in planned) == 20
+    assert {each["after"] for each in planned} == {0}
+    assert command.json(*places) == planned
+
+
+def test_name_servers_are_looked_up_over_http(firearrow_address: str, firearrow_topic: str) -> None:
+    class Answer(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = firearrow_address.encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Answer) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        command = Commands("")
+        at = ("-n", f"http://127.0.0.1:{server.server_port}/nsaddr")
+        assert firearrow_topic in [each["topic"] for each in command.json("topic", "list", *at)]
+        command("produce", firearrow_topic, "-m", "x", *at)
+        assert len(command.json_lines("consume", firearrow_topic, *at)) == 1
+        server.shutdown()
+
+
+@pytest.mark.parametrize("server", ["broker", "nameserver", "dev"])
+def test_a_port_that_is_taken_is_all_that_is_said(server: str, tmp_path: object) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        words = {
+            "broker": ["broker", "--port", port, "--bind", "127.0.0.1", "--store", f"{tmp_path}/store"],
+            "nameserver": ["nameserver", "--port", port, "--bind", "127.0.0.1", "--directory", f"{tmp_path}/names"],
+            "dev": ["dev", "--name-server-port", port, "--port", "0"],
+        }[server]
+        ran = subprocess.run(
+            [sys.executable, "-c", MAIN, *words, "--log-level", "ERROR"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert ran.returncode == 1
+    assert port in ran.stderr
+    assert "stopped" not in ran.stderr
+    assert "Traceback" not in ran.stderr

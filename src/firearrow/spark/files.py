@@ -14,7 +14,7 @@ import asyncio
 import logging
 import re
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
@@ -22,10 +22,11 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from firearrow.client import Bounds
 from firearrow.errors import BadRecord, SettingsError
 from firearrow.model import MessageQueue
 from firearrow.runtime.realdisk import RealDisk
-from firearrow.spark import plan
+from firearrow.spark import places, plan
 from firearrow.spark.options import EARLIEST, LATEST, StoreOptions
 from firearrow.spark.plan import Span
 from firearrow.spark.pushdown import Narrowing, narrowed, narrowing_of, wanted_rows
@@ -51,6 +52,10 @@ class CutPartition(InputPartition):
         self.begin = begin
         self.end = end
         self.spans = tuple(spans)
+
+
+_Asked = tuple[dict[MessageQueue, int], dict[MessageQueue, int]]
+"""What options say of beginnings and of ends."""
 
 
 class _Reach(Struct, frozen=True):
@@ -91,7 +96,9 @@ class StoreReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Plan the tasks."""
         with opened(self._options.path) as view:
-            reaches = [reach for queue in self._queues(view) if (reach := self._reach(view, queue)) is not None]
+            queues = {self._name(queue): queue for queue in self._queues(view)}
+            asked = self._asked(queues)
+            reaches = [reach for name in queues if (reach := self._reach(view, queues[name], asked)) is not None]
             return self._cut(view, reaches) or [CutPartition(0, 0, ())]
 
     def _queues(self, view: StoreView) -> Iterator[QueueSeen]:
@@ -104,33 +111,46 @@ class StoreReader(DataSourceReader):
             if (chosen.topics or matches(topic)) and not topic.startswith(LIGHT_QUEUES):
                 yield from asyncio.run(view.queues(topic))
 
-    def _reach(self, view: StoreView, queue: QueueSeen) -> _Reach | None:
+    def _name(self, queue: QueueSeen) -> MessageQueue:
+        return MessageQueue(queue.topic, self._options.broker, queue.queue_id)
+
+    def _asked(self, queues: Collection[MessageQueue]) -> _Asked:
+        """What options say of the queues; names that match none are refused."""
+        options = self._options
+        places.require_order(options.starting, options.ending, queues)
+        return places.asked(options.starting, queues), places.asked(options.ending, queues)
+
+    def _reach(self, view: StoreView, queue: QueueSeen, asked: _Asked) -> _Reach | None:
         """The part of a queue that is wanted; None when there is none."""
-        named = MessageQueue(queue.topic, self._options.broker, queue.queue_id)
+        named, first = self._name(queue), view.first_kept(queue)
         if not narrowed([Span(named, 0, 1 << 62)], self._narrowing):
             return None
-        first = view.first_kept(queue)
-        begin = self._edge(view, queue, first, is_start=True)
-        end = self._edge(view, queue, first, is_start=False)
-        spans = narrowed([Span(named, max(begin, first), min(end, queue.end))], self._narrowing)
-        if not spans or not (places := _places(view, queue, spans[0])):
+        options = self._options
+        starts = {named: self._edge(view, queue, first, asked[0].get(named), is_start=True)}
+        ends = {named: self._edge(view, queue, first, asked[1].get(named), is_start=False)}
+        losses = places.outside(starts, {named: Bounds(first, queue.end)}, ends)
+        report_losses(losses, fails=options.fail_on_data_loss)
+        span = self._pushed(view, queue, Span(named, max(starts[named], first), min(ends[named], queue.end)))
+        spans = narrowed([span], self._narrowing)
+        if not spans or not (place := _places(view, queue, spans[0])):
             return None
-        return _Reach(queue, spans[0], *places)
+        return _Reach(queue, spans[0], *place)
 
-    def _edge(self, view: StoreView, queue: QueueSeen, first: int, *, is_start: bool) -> int:
-        options, narrowing = self._options, self._narrowing
-        bound = options.starting if is_start else options.ending
-        asked = bound.of(queue.topic, options.broker, queue.queue_id)
-        if bound.kind == "time":
-            found = first if is_start else queue.end
-            found = found if asked is None else view.offset_by_time(queue, asked)
-        else:
-            found = plan.resolved(asked, first, queue.end, EARLIEST if is_start else LATEST)
-        pushed = narrowing.from_ms if is_start else narrowing.before_ms
-        if pushed is None:
-            return found
-        at = view.offset_by_time(queue, pushed)
-        return max(found, at) if is_start else min(found, at)
+    def _edge(self, view: StoreView, queue: QueueSeen, first: int, asked: int | None, *, is_start: bool) -> int:
+        bound = self._options.starting if is_start else self._options.ending
+        if bound.kind == "time" and asked is not None:
+            return max(first, view.offset_by_time(queue, asked))
+        return plan.resolved(
+            None if bound.kind == "time" else asked, first, queue.end, EARLIEST if is_start else LATEST
+        )
+
+    def _pushed(self, view: StoreView, queue: QueueSeen, span: Span) -> Span:
+        """The part of a span that conditions on the time leave."""
+        begin, end = (
+            None if time_ms is None else view.offset_by_time(queue, time_ms)
+            for time_ms in (self._narrowing.from_ms, self._narrowing.before_ms)
+        )
+        return Span(span.queue, max(span.begin, begin or 0), span.end if end is None else min(span.end, end))
 
     def _cut(self, view: StoreView, reaches: Sequence[_Reach]) -> list[CutPartition]:
         """Cut the log that is reached into parts of about the same number of bytes."""

@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 from msgspec.structs import replace
 
 from firearrow import fastjson
-from firearrow.client import Bounds, MessageQueue, PullConsumer, PulledBytes
+from firearrow.client import Bounds, MessageQueue, PullConsumer, PulledBytes, PullStatus
 from firearrow.client.consumer.settings import ConsumerOptions
 from firearrow.client.routes import MASTER_ID, Route
 from firearrow.errors import (
@@ -31,6 +31,7 @@ from firearrow.model.names import is_dlq_topic, is_retry_topic, is_system_topic
 from firearrow.protocol.bodies.route import TopicList
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.requests.route import GetAllTopicListFromNameserver
+from firearrow.record.decode import peek
 from firearrow.runtime.portal import Portal
 from firearrow.runtime.process import process_id
 from firearrow.spark.options import Chosen, Connection, Fetching
@@ -45,6 +46,8 @@ ROUTES_MS: Final = 5000
 """How often routes are asked for: queues and brokers that come or go are noticed within this time."""
 UNANSWERED: Final = (ConnectionFailed, ConnectionLost, RequestTimedOut)
 REPLICA_ID: Final = 1
+LOOKS_AT_ONCE: Final = 64
+"""Single messages that are asked for at once."""
 NO_SQL: Final = "does not support consumer to filter message by SQL92"
 """In the remark of brokers that do not filter so. Java: ``ClientManageProcessor``, ``PullMessageProcessor``."""
 BUSY: Final = frozenset({int(ResponseCode.SYSTEM_BUSY), int(ResponseCode.SERVICE_NOT_AVAILABLE)})
@@ -186,6 +189,24 @@ class Link:
             if pulled.body:
                 found[queue] = max(1.0, len(pulled.body) / max(1, min(32, pulled.next_offset - at)))
         return found
+
+    def stored_at(self, places: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
+        """When the messages at some places were stored, in milliseconds; those that are not there are left out."""
+        return self.portal.call(self._stored_at(places)) if places else {}
+
+    async def _stored_at(self, places: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
+        fetching, room = replace(self.fetching, tags="*", sql=""), asyncio.Semaphore(LOOKS_AT_ONCE)
+
+        async def look(queue: MessageQueue, place: int) -> int | None:
+            async with room:
+                pulled = await self.pull(queue, place, 1, fetching)
+            if not pulled.body or pulled.status is not PullStatus.FOUND:
+                return None
+            head = peek(pulled.body)
+            return head.store_timestamp if head.queue_offset <= place < pulled.next_offset else None
+
+        found = await asyncio.gather(*(look(*place) for place in places.items()))
+        return {queue: time_ms for queue, time_ms in zip(places, found, strict=True) if time_ms is not None}
 
     def report(self, offsets: Mapping[MessageQueue, int]) -> None:
         """Tell brokers how far the group is. A broker that is gone for a while hears it the next time."""

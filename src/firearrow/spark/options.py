@@ -5,6 +5,7 @@ Option names are Spark's style and their case does not matter. Offsets are JSON 
     {"orders": {"broker-a": {"0": 23, "1": -2}}}        -2 is the earliest, -1 the latest, as with Kafka
     {"orders": {"broker-a": 23}}                        one for all queues of a broker
     {"orders": 23}                                      one for all queues of a topic
+    {"orders": {"0": 23}}                               Kafka's form, for topics that are on one broker
 
 Queues that a JSON text leaves out start at the earliest and end at the latest. A time is milliseconds since 1970 or ISO
 8601 with a zone. Options that contradict each other, and unknown ones with a near miss named, are refused before
@@ -25,6 +26,8 @@ from firearrow.spark.optionlist import CONNECTION, SOURCE, STORE, Option
 EARLIEST: Final = -2
 LATEST: Final = -1
 DEFAULT_GROUP: Final = "SPARK_FIREARROW_SOURCE"
+MARKS: Final = "@stored"
+"""What stands beside topics in the offsets of a checkpoint, see `marks`; no topic can be called so."""
 
 
 class Connection(Struct, frozen=True):
@@ -57,17 +60,8 @@ class Bound(Struct, frozen=True):
     """``offset`` or ``time``."""
     everywhere: int | None = None
     by_queue: ByQueue = {}
-
-    def of(self, topic: str, broker: str, queue_id: int) -> int | None:
-        """The number for one queue; None where nothing was said."""
-        if self.everywhere is not None:
-            return self.everywhere
-        found: Any = self.by_queue.get(topic)
-        if isinstance(found, dict):
-            found = found.get(broker)
-        if isinstance(found, dict):
-            found = found.get(str(queue_id))
-        return found if isinstance(found, int) else None
+    option: str = ""
+    """Which option the numbers by queue came from; `places` holds them against the queues that there are."""
 
 
 class Planning(Struct, frozen=True):
@@ -288,7 +282,7 @@ def _chosen(given: Given) -> Chosen:
     assigned = given.table("assign") if given.text("assign") else {}
     for topic, queues in assigned.items():
         lists = queues.values() if isinstance(queues, dict) else [queues]
-        if not all(isinstance(some, list) and all(isinstance(number, int) for number in some) for some in lists):
+        if not all(isinstance(some, list) and all(type(number) is int for number in some) for some in lists):
             raise SettingsError(f"option assign names queues of {topic} by lists of numbers")
     return Chosen(topics, given.text("subscribePattern"), assigned)
 
@@ -336,13 +330,14 @@ def _bound(given: Given, which: str, default: int, *, is_stream: bool) -> Bound:
     if name == at_time:
         return Bound("time", epoch_ms(given.text(name), name))
     if name == by_time:
-        return Bound("time", None, _numbers(given.table(name), name, lambda value: epoch_ms(str(value), name)))
+        return Bound("time", None, _numbers(given.table(name), name, lambda value: epoch_ms(str(value), name)), name)
     words = {"earliest": EARLIEST, "latest": LATEST}
     word = words.get(given.text(name).lower())
     if word is not None:
         _refuse_senseless(which, word, is_stream=is_stream)
         return Bound("offset", word)
-    return Bound("offset", None, _numbers(given.table(name), name, lambda value: _offset(value, name)))
+    table = {topic: said for topic, said in given.table(name).items() if topic != MARKS}
+    return Bound("offset", None, _numbers(table, name, lambda value: _offset(value, name)), name)
 
 
 def _refuse_senseless(which: str, word: int, *, is_stream: bool) -> None:

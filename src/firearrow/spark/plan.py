@@ -15,7 +15,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from firearrow.model import MessageQueue
-from firearrow.spark.options import EARLIEST, LATEST, ByQueue, Planning
+from firearrow.spark.options import EARLIEST, LATEST, MARKS, Planning
 
 Offsets = Mapping[MessageQueue, int]
 Sizes = Mapping[MessageQueue, float]
@@ -60,21 +60,14 @@ def to_json(offsets: Offsets) -> OffsetsJson:
 
 
 def from_json(data: Mapping[str, Any] | None) -> dict[MessageQueue, int]:
-    """The reverse of `to_json`."""
+    """The reverse of `to_json`; marks are left out."""
     return {
         MessageQueue(topic, broker, int(number)): int(offset)
         for topic, brokers in (data or {}).items()
+        if topic != MARKS
         for broker, queues in brokers.items()
         for number, offset in queues.items()
     }
-
-
-def is_assigned(assigned: ByQueue, queue: MessageQueue) -> bool:
-    """Whether option ``assign`` names a queue."""
-    found = assigned.get(queue.topic)
-    if isinstance(found, dict):
-        found = found.get(queue.broker_name)
-    return isinstance(found, list) and queue.queue_id in found
 
 
 def resolved(asked: int | None, first: int, end: int, otherwise: int) -> int:
@@ -89,14 +82,22 @@ def resolved(asked: int | None, first: int, end: int, otherwise: int) -> int:
 # -- how far a micro-batch goes
 
 
+def complete(start: Offsets, firsts: Offsets) -> dict[MessageQueue, int]:
+    """``start``, with queues that it does not know at their first messages."""
+    return {queue: start[queue] if queue in start else firsts[queue] for queue in sorted({*start, *firsts})}
+
+
 def behind(start: Offsets, latest: Offsets) -> dict[MessageQueue, int]:
-    """How many messages each queue is behind; queues that ``start`` does not know begin at 0."""
-    return {queue: max(0, end - start.get(queue, 0)) for queue, end in sorted(latest.items())}
+    """How many messages each queue is behind; ``start`` is complete."""
+    return {queue: max(0, end - start[queue]) for queue, end in sorted(latest.items())}
 
 
 def merged(start: Offsets, latest: Offsets) -> dict[MessageQueue, int]:
-    """``latest``, but no queue goes back, and one that is not to be seen now keeps its place."""
-    return {queue: max(latest.get(queue, 0), start.get(queue, 0)) for queue in sorted({*start, *latest})}
+    """``latest``, but a queue that cannot be seen now, or not beyond ``start``, keeps its place; it is complete.
+
+    That a queue ends before its place says that it began anew: whoever calls this has looked at that before (`marks`).
+    """
+    return {queue: max(latest.get(queue, offset), offset) for queue, offset in sorted(start.items())}
 
 
 def limited_rows(start: Offsets, latest: Offsets, most: int) -> dict[MessageQueue, int]:
@@ -127,7 +128,7 @@ def _limited(
         if taken[queue] < backlog[queue] and (left >= sizes.get(queue, 1.0) or not any(taken.values())):
             taken[queue] += 1
             left -= sizes.get(queue, 1.0)
-    return {queue: start.get(queue, 0) + taken[queue] if queue in taken else offset for queue, offset in end.items()}
+    return {queue: start[queue] + taken[queue] if queue in taken else offset for queue, offset in end.items()}
 
 
 # -- what is gone

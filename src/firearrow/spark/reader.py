@@ -14,9 +14,10 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from firearrow.client import Bounds, MessageQueue
 from firearrow.errors import BadRecord, FireArrowError, SettingsError
-from firearrow.spark import plan
+from firearrow.spark import places, plan
 from firearrow.spark.fetch import Fetch, Records
 from firearrow.spark.link import Link, link_of
+from firearrow.spark.marks import Changed
 from firearrow.spark.options import EARLIEST, LATEST, Bound, Decoding, Fetching, SourceOptions
 from firearrow.spark.plan import Loss, Span
 from firearrow.spark.pushdown import Narrowing, narrowed, narrowing_of, wanted_rows
@@ -35,11 +36,11 @@ MAX_JOINED_BYTES: Final = 64 << 20
 class DataLost(FireArrowError):
     """Messages that a job or a stream had yet to read are gone."""
 
-    def __init__(self, losses: Sequence[Loss]) -> None:
+    def __init__(self, losses: Sequence[Loss | Changed]) -> None:
         shown = "; ".join(str(loss) for loss in losses[:10])
         more = f"; and {len(losses) - 10} more gaps" if len(losses) > 10 else ""
         super().__init__(
-            f"data was lost: {shown}{more}. Set failOnDataLoss to false to go on without them, "
+            f"data was lost: {shown}{more}. Set failOnDataLoss to false to go on with what is there, "
             "or start at offsets that are there"
         )
 
@@ -79,12 +80,12 @@ class Reading(Struct, frozen=True):
         return replace(fetching, tags=pushed) if pushed and is_free else fetching
 
 
-def report_losses(losses: Sequence[Loss], *, fails: bool) -> None:
+def report_losses(losses: Sequence[Loss | Changed], *, fails: bool) -> None:
     """Fail, or say what is missing."""
     if losses and fails:
         raise DataLost(losses)
     for loss in losses:
-        log.warning("messages are gone", extra={"loss": str(loss)})
+        log.warning("data was lost, failOnDataLoss is false: %s", loss, extra={"loss": str(loss)})
 
 
 def read_spans(reading: Reading, spans: Sequence[Span]) -> Iterator["pa.RecordBatch"]:
@@ -156,37 +157,40 @@ class Edges:
     """Turns what options say about beginnings and ends into offsets, asking brokers where times are meant."""
 
     def __init__(self, link: Link, options: SourceOptions, bounds: Mapping[MessageQueue, Bounds]) -> None:
+        places.require_assigned(options.chosen.assigned, bounds)
         self._link = link
         self._options = options
         self._bounds = bounds
 
     def starts(self) -> dict[MessageQueue, int]:
-        """Where each queue begins."""
-        found = self._offsets(self._options.starting, EARLIEST)
-        if self._options.starting.kind == "time" and self._options.starting_strategy == "error":
+        """Where each queue begins; what it was told to begin with and does not have is a loss."""
+        options, bounds = self._options, self._bounds
+        found = self._offsets(options.starting, EARLIEST)
+        report_losses(places.outside(found, bounds), fails=options.fail_on_data_loss)
+        if options.starting.kind == "time" and options.starting_strategy == "error":
             for queue, offset in found.items():
-                if offset >= self._bounds[queue].end:
+                if offset >= bounds[queue].end:
                     raise SettingsError(
                         f"nothing was stored in {queue.topic} on {queue.broker_name}, queue {queue.queue_id}, since "
                         "the starting time; startingOffsetsByTimestampStrategy latest would begin at its end"
                     )
-        return found
+        return places.inside(found, bounds)
 
     def ends(self) -> dict[MessageQueue, int]:
         """Where each queue ends."""
         return self._offsets(self._options.ending, LATEST)
 
     def _offsets(self, bound: Bound, otherwise: int) -> dict[MessageQueue, int]:
-        asked = {q: bound.of(q.topic, q.broker_name, q.queue_id) for q in self._bounds}
+        asked = places.asked(bound, self._bounds)
         if bound.kind == "time":
-            times = {queue: time_ms for queue, time_ms in asked.items() if time_ms is not None}
-            at = self._link.offsets_at(times)
+            at = self._link.offsets_at(asked)
             return {
                 queue: max(first, min(at[queue], end)) if queue in at else plan.resolved(None, first, end, otherwise)
                 for queue, (first, end) in self._bounds.items()
             }
         return {
-            queue: plan.resolved(asked[queue], first, end, otherwise) for queue, (first, end) in self._bounds.items()
+            queue: plan.resolved(asked.get(queue), first, end, otherwise)
+            for queue, (first, end) in self._bounds.items()
         }
 
 
@@ -194,7 +198,7 @@ def chosen_bounds(link: Link, options: SourceOptions) -> dict[MessageQueue, Boun
     """The bounds of the queues that are chosen, as they are now."""
     bounds = link.bounds(link.topics(options.chosen))
     if options.chosen.assigned:
-        bounds = {queue: each for queue, each in bounds.items() if plan.is_assigned(options.chosen.assigned, queue)}
+        bounds = {queue: each for queue, each in bounds.items() if places.is_assigned(options.chosen.assigned, queue)}
     if options.fetching.from_replica:
         link.require_replicas(bounds)
     return bounds
@@ -213,10 +217,9 @@ class TopicsReader(DataSourceReader):
         options = self._options
         link = link_of(options.connection, options.fetching)
         bounds = chosen_bounds(link, options)
-        if options.chosen.assigned and not bounds:
-            raise SettingsError("option assign names no queue that can be read")
         edges = Edges(link, options, bounds)
         starts, ends = edges.starts(), edges.ends()
+        places.require_order(options.starting, options.ending, bounds)
         spans = [Span(queue, starts[queue], max(starts[queue], ends[queue])) for queue in sorted(bounds)]
         spans = self._narrow(link, spans)
         first = {queue: each.first for queue, each in bounds.items()}

@@ -14,7 +14,7 @@ that moment is taken for a new one when it is back.
 """
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -22,8 +22,9 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from firearrow.client import Bounds, MessageQueue
 from firearrow.errors import FireArrowError
 from firearrow.runtime.clock import SystemClock
-from firearrow.spark import plan
+from firearrow.spark import marks, plan
 from firearrow.spark.link import Link, link_of
+from firearrow.spark.marks import Changed, Position
 from firearrow.spark.options import SourceOptions
 from firearrow.spark.plan import OffsetsJson, Span
 from firearrow.spark.reader import Edges, Reading, SpanPartition, chosen_bounds, read_spans, report_losses
@@ -53,67 +54,96 @@ class TopicsStreamReader(DataSourceStreamReader, _available_now()):  # type: ign
         self._options = options
         self._columns = columns
         self._target: dict[MessageQueue, int] | None = None
-        self._last_end: dict[MessageQueue, int] | None = None
+        self._last_end: Position | None = None
+        self._planned: tuple[dict[MessageQueue, int], dict[MessageQueue, int], dict[MessageQueue, int]] | None = None
         self._reported: dict[MessageQueue, int] = {}
         self._seen: dict[MessageQueue, int] = {}
         self._waiting_since_ms = 0
 
     # -- on the driver
 
-    def initialOffset(self) -> OffsetsJson:  # noqa: N802 - Spark's name
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Where a query with a new checkpoint begins."""
         link = self._link()
-        starts = Edges(link, self._options, chosen_bounds(link, self._options)).starts()
+        bounds = chosen_bounds(link, self._options)
+        starts = Edges(link, self._options, bounds).starts()
+        begin = Position(starts, link.stored_at(marks.marked_places(starts, bounds)))
         # Spark 4.1 asks for it after the end of the first batch, which must not be forgotten: the next would go back.
-        self._last_end = self._last_end or starts
-        return plan.to_json(starts)
+        self._last_end = self._last_end or begin
+        return marks.to_json(begin)
 
     def latestOffset(  # noqa: N802 - Spark's name
         self, start: Mapping[str, Any] | None = None, limit: object | None = None
-    ) -> OffsetsJson:
+    ) -> dict[str, Any]:
         """Where the next batch ends."""
-        begin = plan.from_json(start) if start is not None else self._last_end
+        begin = marks.from_json(start) if start is not None else self._last_end
         if begin is not None:
-            self._report(begin)
-        latest = self._latest(begin)
-        if latest is None:
-            return plan.to_json(begin or {})
-        self._seen = latest
-        if self._target is not None:
-            latest = {queue: min(offset, self._target.get(queue, 0)) for queue, offset in latest.items()}
-        end = plan.merged(begin or {}, latest)
-        if begin is not None and not _is_everything(limit):
-            end = self._limited(begin, latest)
-        self._last_end = end
-        return plan.to_json(end)
-
-    def _latest(self, begin: Mapping[MessageQueue, int] | None) -> dict[MessageQueue, int] | None:
-        """Where queues end now; None while nobody can be asked."""
+            self._report(begin.offsets)
         try:
-            bounds = chosen_bounds(self._link(), self._options)
+            end = self._next_end(begin, limit)
         except FireArrowError as error:
             if begin is None or not error.retryable:
                 raise
-            log.warning("no broker could be asked for new messages", extra={"reason": str(error)})
-            return None
-        return {queue: each.end for queue, each in bounds.items()}
+            log.warning("no broker could be asked for new messages: %s", error, extra={"reason": str(error)})
+            return marks.to_json(begin)
+        self._last_end = end
+        return marks.to_json(end)
 
-    def _limited(self, begin: dict[MessageQueue, int], latest: dict[MessageQueue, int]) -> dict[MessageQueue, int]:
+    def _next_end(self, begin: Position | None, limit: object | None) -> Position:
+        bounds = chosen_bounds(self._link(), self._options)
+        self._seen = {queue: each.end for queue, each in bounds.items()}
+        latest = self._within_target(bounds)
+        if begin is None:
+            return self._marked(latest, Position({}), bounds)
+        starts = plan.complete(begin.offsets, {queue: bounds[queue].first for queue in latest})
+        is_limited = not _is_everything(limit)
+        if is_limited and not self._is_due(sum(plan.behind(starts, latest).values()), starts, bounds):
+            return begin
+        starts |= {each.queue: each.resume for each in self._checked(begin, bounds)}
+        ends = self._limited(starts, latest) if is_limited else plan.merged(starts, latest)
+        self._planned = (begin.offsets, ends, starts)
+        return self._marked(ends, begin, bounds)
+
+    def _within_target(self, bounds: Mapping[MessageQueue, Bounds]) -> dict[MessageQueue, int]:
+        """Where queues end, for a run that stops at a fixed end: no further; a queue that is new since is for later."""
+        if self._target is None:
+            return {queue: each.end for queue, each in bounds.items()}
+        return {queue: min(each.end, self._target[queue]) for queue, each in bounds.items() if queue in self._target}
+
+    def _checked(self, at: Position, bounds: Mapping[MessageQueue, Bounds]) -> list[Changed]:
+        """The queues that are not those of the checkpoint any more; raises unless losses may be passed over."""
+        link = self._link()
+        moved = {q: offset for q, offset in at.offsets.items() if q in bounds and bounds[q].end != offset}
+        known = {queue: offset for queue, offset in moved.items() if queue in at.stored}
+        stored_now = link.stored_at(marks.marked_places(known, bounds))
+        changed = marks.changed_queues(Position(moved, at.stored), bounds, stored_now)
+        later = link.offsets_at({queue: mark + 1 for queue, mark in changed.items() if mark is not None})
+        found = marks.resumed(changed, at, bounds, later)
+        report_losses(found, fails=self._options.fail_on_data_loss)
+        return found
+
+    def _marked(
+        self, ends: dict[MessageQueue, int], begin: Position, bounds: Mapping[MessageQueue, Bounds]
+    ) -> Position:
+        """An end with its marks: those of queues that did not move stay."""
+        moved = {queue: offset for queue, offset in ends.items() if begin.offsets.get(queue) != offset}
+        stored = {queue: mark for queue, mark in begin.stored.items() if queue not in moved}
+        return Position(ends, stored | self._link().stored_at(marks.marked_places(moved, bounds)))
+
+    def _limited(self, starts: dict[MessageQueue, int], latest: dict[MessageQueue, int]) -> dict[MessageQueue, int]:
         options = self._options
-        rows = sum(plan.behind(begin, latest).values())
-        if rows and not self._is_due(rows):
-            return plan.merged(begin, begin)
-        end = plan.merged(begin, latest)
+        end = plan.merged(starts, latest)
         if options.max_offsets_per_trigger is not None:
-            end = plan.limited_rows(begin, end, options.max_offsets_per_trigger)
-        if options.max_bytes_per_trigger is not None and rows:
-            end = plan.limited_bytes(begin, end, options.max_bytes_per_trigger, self._sizes(begin, end))
+            end = plan.limited_rows(starts, end, options.max_offsets_per_trigger)
+        if options.max_bytes_per_trigger is not None and end != starts:
+            end = plan.limited_bytes(starts, end, options.max_bytes_per_trigger, self._sizes(starts, end))
         return end
 
-    def _is_due(self, rows: int) -> bool:
-        """Whether enough has gathered, or has waited for long enough."""
+    def _is_due(self, rows: int, starts: plan.Offsets, bounds: Mapping[MessageQueue, Bounds]) -> bool:
+        """Whether enough has gathered, or has waited for long enough; a queue that went back is never waited with."""
         least = self._options.min_offsets_per_trigger
-        if least is not None and rows < least and self._target is None:
+        went_back = any(each.end < starts.get(queue, 0) for queue, each in bounds.items())
+        if least is not None and 0 < rows < least and self._target is None and not went_back:
             now_ms = SystemClock().now_ms()
             self._waiting_since_ms = self._waiting_since_ms or now_ms
             if now_ms - self._waiting_since_ms < self._options.max_trigger_delay_ms:
@@ -124,7 +154,7 @@ class TopicsStreamReader(DataSourceStreamReader, _available_now()):  # type: ign
     def _sizes(self, begin: dict[MessageQueue, int], end: dict[MessageQueue, int]) -> dict[MessageQueue, float]:
         backlog = plan.behind(begin, end)
         most = sorted((queue for queue, rows in backlog.items() if rows), key=lambda queue: (-backlog[queue], queue))
-        found = self._link().sizes({queue: begin.get(queue, 0) for queue in most[:SAMPLED_QUEUES]})
+        found = self._link().sizes({queue: begin[queue] for queue in most[:SAMPLED_QUEUES]})
         usual = sum(found.values()) / len(found) if found else 1.0
         return {queue: found.get(queue, usual) for queue in end}
 
@@ -151,20 +181,35 @@ class TopicsStreamReader(DataSourceStreamReader, _available_now()):  # type: ign
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
         """Plan the tasks of a batch, the same one again after a restart."""
-        options, begins, ends = self._options, plan.from_json(start), plan.from_json(end)
-        self._last_end = self._last_end or ends
-        moved = {queue: offset for queue, offset in ends.items() if offset > begins.get(queue, 0)}
+        options, begin, until = self._options, marks.from_json(start), marks.from_json(end)
+        self._last_end = self._last_end or until
+        moved = {queue for queue, offset in until.offsets.items() if offset != begin.offsets.get(queue)}
         if not moved:
             return [SpanPartition(())]
         bounds = self._bounds_of(moved)
-        spans = [Span(q, _begin(q, begins, bounds), offset) for q, offset in sorted(moved.items())]
+        spans = self._spans(begin, until, moved, bounds)
         firsts = {queue: each.first for queue, each in bounds.items()}
         losses = plan.lost(spans, firsts, {queue: each.end for queue, each in bounds.items()})
         report_losses(losses, fails=options.fail_on_data_loss)
         found = plan.tasks(plan.without(spans, losses), options.planning)
         return [SpanPartition(spans) for spans in found] or [SpanPartition(())]
 
-    def _bounds_of(self, moved: Mapping[MessageQueue, int]) -> dict[MessageQueue, Bounds]:
+    def _spans(
+        self, begin: Position, until: Position, moved: Collection[MessageQueue], bounds: Mapping[MessageQueue, Bounds]
+    ) -> list[Span]:
+        """What a batch reads. One that this process planned was looked at already; one of an earlier run was not."""
+        ends = {queue: until.offsets[queue] for queue in sorted(moved)}
+        if self._planned is not None and self._planned[:2] == (begin.offsets, until.offsets):
+            starts = self._planned[2]
+        else:
+            starts = plan.complete(begin.offsets, {q: bounds[q].first if q in bounds else 0 for q in moved})
+            starts |= {each.queue: each.resume for each in self._checked(_only(begin, moved), bounds)}
+            ends |= {
+                each.queue: min(ends[each.queue], each.resume) for each in self._checked(_only(until, moved), bounds)
+            }
+        return [Span(queue, starts[queue], end) for queue, end in ends.items() if end > starts[queue]]
+
+    def _bounds_of(self, moved: Collection[MessageQueue]) -> dict[MessageQueue, Bounds]:
         return self._link().bounds(sorted({queue.topic for queue in moved}))
 
     def commit(self, end: Mapping[str, Any]) -> None:
@@ -177,7 +222,7 @@ class TopicsStreamReader(DataSourceStreamReader, _available_now()):  # type: ign
     def _report(self, done: dict[MessageQueue, int]) -> None:
         if not self._options.reports_progress:
             return
-        news = {queue: offset for queue, offset in done.items() if offset > self._reported.get(queue, -1)}
+        news = {queue: offset for queue, offset in done.items() if offset != self._reported.get(queue)}
         if news:
             self._link().report(news)
             self._reported.update(news)
@@ -193,11 +238,9 @@ class TopicsStreamReader(DataSourceStreamReader, _available_now()):  # type: ign
         return read_spans(Reading(self._options, self._columns), partition.spans)
 
 
-def _begin(queue: MessageQueue, begins: Mapping[MessageQueue, int], bounds: Mapping[MessageQueue, Bounds]) -> int:
-    """Where a queue goes on; a new one begins at its first message."""
-    if queue in begins:
-        return begins[queue]
-    return bounds[queue].first if queue in bounds else 0
+def _only(position: Position, queues: Collection[MessageQueue]) -> Position:
+    """The part of a position that is about some queues."""
+    return Position({queue: offset for queue, offset in position.offsets.items() if queue in queues}, position.stored)
 
 
 def _is_everything(limit: object | None) -> bool:

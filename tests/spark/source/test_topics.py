@@ -11,6 +11,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from firearrow.blocking import Message, MessageQueue, PullConsumer
 from firearrow.errors import ConnectionFailed, FireArrowError, NoRoute, SettingsError, Unsupported
+from firearrow.spark import plan
 from firearrow.spark.link import close_links
 from firearrow.spark.reader import DataLost
 from firearrow.spark.schema import NAMES
@@ -173,6 +174,35 @@ def test_what_is_gone_fails_with_the_exact_gap(broker: ApacheBroker, filled: str
     assert set(table["queue_id"]) == {0}
 
 
+def test_offsets_and_queues_that_match_nothing_are_refused(broker: ApacheBroker, filled: str) -> None:
+    for name, table, says in (
+        ("startingOffsets", {"nothing": 5}, "topic 'nothing', which is not read"),
+        ("endingOffsets", {filled: {"broker-x": 5}}, "broker 'broker-x'"),
+        ("startingOffsetsByTimestamp", {filled: {broker.name: {"17": 5}}}, "queue 17"),
+    ):
+        with pytest.raises(SettingsError, match=says):
+            read(options(broker, filled, **{name: json.dumps(table)}))
+    with pytest.raises(SettingsError, match=r"assign names queue 9 .* it has 0"):
+        read({"nameServer": at(broker), "assign": json.dumps({filled: [0, 9]})})
+    with pytest.raises(SettingsError, match="assign names queue 9"):
+        stream({"nameServer": at(broker), "assign": json.dumps({filled: [0, 9]})}).initialOffset()
+
+
+def test_offsets_in_kafkas_form(broker: ApacheBroker, filled: str) -> None:
+    starts = json.dumps({filled: {"0": 140, "1": -2}})
+    begin = stream(options(broker, filled, startingOffsets=starts)).initialOffset()
+    assert begin[filled][broker.name] == {"0": 140, "1": 0, "2": 0, "3": 0}
+
+
+def test_a_beginning_behind_the_end_is_told_and_nothing_is_skipped(broker: ApacheBroker, filled: str) -> None:
+    told = options(broker, filled, startingOffsets=json.dumps({filled: 2000}))
+    for begin in (stream(told).initialOffset, lambda: read(told)):
+        with pytest.raises(DataLost, match=r"told to begin at 2000, but the queue ends at \d+"):
+            begin()
+    lenient = stream({**told, "failOnDataLoss": "false"})
+    assert sum(leaves(lenient.initialOffset())) == COUNT, "it begins at the ends that there are"
+
+
 def test_nobody_there_is_said_in_time() -> None:
     for more in ({"connectTimeoutMs": "300"}, {"fetchRetries": "1", "fetchRetryIntervalMs": "1"}):
         for chosen in ({"subscribe": "orders"}, {"subscribePattern": "o.*"}):
@@ -206,7 +236,7 @@ def test_a_stream_begins_where_it_is_told(broker: ApacheBroker, filled: str) -> 
 
 
 def leaves(offsets: Any) -> list[int]:
-    return [offset for brokers in offsets.values() for queues in brokers.values() for offset in queues.values()]
+    return list(plan.from_json(offsets).values())
 
 
 def test_batches_are_limited_by_rows_and_cover_everything(broker: ApacheBroker, filled: str) -> None:
@@ -220,7 +250,7 @@ def test_batches_are_limited_by_rows_and_cover_everything(broker: ApacheBroker, 
         start = end
     assert sizes == [250, 250, 100]
     assert sorted(seen) == list(range(COUNT))
-    assert reader.reportLatestOffset() == end
+    assert reader.reportLatestOffset() == plan.to_json(plan.from_json(end))
 
 
 def test_batches_are_limited_by_bytes(broker: ApacheBroker, filled: str) -> None:

@@ -61,17 +61,13 @@ def test_every_option_of_the_source_is_read_whatever_its_case() -> None:
     }  # fmt: skip
 
 
-def test_offsets_by_queue() -> None:
+def test_offsets_and_times_by_queue() -> None:
     table = '{"orders": {"broker-a": {"0": 5, "1": -1}, "broker-b": 9}, "bills": -2}'
     bound = source_options({**LEAST, "startingOffsets": table}, is_stream=False).starting
-    assert bound.of("orders", "broker-a", 0) == 5
-    assert bound.of("orders", "broker-a", 1) == LATEST
-    assert bound.of("orders", "broker-a", 2) is None
-    assert bound.of("orders", "broker-b", 3) == 9
-    assert bound.of("bills", "anywhere", 3) == EARLIEST
-    assert bound.of("others", "broker-a", 0) is None
+    assert bound.by_queue == {"orders": {"broker-a": {"0": 5, "1": LATEST}, "broker-b": 9}, "bills": EARLIEST}
+    assert bound.option == "startingOffsets"
     times = source_options({**LEAST, "endingOffsetsByTimestamp": f'{{"orders": "{TIME}"}}'}, is_stream=False).ending
-    assert (times.kind, times.of("orders", "broker-a", 0)) == ("time", 1769860800250)
+    assert (times.kind, times.by_queue) == ("time", {"orders": 1769860800250})
 
 
 def test_assignments_and_patterns() -> None:
@@ -91,6 +87,7 @@ def test_assignments_and_patterns() -> None:
         ({"subscribe": "", "assign": "["}, "no JSON"),
         ({"subscribe": "", "assign": "[]"}, "JSON object"),
         ({"subscribe": "", "assign": '{"a": 1}'}, "lists of numbers"),
+        ({"subscribe": "", "assign": '{"a": [true]}'}, "lists of numbers"),
         ({"subscribeTopics": "a"}, "did you mean"),
         ({"startingOffset": "earliest"}, "did you mean startingOffsets"),
         ({"somethingElse": "a"}, "there is no option 'somethingElse'"),

@@ -20,6 +20,7 @@ def test_offsets_go_through_json() -> None:
     assert list(found["orders"]["broker-a"]) == ["0", "1"]
     assert plan.from_json(found) == {A: 3, B: 5, FAR: 0}
     assert plan.from_json(None) == {}
+    assert plan.from_json({**found, "@stored": found}) == {A: 3, B: 5, FAR: 0}, "marks are no offsets"
 
 
 def test_special_offsets_are_resolved_by_bounds() -> None:
@@ -29,20 +30,15 @@ def test_special_offsets_are_resolved_by_bounds() -> None:
     assert plan.resolved(55, 10, 90, EARLIEST) == 55
 
 
-def test_assigned_queues() -> None:
-    assigned = {"orders": {"broker-a": [0, 2]}, "bills": [1]}
-    assert [plan.is_assigned(assigned, queue) for queue in (A, B, C, FAR)] == [True, False, True, False]
-    assert plan.is_assigned(assigned, MessageQueue("bills", "anywhere", 1))
-    assert not plan.is_assigned(assigned, MessageQueue("others", "anywhere", 1))
-
-
 def test_a_limit_is_shared_by_backlog() -> None:
     assert plan.limited_rows({A: 0, B: 100}, {A: 900, B: 200}, 100) == {A: 90, B: 110}
     assert plan.limited_rows({A: 0}, {A: 50}, 100) == {A: 50}
 
 
-def test_new_queues_begin_at_zero_and_missing_ones_stay() -> None:
-    assert plan.limited_rows({A: 7}, {B: 4}, 100) == {A: 7, B: 4}
+def test_new_queues_begin_at_their_first_message_and_missing_ones_stay() -> None:
+    start = plan.complete({A: 7}, {B: 50_000})
+    assert start == {A: 7, B: 50_000}
+    assert plan.limited_rows(start, {B: 60_000}, 100) == {A: 7, B: 50_100}
 
 
 def test_bytes_are_reckoned_by_sizes() -> None:
@@ -54,12 +50,13 @@ def test_bytes_are_reckoned_by_sizes() -> None:
 def test_a_limited_batch_moves_and_keeps_the_limit(
     start: dict[MessageQueue, int], latest: dict[MessageQueue, int], most: int
 ) -> None:
+    start = plan.complete(start, {queue: end // 2 for queue, end in latest.items()})
     end = plan.limited_rows(start, latest, most)
-    rows = sum(end[queue] - start.get(queue, 0) for queue in end)
+    rows = sum(end[queue] - start[queue] for queue in end)
     behind = sum(plan.behind(start, latest).values())
     assert rows == min(most, behind)
-    assert all(end[queue] >= start.get(queue, 0) for queue in end)
-    assert set(end) == {*start, *latest}
+    assert all(end[queue] >= start[queue] for queue in end)
+    assert set(end) == set(start)
 
 
 def test_what_is_gone_is_told_exactly_and_left_out() -> None:

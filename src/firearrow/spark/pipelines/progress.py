@@ -10,6 +10,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from firearrow.spark.options import MARKS
+
 
 class QueueLag(Struct, frozen=True):
     """How far one queue is."""
@@ -75,6 +77,8 @@ def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, int]]:  # noqa: A
         yield path, value
     elif isinstance(value, dict):
         for name, inner in value.items():
+            if name == MARKS:
+                continue
             yield from _leaves(inner, f"{path}/{name}" if path else str(name))
 
 

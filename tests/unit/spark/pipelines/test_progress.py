@@ -7,7 +7,9 @@ from firearrow.spark.pipelines.progress import Watched, metrics, read_progress
 
 
 def report(batch: int, rows: int, end: int = 90, latest: int = 100) -> dict[str, object]:
-    offsets = [json.dumps({"orders": {"broker-a": {"0": offset, "1": 5}}}) for offset in (end, latest)]
+    marks = {"orders": {"broker-a": {"0": 1_790_000_000_000}}}
+    ends = [{"orders": {"broker-a": {"0": offset, "1": 5}}} for offset in (end, latest)]
+    offsets = [json.dumps({**ends[0], "@stored": marks}), json.dumps(ends[1])]
     source = {"endOffset": offsets[0], "latestOffset": offsets[1]}
     return {
         "id": "q1", "name": "archive-bronze", "batchId": batch, "numInputRows": rows, "batchDuration": 2000,

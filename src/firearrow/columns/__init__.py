@@ -6,9 +6,21 @@ Python for each record. ``starts`` finds records, ``heads`` reads their fixed fi
 """
 
 from firearrow.columns.bodies import Treatment
-from firearrow.columns.decode import as_bytes, columns_of, decode_columns
+from firearrow.columns.decode import as_bytes, batches_of, columns_of, decode_columns
 from firearrow.columns.heads import Heads
 from firearrow.columns.making import TYPES, schema_of
 from firearrow.columns.starts import record_starts
+from firearrow.columns.wrapped import is_wrapped
 
-__all__ = ["TYPES", "Heads", "Treatment", "as_bytes", "columns_of", "decode_columns", "record_starts", "schema_of"]
+__all__ = [
+    "TYPES",
+    "Heads",
+    "Treatment",
+    "as_bytes",
+    "batches_of",
+    "columns_of",
+    "decode_columns",
+    "is_wrapped",
+    "record_starts",
+    "schema_of",
+]

@@ -4,6 +4,7 @@ A compressed body is inflated by itself, never past a limit, in the libraries' o
 Python for each record, so it is an option.
 """
 
+from collections.abc import Iterator, Mapping
 from zlib import crc32
 
 import numpy as np
@@ -19,6 +20,8 @@ from firearrow.record.compression import decompress
 from firearrow.record.decode import MAX_BODY_BYTES
 from firearrow.record.layout import CRC_MASK
 
+Flags = npt.NDArray[np.int32]
+
 
 class Treatment(Struct, frozen=True):
     """What is done with bodies."""
@@ -28,33 +31,71 @@ class Treatment(Struct, frozen=True):
     """The most that a compressed body may become; None leaves compressed bodies as they are."""
     keep_bad: bool = False
     """Whether a compressed body that does not inflate is kept as it is, rather than refused."""
+    batch_bytes: int = 32 << 20
+    """The most that the inflated bodies of one batch of columns take, unless a single one takes more."""
 
 
 class Bodies(Struct, frozen=True):
     """Bodies, and the sysFlags that go with them: without COMPRESSED where a body was inflated."""
 
     column: pa.Array
-    sys_flags: npt.NDArray[np.int32]
+    sys_flags: Flags
 
 
 def bodies_of(heads: Heads, treatment: Treatment) -> Bodies:
     """Copy, check and inflate the bodies; `BadRecord` for the first that is wrong."""
     if treatment.check_crc:
         _check(heads)
-    plain = slices(heads.data, heads.body_starts, heads.body_ends, pa.binary())
-    sys_flags = heads.longs("sys_flag").astype(np.int32) if len(heads) else np.empty(0, np.int32)
-    packed = np.flatnonzero(sys_flags & COMPRESSED)
-    if treatment.max_body_bytes is None or len(packed) == 0:
-        return Bodies(plain, sys_flags)
-    inflated: list[bytes] = []
-    order = np.arange(len(heads))
-    for row in packed.tolist():
+    sys_flags = _sys_flags(heads)
+    packed = {row: _inflated(heads, row, int(sys_flags[row]), treatment) for row in _packed(sys_flags, treatment)}
+    return _put_together(heads, sys_flags, packed)
+
+
+def parts_of(heads: Heads, treatment: Treatment) -> Iterator[tuple[Heads, Bodies]]:
+    """Records with their bodies, cut where these become too many bytes for one batch."""
+    if treatment.check_crc:
+        _check(heads)
+    sys_flags = _sys_flags(heads)
+    packed: dict[int, bytes | None] = {}
+    begin = size = 0
+    for row in _packed(sys_flags, treatment):
         body = _inflated(heads, row, int(sys_flags[row]), treatment)
-        if body is not None:
-            order[row] = len(heads) + len(inflated)
-            inflated.append(body)
-            sys_flags[row] &= ~COMPRESSED
-    column = pa.concat_arrays([plain, pa.array(inflated, pa.binary())]).take(numbers(order, pa.int64()))
+        taken = len(body or b"")
+        if packed and size + taken > treatment.batch_bytes:
+            yield _part(heads, sys_flags, begin, row, packed)
+            begin, size, packed = row, 0, {}
+        packed[row] = body
+        size += taken
+    yield _part(heads, sys_flags, begin, len(heads), packed)
+
+
+def _part(
+    heads: Heads, sys_flags: Flags, begin: int, end: int, packed: Mapping[int, bytes | None]
+) -> tuple[Heads, Bodies]:
+    some = heads if end - begin == len(heads) else Heads(heads.data, heads.starts[begin:end])
+    return some, _put_together(some, sys_flags[begin:end], {row - begin: body for row, body in packed.items()})
+
+
+def _sys_flags(heads: Heads) -> Flags:
+    return heads.longs("sys_flag").astype(np.int32) if len(heads) else np.empty(0, np.int32)
+
+
+def _packed(sys_flags: Flags, treatment: Treatment) -> list[int]:
+    """The records whose bodies are to be inflated."""
+    found: list[int] = [] if treatment.max_body_bytes is None else np.flatnonzero(sys_flags & COMPRESSED).tolist()
+    return found
+
+
+def _put_together(heads: Heads, sys_flags: Flags, packed: Mapping[int, bytes | None]) -> Bodies:
+    plain = slices(heads.data, heads.body_starts, heads.body_ends, pa.binary())
+    inflated = {row: body for row, body in packed.items() if body is not None}
+    if not inflated:
+        return Bodies(plain, sys_flags)
+    rows = list(inflated)
+    order = np.arange(len(heads))
+    order[rows] = len(heads) + np.arange(len(rows))
+    sys_flags[rows] &= ~COMPRESSED
+    column = pa.concat_arrays([plain, pa.array(inflated.values(), pa.binary())]).take(numbers(order, pa.int64()))
     return Bodies(column, sys_flags)
 
 

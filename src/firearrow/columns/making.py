@@ -64,19 +64,27 @@ def schema_of(names: Sequence[str]) -> pa.Schema:
     return pa.schema([(name, TYPES[name]) for name in names])
 
 
-def plain_columns(heads: Heads, names: Sequence[str], *, broker: str, treatment: Treatment) -> pa.RecordBatch:
-    """The columns ``names``, a row for each record."""
-    making = _Making(heads, broker, treatment)
+def plain_columns(
+    heads: Heads, names: Sequence[str], *, broker: str, treatment: Treatment, bodies: Bodies | None = None
+) -> pa.RecordBatch:
+    """The columns ``names``, a row for each record; ``bodies`` where they are made already."""
+    making = _Making(heads, broker, treatment, bodies)
     return pa.RecordBatch.from_arrays([making.column(name) for name in names], schema=schema_of(names))
+
+
+def needs_bodies(names: Sequence[str], treatment: Treatment) -> bool:
+    """Whether some columns are made of inflated bodies: a sysFlag tells of those that could not be."""
+    return "body" in names or ("sys_flag" in names and treatment.keep_bad)
 
 
 class _Making:
     """The columns of one buffer; what several of them need is made once."""
 
-    def __init__(self, heads: Heads, broker: str, treatment: Treatment) -> None:
+    def __init__(self, heads: Heads, broker: str, treatment: Treatment, bodies: Bodies | None) -> None:
         self.heads = heads
         self.broker = broker
         self.treatment = treatment
+        self._bodies = bodies
 
     @cached_property
     def properties(self) -> Properties:
@@ -91,7 +99,7 @@ class _Making:
     @cached_property
     def bodies(self) -> Bodies:
         """The bodies, inflated."""
-        return bodies_of(self.heads, self.treatment)
+        return self._bodies or bodies_of(self.heads, self.treatment)
 
     def column(self, name: str) -> pa.Array:
         """One column."""

@@ -49,16 +49,16 @@ class Fetch:
         self._link = link
         self._spans = spans
         self._fetching = fetching
-        self._is_filtered = bool(fetching.sql) or fetching.tags not in ("", "*")
+        self.is_filtered = bool(fetching.sql) or fetching.tags not in ("", "*")
         self._lanes: list[asyncio.Queue[Records | BaseException | None]] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._started = self._current = 0
 
-    async def next(self, rows: int) -> list[Records]:
-        """What comes next, about ``rows`` of one span or several; nothing at the end."""
+    async def next(self, rows: int, most_bytes: int) -> list[Records]:
+        """What comes next, about ``rows`` or ``most_bytes`` of one span or several; nothing at the end."""
         found: list[Records] = []
-        held = 0
-        while self._current < len(self._spans) and held < rows:
+        held = size = 0
+        while self._current < len(self._spans) and held < rows and size < most_bytes:
             self._start_some()
             lane = self._lanes[self._current]
             if lane.empty() and held >= rows // ENOUGH:
@@ -70,6 +70,7 @@ class Fetch:
                 self._current += 1
                 continue
             held += got.next_offset - got.begin
+            size += len(got.body)
             found.append(got)
         return found
 
@@ -139,7 +140,7 @@ class Fetch:
         if pulled.min_offset > cursor and pulled.status is not PullStatus.NOTHING_NEW:
             reason = f"the broker's first message is {pulled.min_offset} now; retention deleted those before it"
             return Loss(span.queue, cursor, min(pulled.min_offset, span.end), reason)
-        if self._is_filtered or pulled.next_offset <= cursor:
+        if self.is_filtered or pulled.next_offset <= cursor:
             return None
         if pulled.status is PullStatus.NOTHING_MATCHED:
             reason = "the files of the log that held them are deleted"

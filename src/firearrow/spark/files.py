@@ -27,10 +27,11 @@ from firearrow.errors import BadRecord, SettingsError
 from firearrow.model import MessageQueue
 from firearrow.runtime.realdisk import RealDisk
 from firearrow.spark import places, plan
+from firearrow.spark.decoding import rows_of
 from firearrow.spark.options import EARLIEST, LATEST, StoreOptions
 from firearrow.spark.plan import Span
-from firearrow.spark.pushdown import Narrowing, narrowed, narrowing_of, wanted_rows
-from firearrow.spark.reader import report_losses, treatment
+from firearrow.spark.pushdown import Narrowing, narrowed, narrowing_of
+from firearrow.spark.reader import report_losses
 from firearrow.spark.windows import LogWindows
 from firearrow.store.reading import FILLER_SIZE, QueueSeen, StoreView
 
@@ -188,16 +189,14 @@ class StoreReader(DataSourceReader):
 
     def _read(self, view: StoreView, partition: CutPartition) -> Iterator["pa.RecordBatch"]:
         options, narrowing = self._options, self._narrowing
-        how, sets = treatment(options.decoding), _sets(narrowing)
+        sets = _sets(narrowing)
         windows = LogWindows(view, _with_queues(view, partition.spans), narrowing.tags)
         for window in windows.read(options.decoding.batch_rows):
             report_losses(window.losses, fails=options.fail_on_data_loss)
             try:
-                batch = wanted_rows(window.heads, self._columns, sets, broker=options.broker, treatment=how)
+                yield from rows_of(window.heads, self._columns, sets, options.broker, options.decoding)
             except BadRecord as wrong:
                 raise BadRecord(f"{wrong.reason} (in {options.path})", offset=wrong.offset) from wrong
-            if batch.num_rows:
-                yield batch
 
 
 class PushingStoreReader(StoreReader):

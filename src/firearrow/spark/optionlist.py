@@ -50,7 +50,12 @@ SOURCE: Final = (
     Option("endingTimestamp", "none", "Batch: up to this store time, exclusive.", "endingTimestamp"),
     Option("endingOffsetsByTimestamp", "none", "Batch: JSON of times.", "endingOffsetsByTimestamp"),
     Option("maxOffsetsPerTrigger", "none", "Rows of one micro-batch at most.", "maxOffsetsPerTrigger"),
-    Option("maxBytesPerTrigger", "none", "Bytes of one micro-batch at most, reckoned from samples.", "-"),
+    Option(
+        "maxBytesPerTrigger",
+        "none",
+        "Bytes of one micro-batch at most, as stored (compressed), by samples.",
+        "-",
+    ),
     Option("minOffsetsPerTrigger", "none", "Wait for so many rows before a micro-batch.", "minOffsetsPerTrigger"),
     Option("maxTriggerDelayMs", "900000", "But no longer than this.", "maxTriggerDelay"),
     Option("minPartitions", "1", "Tasks at least, while there are rows.", "minPartitions"),
@@ -81,9 +86,15 @@ SOURCE: Final = (
     Option("fetchMaxBytes", "1048576", "Bytes asked for at once; brokers limit it too.", "kafka.fetch.max.bytes"),
     Option("fetchesInFlight", "16", "Requests of one task that are under way at once.", "-"),
     Option("batchRows", "16384", "Rows of one Arrow batch, about.", "-"),
+    Option("batchBytes", "33554432", "Bytes of records, and of inflated bodies, of one Arrow batch.", "-"),
     Option("checkCrc", "false", "Compare every body with its CRC.", "kafka.check.crcs"),
     Option("maxBodyBytes", "4194304", "A compressed body may not become larger.", "-"),
-    Option("badBodies", "fail", "A compressed body that is broken: `fail`, or `keep` it as stored.", "-"),
+    Option(
+        "badBodies",
+        "fail",
+        "A body that does not inflate: `fail`, or `keep` it as stored (`sys_flag` bit 0).",
+        "-",
+    ),
 )
 
 STORE: Final = (
@@ -102,7 +113,8 @@ STORE: Final = (
     Option("failOnDataLoss", "true", "Fail when files vanish while they are read, or records are damaged."),
     Option("pushFilters", "false", "Take WHERE on topic, queue, offset, time and tags into the source."),
     Option("batchRows", "16384", "Rows of one Arrow batch, about."),
+    Option("batchBytes", "33554432", "Bytes of inflated bodies of one Arrow batch, about."),
     Option("checkCrc", "false", "Compare every body with its CRC."),
     Option("maxBodyBytes", "4194304", "A compressed body may not become larger."),
-    Option("badBodies", "fail", "A compressed body that is broken: `fail`, or `keep` it as stored."),
+    Option("badBodies", "fail", "A body that does not inflate: `fail`, or `keep` it as stored (`sys_flag` bit 0)."),
 )

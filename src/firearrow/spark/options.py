@@ -80,6 +80,7 @@ class Decoding(Struct, frozen=True):
     check_crc: bool = False
     max_body_bytes: int = 4 << 20
     keep_bad_bodies: bool = False
+    batch_bytes: int = 32 << 20
 
 
 class Fetching(Struct, frozen=True):
@@ -303,6 +304,7 @@ def _decoding(given: Given) -> Decoding:
         given.flag("checkCrc", default=False),
         given.number("maxBodyBytes", 4 << 20),
         given.one_of("badBodies", "fail", "keep") == "keep",
+        given.number("batchBytes", 32 << 20),
     )
 
 

@@ -5,7 +5,7 @@ depends on its being complete. Topics, queues, offsets and times leave out spans
 (or compared with the codes in consume queues), tags and keys leave out rows before they are sent to Spark.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -132,12 +132,12 @@ def wanted_rows(
     *,
     broker: str,
     treatment: "Treatment",
-) -> "pa.RecordBatch":
-    """The columns of the records whose tags and keys are among those wanted."""
+) -> "Iterator[pa.RecordBatch]":
+    """The columns of the records whose tags and keys are among those wanted, in batches that are not too large."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from firearrow.columns import Heads, columns_of
+    from firearrow.columns import Heads, batches_of, columns_of
 
     for column, values in sets.items():
         texts = columns_of(heads, [column], broker=broker, treatment=treatment).column(0)
@@ -146,4 +146,6 @@ def wanted_rows(
         keep = pc.is_in(texts, pa.array(sorted(values), pa.string())).to_numpy(zero_copy_only=False)
         if not keep.all():
             heads = Heads(heads.data, heads.starts[keep])
-    return columns_of(heads, columns, broker=broker, treatment=treatment)
+    for batch in batches_of(heads, columns, broker=broker, treatment=treatment):
+        if batch.num_rows:
+            yield batch

@@ -13,24 +13,21 @@ from msgspec.structs import replace
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from firearrow.client import Bounds, MessageQueue
-from firearrow.errors import BadRecord, FireArrowError, SettingsError
+from firearrow.errors import FireArrowError, SettingsError
 from firearrow.spark import places, plan
+from firearrow.spark.decoding import gaps, heads_of, joined, rows_of
 from firearrow.spark.fetch import Fetch, Records
 from firearrow.spark.link import Link, link_of
 from firearrow.spark.marks import Changed
-from firearrow.spark.options import EARLIEST, LATEST, Bound, Decoding, Fetching, SourceOptions
+from firearrow.spark.options import EARLIEST, LATEST, Bound, Fetching, SourceOptions
 from firearrow.spark.plan import Loss, Span
-from firearrow.spark.pushdown import Narrowing, narrowed, narrowing_of, wanted_rows
+from firearrow.spark.pushdown import Narrowing, narrowed, narrowing_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.datasource import Filter
 
-    from firearrow.columns import Treatment
-
 log: Final = logging.getLogger(__name__)
-
-MAX_JOINED_BYTES: Final = 64 << 20
 
 
 class DataLost(FireArrowError):
@@ -90,64 +87,24 @@ def report_losses(losses: Sequence[Loss | Changed], *, fails: bool) -> None:
 
 def read_spans(reading: Reading, spans: Sequence[Span]) -> Iterator["pa.RecordBatch"]:
     """The rows of some spans."""
-    options = reading.options
+    options, decoding = reading.options, reading.options.decoding
     link = link_of(options.connection, options.fetching)
     fetch = Fetch(link, spans, reading.fetching)
-    rows = options.decoding.batch_rows
     try:
-        while found := link.portal.call(fetch.next(rows)):
+        while found := link.portal.call(fetch.next(decoding.batch_rows, decoding.batch_bytes)):
             report_losses([each.loss for each in found if each.loss], fails=options.fail_on_data_loss)
-            for some in _joined(found):
-                batch = _rows(reading, some)
-                if batch.num_rows:
-                    yield batch
+            for some in joined(found, decoding.batch_bytes):
+                yield from _rows(reading, some, is_filtered=fetch.is_filtered)
     finally:
         link.portal.call(fetch.close())
 
 
-def _joined(found: Sequence[Records]) -> Iterator[list[Records]]:
-    """Answers of one broker put together, whatever their queues: columns are made of many records at once."""
-    together: list[Records] = []
-    size = 0
-    for records in found:
-        if not records.body:
-            continue
-        apart = together and records.span.queue.broker_name != together[0].span.queue.broker_name
-        if apart or size + len(records.body) > MAX_JOINED_BYTES:
-            yield together
-            together, size = [], 0
-        if records.goes_over:
-            yield [records]
-        else:
-            together.append(records)
-            size += len(records.body)
-    if together:
-        yield together
-
-
-def _rows(reading: Reading, some: Sequence[Records]) -> "pa.RecordBatch":
-    # Imported here: planning needs neither numpy nor Arrow.
-    from firearrow.columns import Heads, as_bytes, record_starts
-
-    span = some[0].span
-    try:
-        data = as_bytes(some[0].body if len(some) == 1 else b"".join([records.body for records in some]))
-        heads = Heads(data, record_starts(data))
-        if some[0].goes_over:
-            heads = Heads(data, heads.starts[heads.longs("queue_offset") < span.end])
-        how = treatment(reading.options.decoding)
-        return wanted_rows(heads, reading.columns, reading.sets(), broker=span.queue.broker_name, treatment=how)
-    except BadRecord as wrong:
-        queues = ", ".join(dict.fromkeys(f"{each.span.queue.topic}/{each.span.queue.queue_id}" for each in some))
-        place = f"from {queues} on {span.queue.broker_name}, {span.begin} to {some[-1].span.end}"
-        raise BadRecord(f"{wrong.reason} (in records {place})", offset=wrong.offset) from wrong
-
-
-def treatment(decoding: Decoding) -> "Treatment":
-    """How columns treat bodies."""
-    from firearrow.columns import Treatment
-
-    return Treatment(decoding.check_crc, decoding.max_body_bytes, decoding.keep_bad_bodies)
+def _rows(reading: Reading, some: Sequence[Records], *, is_filtered: bool) -> Iterator["pa.RecordBatch"]:
+    options = reading.options
+    heads = heads_of(some)
+    if not is_filtered:
+        report_losses(gaps(some, heads), fails=options.fail_on_data_loss)
+    yield from rows_of(heads, reading.columns, reading.sets(), some[0].span.queue.broker_name, options.decoding)
 
 
 # -- where queues begin and end

@@ -6,7 +6,7 @@ pytest.importorskip("pyarrow")
 
 import numpy as np
 
-from firearrow.columns import TYPES, Treatment, decode_columns, record_starts, schema_of
+from firearrow.columns import TYPES, Heads, Treatment, batches_of, decode_columns, record_starts, schema_of
 from firearrow.columns.decode import as_bytes
 from firearrow.errors import BadRecord
 from firearrow.model import Address, EpochMs, PhysicalOffset, QueueOffset
@@ -137,3 +137,18 @@ def test_long_runs_and_changing_sizes_are_walked_alike() -> None:
     made = [record(number, body=b"x" * size) for number, size in enumerate(sizes)]
     starts = record_starts(as_bytes(b"".join(made)))
     assert starts.tolist() == [0, *np.cumsum([len(each) for each in made])[:-1].tolist()]
+
+
+def test_batches_are_bounded_by_what_bodies_inflate_to() -> None:
+    body = b"x" * 1000
+    packed = [record(n, body=compress(body, Codec.ZLIB), sys_flag=with_codec(0, Codec.ZLIB)) for n in range(10)]
+    data = as_bytes(b"".join([*packed, *(record(n) for n in range(10, 15))]))
+    heads = Heads(data, record_starts(data))
+    names = ["queue_offset", "body", "sys_flag"]
+    batches = list(batches_of(heads, names, broker="b", treatment=Treatment(batch_bytes=3500)))
+    assert [batch.num_rows for batch in batches] == [3, 3, 3, 6]
+    together = {name: [value for batch in batches for value in batch.column(name).to_pylist()] for name in names}
+    assert together == decode_columns(data.tobytes(), names).to_pydict()
+    assert len(list(batches_of(heads, ["queue_offset"], broker="b", treatment=Treatment(batch_bytes=1)))) == 1
+    alone = list(batches_of(heads, ["body"], broker="b", treatment=Treatment(batch_bytes=1)))
+    assert [batch.num_rows for batch in alone] == [1] * 9 + [6]

@@ -33,7 +33,7 @@ def fetched(spans: list[Span], broker: Broker) -> list[list[Records]]:
 
     async def read() -> list[list[Records]]:
         fetch, found = Fetch(cast("Link", broker), spans, Fetching()), []
-        while some := await fetch.next(ROWS):
+        while some := await fetch.next(ROWS, 1 << 30):
             found.append(some)
         await fetch.close()
         return found

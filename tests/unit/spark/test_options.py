@@ -31,7 +31,7 @@ def test_every_option_of_the_source_is_read_whatever_its_case() -> None:
         "maxRecordsPerPartition": "4", "failOnDataLoss": "false", "groupId": "g", "tags": "A || B",
         "pushFilters": "true", "readFrom": "replica", "fetchRetries": "0", "fetchRetryIntervalMs": "1",
         "fetchTimeoutMs": "2", "fetchMaxMessages": "3", "fetchMaxBytes": "4", "fetchesInFlight": "5", "batchRows": "6",
-        "checkCrc": "true", "maxBodyBytes": "7", "badBodies": "keep", "connectTimeoutMs": "8",
+        "checkCrc": "true", "maxBodyBytes": "7", "badBodies": "keep", "connectTimeoutMs": "8", "batchBytes": "9",
     }  # fmt: skip
     read = source_options(given, is_stream=True)
     assert repr(read.connection) == "Connection('a:1;b:2', access_key='me', tls=True)"
@@ -47,7 +47,7 @@ def test_every_option_of_the_source_is_read_whatever_its_case() -> None:
     assert (fetching.group, fetching.tags, fetching.from_replica) == ("g", "A || B", True)
     assert (fetching.retries, fetching.retry_interval_ms, fetching.timeout_ms) == (0, 1, 2)
     assert (fetching.max_messages, fetching.max_bytes, fetching.in_flight) == (3, 4, 5)
-    assert fetching.connect_timeout_ms == 8
+    assert (fetching.connect_timeout_ms, decoding.batch_bytes) == (8, 9)
     assert (decoding.batch_rows, decoding.check_crc, decoding.max_body_bytes, decoding.keep_bad_bodies) == (
         6,
         True,
@@ -124,7 +124,7 @@ def test_options_of_store_files() -> None:
         "path": "file:///data/store", "brokerName": "b", "subscribe": "a", "startingTimestamp": "5",
         "endingTimestamp": "6", "minPartitions": "2", "maxPartitions": "3", "rowsPerPartition": "4",
         "maxRecordsPerPartition": "5", "failOnDataLoss": "false", "pushFilters": "true", "batchRows": "6",
-        "checkCrc": "true", "maxBodyBytes": "7", "badBodies": "keep",
+        "checkCrc": "true", "maxBodyBytes": "7", "badBodies": "keep", "batchBytes": "9",
     }  # fmt: skip
     read = store_options(given)
     assert (read.path, read.broker, read.chosen.topics) == ("/data/store", "b", ("a",))

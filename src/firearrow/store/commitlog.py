@@ -94,7 +94,7 @@ class CommitLog(Progress):
         super().__init__(end, sink, FLUSHED if config.syncs_first else WRITTEN)
         self.tail = self.handed = end
         self.opened_at = end
-        """Records below were not written by this process: reading one is cold, and its checksum must be checked."""
+        """Records below were not written by this process: nobody knows whether they are in memory."""
         self._segments = segments
         self._now_ms = clock.now_ms
         self._max_body = config.max_message_size

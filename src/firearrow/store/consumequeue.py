@@ -14,11 +14,16 @@ process, and none has a descriptor of its own. The newest entries are in ``pendi
     start <= min_offset <= written <= max_offset <= next_offset
     oldest   oldest one    in the     dispatched    given to
     file     in the log    file                     appends
+
+Entries from ``made_from`` on were made by this process, of records that it wrote or judged; those below are as good
+where they are ``judged``.
 """
 
 import struct
+from sys import maxsize
 from typing import Final
 
+from firearrow.store.judged import Judged
 from firearrow.store.paths import CONSUME_QUEUE, segment_name
 from firearrow.store.placement import QueueTail
 
@@ -41,7 +46,9 @@ class ConsumeQueue(QueueTail):
     __slots__ = (
         "durable",
         "goal",
+        "judged",
         "key_prefix",
+        "made_from",
         "max_offset",
         "min_known_for",
         "min_offset",
@@ -63,11 +70,32 @@ class ConsumeQueue(QueueTail):
         """Entries below survive the loss of power."""
         self.goal = max_offset
         """What `durable` becomes when the flush that runs has ended."""
+        self.made_from = max_offset
+        """The first entry that was not there when the process started."""
+        self.judged: Judged | None = None
+        """What was read and judged of the entries that were there; None before the first."""
         self.pending: bytearray | None = None
         self.plain = topic != SCHEDULE_TOPIC and is_storable(topic, queue_id)
         """Whether an entry is made without a second look."""
         self.key_prefix = -1
         """Hash of ``topic#`` as the index needs it; -1 until it was needed."""
+
+    def end_at(self, end: int) -> None:
+        """Let a queue end earlier: nothing of it waits in memory."""
+        self.max_offset = self.written = self.durable = self.goal = self.next_offset = self.made_from = end
+
+    def good_until(self, offset: int) -> int:
+        """Up to where entries and records need no further judgement from an offset on; the offset when they do."""
+        if offset >= self.made_from:
+            return maxsize
+        until = offset if self.judged is None else self.judged.until(offset)
+        return maxsize if until >= self.made_from else until
+
+    def was_judged(self, first: int, end: int) -> None:
+        """Entries from ``first`` to before ``end`` lead to good records of theirs."""
+        if first < end:
+            self.judged = self.judged or Judged()
+            self.judged.add(first, end)
 
     def __repr__(self) -> str:
         return f"ConsumeQueue({self.topic!r}, {self.queue_id}, {self.start}..{self.max_offset})"

@@ -51,8 +51,8 @@ def _places_and_sizes(entries: bytes, count: int) -> tuple[tuple[int, ...], tupl
     return physicals, sizes
 
 
-def plan_all(offset: int, max_bytes: int, entries: bytes, opened_at: int) -> HotPlan | None:
-    """Every message of some entries, as many as the bytes allow and at least one; None when not all may be hot.
+def plan_all(offset: int, max_bytes: int, entries: bytes) -> HotPlan | None:
+    """Every message of some entries, as many as the bytes allow and at least one; None when not all are messages.
 
     An entry that stands for no message is larger than any answer, and one out of order is found out by `gather`.
     """
@@ -60,7 +60,7 @@ def plan_all(offset: int, max_bytes: int, entries: bytes, opened_at: int) -> Hot
     if not count:
         return None
     physicals, sizes = _places_and_sizes(entries, count)
-    if physicals[0] < opened_at or min(sizes) < SMALLEST_RECORD:
+    if min(sizes) < SMALLEST_RECORD:
         return None
     total = sum(sizes)
     if total > max_bytes:
@@ -70,16 +70,14 @@ def plan_all(offset: int, max_bytes: int, entries: bytes, opened_at: int) -> Hot
     return (physicals, sizes, range(offset, offset + count)), total, offset + count
 
 
-def plan_some(
-    offset: int, most: int, max_bytes: int, tags: frozenset[int] | None, entries: bytes, opened_at: int
-) -> HotPlan | None:
-    """The messages of some entries that a filter lets through, up to the first that cannot be hot."""
+def plan_some(offset: int, most: int, max_bytes: int, tags: frozenset[int] | None, entries: bytes) -> HotPlan | None:
+    """The messages of some entries that a filter lets through, up to the first entry that is no message's."""
     physicals: list[int] = []
     sizes: list[int] = []
     offsets: list[int] = []
     room = max_bytes
     for physical, size, code in ENTRY.iter_unpack(entries):
-        if physical < opened_at or not SMALLEST_RECORD <= size < FILLER_SIZE:
+        if not SMALLEST_RECORD <= size < FILLER_SIZE:
             return ((physicals, sizes, offsets), sum(sizes), offset) if sizes else None
         if tags is None or code in tags or matches(code, tags):
             room -= size

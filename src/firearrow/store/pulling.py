@@ -1,9 +1,10 @@
 """Reads a queue: entries lead to records, and the log's own bytes go out, never decoded.
 
-A record that this process wrote and that is in memory is hot: its entry is checked against the size, queue and offset
-that the record states. Anything else is cold and checked in full, the entry's tag code included, even where a filter
-would pass over it. An entry that does not lead to its record is made again from the log; a record that rotted is passed
-over. Records that lie near each other are read with one call. Java: ``DefaultMessageStore.getMessage``.
+A record that this process wrote or judged, and that is in memory, is hot: its entry is checked against the size, queue
+and offset that the record states. Anything else is cold and judged in full, the entry's tag code included, even where a
+filter would pass over it; what was judged is hot from then on while it stays in memory (``judged``). An entry that does
+not lead to its record is made again from the log; a record that rotted is passed over. Records that lie near each other
+are read with one call. Java: ``DefaultMessageStore.getMessage``.
 """
 
 from bisect import bisect_left
@@ -16,7 +17,7 @@ from firearrow.errors import BadRecord, OffsetNotStored
 from firearrow.record.decode import size_and_magic
 from firearrow.record.layout import SMALLEST_RECORD, Buffer
 from firearrow.store.commitlog import CommitLog
-from firearrow.store.consumequeue import ENTRY, ConsumeQueue, is_filler, matches
+from firearrow.store.consumequeue import ENTRY, ENTRY_BYTES, ConsumeQueue, is_filler, matches
 from firearrow.store.dispatch import may_have_code
 from firearrow.store.hotreads import RECENT_BYTES, SPAN_BYTES, Columns, HotPlan, gather, plan_all, plan_some
 from firearrow.store.opening import OpenedLog
@@ -106,42 +107,49 @@ class QueueReader:
         outside = self._outside(queue, pull.offset)
         if outside is not None or queue is None:
             return outside
-        plan = self._plan_hot(queue, pull)
+        good_until = queue.good_until(pull.offset)
+        if good_until == pull.offset:
+            return None
+        entries = self._queues.entries_hot(queue, pull.offset, _looked_at(pull))
+        return None if entries is None else self._read_good(queue, pull, entries, good_until)
+
+    def _read_good(self, queue: ConsumeQueue, pull: Pull, entries: bytes, good_until: int) -> Pulled | None:
+        """Read what needs no judgement, if it is in memory."""
+        if good_until - pull.offset < len(entries) // ENTRY_BYTES:
+            entries = entries[: (good_until - pull.offset) * ENTRY_BYTES]
+        plan = _plan_hot(pull, entries)
         if plan is None:
             return None
         columns, total, next_offset = plan
         if len(self._damage) and any(map(self._damage.covers, columns[0])):
             return None
-        buffers = self._gather_hot(queue_id, columns, total)
+        buffers = self._gather_hot(queue.queue_id, columns, total)
         if buffers is None:
             return None
         count = len(columns[1])
         status = ReadStatus.FOUND if count else ReadStatus.NO_MATCHED_MESSAGE
         return Pulled(status, next_offset, queue.min_offset, queue.max_offset, buffers, count, total)
 
-    def _plan_hot(self, queue: ConsumeQueue, pull: Pull) -> HotPlan | None:
-        offset, most, max_bytes, tags = pull
-        scanned = most if tags is None else max(SCANNED_ENTRIES, most)
-        entries = self._queues.entries_hot(queue, offset, scanned)
-        if entries is None:
-            return None
-        opened_at = self._log.opened_at
-        if tags is None:
-            plan = plan_all(offset, max_bytes, entries, opened_at)
-            if plan is not None:
-                return plan
-        return plan_some(offset, max(most, 1), max_bytes, tags, entries, opened_at)
+    async def read(
+        self, topic: str, queue_id: int, pull: Pull, *, far: Pull | None = None, near_bytes: int = 0
+    ) -> Pulled:
+        """Read, waiting for the device, judging and putting right on the way.
 
-    async def read(self, topic: str, queue_id: int, pull: Pull) -> Pulled:
-        """Read, waiting for the device, checking and putting right on the way."""
+        ``far`` is asked instead where what is read must be judged and lies more than ``near_bytes`` before the log's
+        end.
+        """
         for _ in range(_REPAIRS):
-            hot = self.read_hot(topic, queue_id, pull)
+            queue = self._queues.find(topic, queue_id)
+            outside = self._outside(queue, pull.offset)
+            if outside is not None or queue is None:
+                return outside or Pulled(ReadStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
+            entries = await self._queues.entries(queue, pull.offset, max(SCANNED_COLD, _looked_at(pull)))
+            good_until = queue.good_until(pull.offset)
+            hot = self._read_good(queue, pull, entries, good_until) if good_until > pull.offset else None
             if hot is not None:
                 return hot
-            queue = self._queues.find(topic, queue_id)
-            if queue is None:
-                continue
-            outcome = await self._read_cold(queue, pull)
+            near = far is None or self._log.tail - _first_place(entries) <= near_bytes
+            outcome = await self._read_cold(queue, pull if near or far is None else far, entries)
             if isinstance(outcome, Pulled):
                 return outcome
             await self._repair.entry(queue, outcome.offset, self._log.written)
@@ -193,7 +201,7 @@ class QueueReader:
             if until - first < count:
                 some = (physicals[first:until], sizes[first:until], offsets[first:until])
                 total = sum(some[1])
-            recent = physicals[first] >= handed - RECENT_BYTES
+            recent = physicals[first] >= max(handed - RECENT_BYTES, self._log.opened_at)
             stop = min(segment.end, handed)
             gathered = gather(segment, stop, queue_id, some, total, recent=recent)
             if gathered is None or until - first == count:
@@ -204,10 +212,9 @@ class QueueReader:
 
     # ---- cold
 
-    async def _read_cold(self, queue: ConsumeQueue, pull: Pull) -> Pulled | _Wrong:
-        """Read with every record checked; the first wrong entry when nothing good comes before it."""
-        entries = await self._queues.entries(queue, pull.offset, max(SCANNED_COLD, pull.max_messages))
-        plan = _plan_cold(pull, entries)
+    async def _read_cold(self, queue: ConsumeQueue, pull: Pull, entries: bytes) -> Pulled | _Wrong:
+        """Read with every record judged; the first wrong entry when nothing good comes before it."""
+        plan = _plan_cold(pull, entries[: max(SCANNED_COLD, pull.max_messages) * ENTRY_BYTES])
         if not plan.wanted:
             return self._answer(queue, plan, [])._replace(status=ReadStatus.MESSAGE_WAS_REMOVING)
         buffers: list[Buffer] = []
@@ -224,6 +231,7 @@ class QueueReader:
             if data is not None:
                 _add_slices(buffers, data, some[0][1], [wanted for wanted in right if wanted[4]])
             good += right
+            queue.was_judged(pull.offset, right[-1][0] + 1 if wrong is None else wrong)
             if wrong is not None:
                 return self._answer(queue, _Plan(good, wrong), buffers) if good else _Wrong(wrong)
         return self._answer(queue, plan, buffers)
@@ -259,6 +267,26 @@ class QueueReader:
             if not may_have_code(code, head.topic, properties, head.store_timestamp, self._delays):
                 return offset
         return None
+
+
+def _looked_at(pull: Pull) -> int:
+    """How many entries are looked at for one answer."""
+    return pull.max_messages if pull.tags is None else max(SCANNED_ENTRIES, pull.max_messages)
+
+
+def _first_place(entries: bytes) -> int:
+    """Where the first message lies in the log, by its entry; 0 when there is none."""
+    return int(ENTRY.unpack_from(entries)[0]) if entries else 0
+
+
+def _plan_hot(pull: Pull, entries: bytes) -> HotPlan | None:
+    offset, most, max_bytes, tags = pull
+    if tags is None:
+        entries = entries[: most * ENTRY_BYTES]
+        plan = plan_all(offset, max_bytes, entries)
+        if plan is not None:
+            return plan
+    return plan_some(offset, max(most, 1), max_bytes, tags, entries)
 
 
 def _plan_cold(pull: Pull, entries: bytes) -> _Plan:

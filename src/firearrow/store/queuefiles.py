@@ -53,6 +53,9 @@ class QueueFiles:
 
     async def read_cold(self, queue: ConsumeQueue, offset: int, count: int) -> bytes:
         """What `read` gives, off the loop when it would wait for the device."""
+        hot = self.read_hot(queue, offset, count)
+        if hot is not None:
+            return hot
         count = min(count, self.per_file - offset % self.per_file)
         try:
             # A name of its own: the cache may give its name up while the read is under way.

@@ -104,16 +104,12 @@ async def _find_end(queues: Queues, segments: Segments, queue: ConsumeQueue, lim
         physical, size, _ = queues.entry(queue, end - 1)
         if is_filler(size) or await names_its_record(segments, queue, end - 1, physical, size):
             sure = sure and await _ends_here(queues, segments, queue, end, limit)
-            _set_end(queue, end)
+            queue.end_at(end)
             return (0 if is_filler(size) else physical + size), sure
         end, sure = end - 1, False
     was_empty = sure and await _ends_here(queues, segments, queue, queue.start, limit)
-    _set_end(queue, queue.start)
+    queue.end_at(queue.start)
     return 0, was_empty
-
-
-def _set_end(queue: ConsumeQueue, end: int) -> None:
-    queue.max_offset = queue.written = queue.durable = queue.goal = queue.next_offset = end
 
 
 def _count_below(queues: Queues, queue: ConsumeQueue, limit: int) -> int:

@@ -203,7 +203,7 @@ class Queues:
         for queue in self:
             end = self.first_at_or_above(queue, physical)
             if end < queue.max_offset:
-                queue.max_offset = queue.written = queue.durable = queue.goal = queue.next_offset = end
+                queue.end_at(end)
                 await self.cut_files(queue)
 
     async def cut_files(self, queue: ConsumeQueue) -> None:

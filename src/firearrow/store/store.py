@@ -165,9 +165,12 @@ class Store:
         """Read a queue without waiting; None when `read` must be asked."""
         return self._reader.read_hot(topic, queue_id, pull)
 
-    async def read(self, topic: str, queue_id: int, pull: Pull) -> Pulled:
-        """Read a queue: buffers of the log."""
-        return await self._reader.read(topic, queue_id, pull)
+    async def read(
+        self, topic: str, queue_id: int, pull: Pull, *, far: Pull | None = None, near_bytes: int = 0
+    ) -> Pulled:
+        """Read a queue: buffers of the log. ``far`` is asked instead where what is read must come from the device and
+        lies more than ``near_bytes`` before the log's end."""
+        return await self._reader.read(topic, queue_id, pull, far=far, near_bytes=near_bytes)
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         """The oldest message of a queue that is left; its end when none is; 0 without such a queue."""

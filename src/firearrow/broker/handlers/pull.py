@@ -34,7 +34,6 @@ from firearrow.protocol.refusal import Refused
 from firearrow.protocol.requests.pull import LitePullMessage, Pull, PullMessage
 from firearrow.remoting.handlers import Answer, Call, Handlers, Later
 from firearrow.store import pulling
-from firearrow.store.consumequeue import ENTRY
 from firearrow.store.placement import PlacedRun, Rows
 from firearrow.store.propertyfields import TAGS_MARK, field
 from firearrow.store.store import Store
@@ -225,21 +224,13 @@ class PullHandlers:
         return self._store.read_hot(request.topic, request.queue_id, _limited(admitted, most, size))
 
     async def _read(self, admitted: _Admitted) -> pulling.Pulled:
+        """Read with Apache's limits: others where messages lie so far from the log's end that they count as on disk."""
         request, config = admitted.request, self._config
-        if await self._is_near(request):
-            most, size = config.max_transfer_count_on_message_in_memory, config.max_transfer_bytes_on_message_in_memory
-        else:
-            most, size = config.max_transfer_count_on_message_in_disk, config.max_transfer_bytes_on_message_in_disk
-        return await self._store.read(request.topic, request.queue_id, _limited(admitted, most, size))
-
-    async def _is_near(self, request: Pull) -> bool:
-        """Whether a message is so near the end of the log that it counts as in memory, as Apache reckons."""
-        queue = self._store.queues.find(request.topic, request.queue_id)
-        if queue is None or not queue.start <= request.queue_offset < queue.max_offset:
-            return True
-        entry = await self._store.queues.entries(queue, request.queue_offset, 1)
-        physical = ENTRY.unpack(entry)[0] if len(entry) == ENTRY.size else 0
-        return self._store.log.tail - int(physical) <= self._hot_distance
+        most, size = config.max_transfer_count_on_message_in_memory, config.max_transfer_bytes_on_message_in_memory
+        near = _limited(admitted, most, size)
+        most, size = config.max_transfer_count_on_message_in_disk, config.max_transfer_bytes_on_message_in_disk
+        far = _limited(admitted, most, size)
+        return await self._store.read(request.topic, request.queue_id, near, far=far, near_bytes=self._hot_distance)
 
     def _end_of(self, request: Pull) -> int:
         queue = self._store.queues.find(request.topic, request.queue_id)

@@ -14,7 +14,7 @@ from firearrow.runtime.loops import new_loop
 from firearrow.testing.apache import FireArrowNameServer
 
 QUEUES_A_TOPIC = 1000
-HELD_MS = 120_000
+HELD_MS = 30_000
 ARRIVALS = 500
 GROUP = "parked"
 SUSPEND_AND_SUBSCRIPTION = 2 | 4

@@ -217,6 +217,7 @@ class Consuming:
 
     def disconnected(self, peer: Peer) -> None:
         """A connection ended."""
+        self.pulls.disconnected(peer)
         self.heartbeats.disconnected(peer)
 
     async def run(self) -> None:

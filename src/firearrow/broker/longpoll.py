@@ -1,9 +1,14 @@
 """Pulls that wait for a message. Pure; time is an argument, in elapsed milliseconds.
 
-A pull waits in two places: at its queue, where an arrival finds it, and in the slot of its deadline. Both are ordered
-dicts, so waking, timing out and going away each cost the same however many wait, and nothing is ever swept. Slots are
-20 ms wide; a pull is answered at the end of its slot, so at most that much late and never early. A slot stays until its
-time has come, used or not: there are as many as fit between now and the latest deadline.
+A pull waits in three places: at its queue, where an arrival finds it, in the slot of its deadline, and with its owner,
+the connection that asked. All are ordered dicts, so waking, timing out and going away each cost the same however many
+wait, and nothing is ever swept. Slots are 20 ms wide; a pull is answered at the end of its slot, so at most that much
+late and never early. A slot stays until its time has come, used or not: there are as many as fit between now and the
+latest deadline.
+
+What waits has budgets of its own, in bytes: one for each owner and one for all. Nobody is turned away for want of room:
+whoever has waited the longest makes room, in the first case of the same owner, in the second of the owner that has the
+most. So one client cannot take the room of the others.
 
 Which arrivals wake whom: those at or above the offset asked for whose tag code is among the wanted ones. A pull whose
 filter passes over an arrival goes on waiting. Java: ``PullRequestHoldService``, ``ManyPullRequest``.
@@ -13,32 +18,57 @@ from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 from typing import Final, Generic, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 SLOT_MS: Final = 20
+MIB: Final = 1 << 20
+PULL_BYTES: Final = 1024
+"""What a pull that waits takes, without the tags it asks for."""
+TAG_BYTES: Final = 96
+"""What each of them takes."""
+OWNER_BYTES: Final = 64 * MIB
+ALL_BYTES: Final = 96 * MIB
+GIVEN_UP: Final = 8
+"""The owner that has the most gives up one part in so many, so that it is not looked for at every pull."""
 
 T = TypeVar("T")
 
 QueueKey = tuple[str, int]
 """Topic and queue number."""
+Tags = frozenset[int] | None
+"""The codes of tags that are wanted; None wants all."""
 
 
 class Parked(Struct, Generic[T], eq=False):
-    """One pull that waits. ``ticket`` is whatever its owner needs to answer it."""
+    """One pull that waits. ``ticket`` is whatever it takes to answer it."""
 
     queue: QueueKey
     offset: int
-    tags: frozenset[int] | None
+    tags: Tags
     ticket: T
     slot: int
+    owner: object
+    size: int
+
+
+class _Owner(Struct, Generic[T]):
+    """What waits for one connection, in order of arrival."""
+
+    waiting: dict[Parked[T], None] = field(default_factory=dict)
+    held: int = 0
 
 
 class ParkedPulls(Generic[T]):
     """All pulls that wait at one broker."""
 
-    def __init__(self) -> None:
+    def __init__(self, owner_bytes: int = OWNER_BYTES, all_bytes: int = ALL_BYTES) -> None:
         self.queues: Final[dict[QueueKey, dict[Parked[T], None]]] = {}
         """The pulls of each queue that has any; read it to skip the work for queues where nobody waits."""
+        self.held = 0
+        """Bytes that all of them take."""
+        self._owner_bytes = owner_bytes
+        self._all_bytes = all_bytes
+        self._owners: dict[object, _Owner[T]] = {}
         self._slots: dict[int, dict[Parked[T], None]] = {}
         self._order: list[int] = []
 
@@ -50,17 +80,31 @@ class ParkedPulls(Generic[T]):
         """When `expired` must be asked next; None while no slot is in use."""
         return self._order[0] * SLOT_MS if self._order else None
 
-    def park(self, queue: QueueKey, offset: int, tags: frozenset[int] | None, until_ms: int, ticket: T) -> Parked[T]:
-        """Let a pull wait. The caller has made sure that nothing it waits for is there already."""
+    def park(
+        self, queue: QueueKey, offset: int, tags: Tags, until_ms: int, ticket: T, *, owner: object, own_tags: int = 0
+    ) -> list[Parked[T]]:
+        """Let a pull wait; return those that have to make room for it.
+
+        The caller has made sure that nothing it waits for is there already. ``own_tags`` of its tags are kept for this
+        pull alone.
+        """
         slot = -(-until_ms // SLOT_MS)
-        parked = Parked(queue, offset, tags, ticket, slot)
+        parked = Parked(queue, offset, tags, ticket, slot, owner, PULL_BYTES + own_tags * TAG_BYTES)
         self.queues.setdefault(queue, {})[parked] = None
         in_slot = self._slots.get(slot)
         if in_slot is None:
             in_slot = self._slots[slot] = {}
             heappush(self._order, slot)
         in_slot[parked] = None
-        return parked
+        holder = self._owners.get(owner)
+        if holder is None:
+            holder = self._owners[owner] = _Owner()
+        holder.waiting[parked] = None
+        holder.held += parked.size
+        self.held += parked.size
+        if holder.held > self._owner_bytes or self.held > self._all_bytes:
+            return self._make_room(holder)
+        return []
 
     def arrived(self, queue: QueueKey, offset: int, tag_code: int) -> list[Parked[T]]:
         """A message is in a queue at an offset: whom it wakes."""
@@ -88,6 +132,32 @@ class ParkedPulls(Generic[T]):
         self._remove(recalled)
         return recalled
 
+    def leave(self, owner: object) -> None:
+        """A connection is gone: nobody waits for its pulls any more."""
+        holder = self._owners.get(owner)
+        if holder is not None:
+            self._remove(tuple(holder.waiting))
+
+    def _make_room(self, newcomer: _Owner[T]) -> list[Parked[T]]:
+        gone: list[Parked[T]] = []
+        while newcomer.held > self._owner_bytes:
+            gone += self._give_up(newcomer, 1)
+        while self.held > self._all_bytes:
+            greatest = max(self._owners.values(), key=lambda holder: holder.held)
+            gone += self._give_up(greatest, greatest.held // GIVEN_UP)
+        return gone
+
+    def _give_up(self, holder: _Owner[T], size: int) -> list[Parked[T]]:
+        """Take those of an owner that have waited the longest, until that is so many bytes."""
+        gone: list[Parked[T]] = []
+        for parked in holder.waiting:
+            if size <= 0:
+                break
+            gone.append(parked)
+            size -= parked.size
+        self._remove(gone)
+        return gone
+
     def _remove(self, gone: Iterable[Parked[T]]) -> None:
         for parked in gone:
             waiting = self.queues[parked.queue]
@@ -95,3 +165,9 @@ class ParkedPulls(Generic[T]):
             if not waiting:
                 del self.queues[parked.queue]
             del self._slots[parked.slot][parked]
+            self.held -= parked.size
+            holder = self._owners[parked.owner]
+            holder.held -= parked.size
+            del holder.waiting[parked]
+            if not holder.waiting:
+                del self._owners[parked.owner]

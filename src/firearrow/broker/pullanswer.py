@@ -53,12 +53,23 @@ def answer(pulled: Pulled, code: int, topic_sys_flag: int, group_sys_flag: int) 
         topic_sys_flag=topic_sys_flag,
         group_sys_flag=group_sys_flag,
     )
-    return Answer(fields, _body(pulled.buffers), code, pulled.status.value)
+    return Answer(fields, joined(pulled.buffers), code, pulled.status.value)
 
 
 def moved(offset: int, least: int, end: int, topic_sys_flag: int, group_sys_flag: int) -> Answer:
     """The answer to a pull of a group that an operator has sent elsewhere."""
-    fields = PullAnswer(
+    fields = _nothing(offset, least, end, topic_sys_flag, group_sys_flag)
+    return Answer(fields, b"", ResponseCode.PULL_OFFSET_MOVED, OFFSET_RESET)
+
+
+def again(offset: int, least: int, end: int, topic_sys_flag: int, group_sys_flag: int) -> Answer:
+    """The answer to a pull that cannot be handed its messages now: ask for the same once more."""
+    fields = _nothing(offset, least, end, topic_sys_flag, group_sys_flag)
+    return Answer(fields, b"", ResponseCode.PULL_RETRY_IMMEDIATELY, ReadStatus.NO_MATCHED_MESSAGE.value)
+
+
+def _nothing(offset: int, least: int, end: int, topic_sys_flag: int, group_sys_flag: int) -> PullAnswer:
+    return PullAnswer(
         suggest_which_broker_id=MASTER_ID,
         next_begin_offset=offset,
         min_offset=least,
@@ -66,10 +77,10 @@ def moved(offset: int, least: int, end: int, topic_sys_flag: int, group_sys_flag
         topic_sys_flag=topic_sys_flag,
         group_sys_flag=group_sys_flag,
     )
-    return Answer(fields, b"", ResponseCode.PULL_OFFSET_MOVED, OFFSET_RESET)
 
 
-def _body(buffers: Sequence[Buffer]) -> Buffer:
+def joined(buffers: Sequence[Buffer]) -> Buffer:
+    """Pieces of the log as one."""
     if not buffers:
         return b""
     return buffers[0] if len(buffers) == 1 else b"".join(buffers)

@@ -7,8 +7,9 @@ from msgspec import Meta, Struct
 LARGE_PULL_BYTES: Final = 4 << 20
 """The most that one answer holds, for those who ask for large ones."""
 LARGE_PULL_MESSAGES: Final = 65_536
-MAX_SUSPEND_MS: Final = 600_000
-"""No pull is held for longer, whatever it asks for."""
+MAX_SUSPEND_MS: Final = 30_000
+"""No pull is held for longer, whatever it asks for: it is told that nothing came, and asks again. Stock clients ask for
+15 or 20 s, and take a broker that says nothing for 30 s for gone."""
 
 
 class PullConfig(Struct, frozen=True, kw_only=True, rename="camel"):

@@ -2,9 +2,11 @@
 
 The codes that a client sends are not believed: some clients send none. A tag expression is ``*`` or tags joined by
 ``||``. Two tags may share a code; the client compares the tags themselves once more.
+
+Reading an expression takes time and remembering it takes room, and every pull may bring another. So one of a pull has
+at most `MOST_CHARACTERS` and `MOST_TAGS`, and what is remembered is bounded by the length of the expressions.
 """
 
-from functools import lru_cache
 from typing import Final
 
 from firearrow.model.java_hash import tag_code
@@ -12,7 +14,10 @@ from firearrow.protocol.bodies.heartbeat import SubscriptionData
 
 TAG: Final = "TAG"
 ALL: Final = "*"
-_EXPRESSIONS_REMEMBERED: Final = 4096
+SEPARATOR: Final = "||"
+MOST_CHARACTERS: Final = 65_536
+MOST_TAGS: Final = 4096
+_CHARACTERS_REMEMBERED: Final = 4 * MOST_CHARACTERS
 
 
 def is_tag_type(expression_type: str | None) -> bool:
@@ -24,14 +29,46 @@ def tags_of(expression: str | None) -> tuple[str, ...] | None:
     """The tags of an expression; None when it wants all."""
     if not expression or expression == ALL:
         return None
-    return tuple(tag for part in expression.split("||") if (tag := part.strip()))
+    return tuple(tag for part in expression.split(SEPARATOR) if (tag := part.strip()))
 
 
-@lru_cache(_EXPRESSIONS_REMEMBERED)
+def is_too_long(expression: str | None) -> bool:
+    """Whether an expression is longer than a pull may bring."""
+    return (
+        expression is not None
+        and len(expression) > MOST_TAGS
+        and (len(expression) > MOST_CHARACTERS or expression.count(SEPARATOR) >= MOST_TAGS)
+    )
+
+
+class _Remembered:
+    """Expressions and their codes. When they have become too many, all are forgotten."""
+
+    def __init__(self) -> None:
+        self.codes: dict[str, frozenset[int]] = {}
+        self._characters = 0
+
+    def add(self, expression: str, codes: frozenset[int]) -> None:
+        if self._characters + len(expression) > _CHARACTERS_REMEMBERED:
+            self.codes.clear()
+            self._characters = 0
+        self._characters += len(expression)
+        self.codes[expression] = codes
+
+
+_remembered: Final = _Remembered()
+
+
 def codes_of(expression: str | None) -> frozenset[int] | None:
     """The tag codes of an expression; None when it wants all."""
-    tags = tags_of(expression)
-    return None if tags is None else frozenset(map(tag_code, tags))
+    if not expression or expression == ALL:
+        return None
+    codes = _remembered.codes.get(expression)
+    if codes is None:
+        codes = frozenset(map(tag_code, tags_of(expression) or ()))
+        if len(expression) <= MOST_CHARACTERS:
+            _remembered.add(expression, codes)
+    return codes
 
 
 def wanted_codes(subscription: SubscriptionData) -> frozenset[int] | None:

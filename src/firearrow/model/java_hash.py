@@ -15,6 +15,7 @@ _CHUNK: Final = 256
 _POWERS: Final = tuple(pow(31, exponent, 1 << 32) for exponent in range(_CHUNK - 1, -1, -1))
 _FULL_CHUNK_POWER: Final = pow(31, _CHUNK, 1 << 32)
 _TAGS_REMEMBERED: Final = 4096
+_LONGEST_REMEMBERED: Final = 64
 
 
 def java_hash(text: str) -> int:
@@ -38,7 +39,9 @@ def _long_sum(units: bytes | tuple[int, ...]) -> int:
     return total
 
 
-@lru_cache(_TAGS_REMEMBERED)
+_remembered: Final = lru_cache(_TAGS_REMEMBERED)(java_hash)
+
+
 def tag_code(tag: str) -> int:
-    """The code of a tag in a consume queue entry; 0 means no tag. Remembered: topics have few tags."""
-    return java_hash(tag)
+    """The code of a tag in a consume queue entry; 0 means no tag. Remembered: topics have few tags, and short ones."""
+    return _remembered(tag) if len(tag) <= _LONGEST_REMEMBERED else java_hash(tag)

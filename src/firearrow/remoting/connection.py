@@ -10,7 +10,7 @@ endpoint's budget exactly while it is owed and the connection is open.
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -39,7 +39,7 @@ from firearrow.remoting.endpoint import Endpoint
 from firearrow.remoting.flow import OWN_REQUESTS
 from firearrow.remoting.handlers import SUCCESS, Answer, Call, Gate, Later
 from firearrow.remoting.reply import CALL_TIMEOUT_MS, SUCCESS_ONLY, OnOutcome, Reply
-from firearrow.remoting.wire import Wire
+from firearrow.remoting.room import Room
 from firearrow.runtime.network import Address
 
 log: Final = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ class _Asker(msgspec.Struct, gc=False):
     asked_at: float
 
 
-class Connection(Wire):
+class Connection(Room):
     """The driver of one connection, and the ``Peer`` that handlers see."""
 
     def __init__(self, endpoint: Endpoint, address: Address | None = None) -> None:
@@ -91,7 +91,7 @@ class Connection(Wire):
 
     def data_received(self, data: bytes) -> None:
         """Take what one read brought: handle every request in it and write all answers at once."""
-        endpoint, talk, by_code = self._endpoint, self._talk, self._by_code
+        endpoint, talk = self._endpoint, self._talk
         self._last_heard = endpoint.loop.time()
         self._is_gathering = True
         if self._gate is not None and data.startswith(self._gate.beginnings, PREFIX_SIZE):
@@ -102,7 +102,16 @@ class Connection(Wire):
             self._note_partial(bool(events))
         if endpoint.handlers.urgent and len(events) > 1:
             events = self._urgent_first(events)
-        for event in events:
+        if self._aside:
+            self.set_aside(iter(events))
+        else:
+            self.handle(events)
+        self.flush()
+
+    def handle(self, events: Iterable[Event]) -> None:
+        """Handle what arrived while there is room for answers, and set the rest aside."""
+        talk, by_code, left = self._talk, self._by_code, iter(events)
+        for event in left:
             if event.__class__ is not RequestArrived:
                 self._take(event)
                 continue
@@ -116,10 +125,23 @@ class Connection(Wire):
             except Exception as error:  # noqa: BLE001 - a handler's bug must not end the connection
                 self._failed(call, error)
                 continue
-            if not isinstance(answer, Later):
-                answer = answer or SUCCESS
-                talk.answer(event, answer.fields, answer.body, code=answer.code, remark=answer.remark)
+            if isinstance(answer, Later):
+                if self._promised and not self.has_room and self._endpoint.is_server:
+                    self.set_aside(left)
+                continue
+            answer = answer or SUCCESS
+            talk.answer(event, answer.fields, answer.body, code=answer.code, remark=answer.remark)
+            if answer.body and self._is_full(len(answer.body)):
+                self.set_aside(left)
+
+    def _is_full(self, size: int) -> bool:
+        """Whether there is no room after an answer of so many bytes. What is much is written at once."""
+        self._gathered += size
+        if self._gathered < self._most_gathered or not self._endpoint.is_server:
+            return False
         self.flush()
+        self._is_gathering = True
+        return not self.has_room
 
     def _past(self, gate: Gate, data: bytes) -> bytes:
         """Have the gate refuse or take what it knows of; return what is to be read.
@@ -229,6 +251,11 @@ class Connection(Wire):
         if self._in_flight >= self._own_limit or budget.held >= budget.limit:
             self._owed_too_much(size)
 
+    def unpark(self, size: int) -> None:
+        """Count it no more."""
+        if self.is_open:
+            self._owe_less(size)
+
     def _owed_too_much(self, size: int) -> None:
         if not self._endpoint.is_server:  # an end that must read on can only decline
             self._in_flight -= size
@@ -242,9 +269,10 @@ class Connection(Wire):
         """Give an answer that was owed: at once if it is the last, else with the others of this turn."""
         self._owe_less(size)
         self._talk.answer(asked, answer.fields, answer.body, code=answer.code, remark=answer.remark)
+        self._gathered += len(answer.body)
         if self._is_gathering:
             return
-        if self._in_flight:
+        if self._in_flight or not size:
             self._is_gathering = True
             self._endpoint.speak_this_turn(self)
         else:

@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 from firearrow.protocol.connection import Buffer
 from firearrow.protocol.conversation import Request
 from firearrow.protocol.frame import FrameLimits
-from firearrow.remoting.flow import RESTING, Budget, Dribbler, Partials, Reading
+from firearrow.remoting.flow import RESTING, Budget, Dribbler, Partials, Promises, Reading, Slow, Unsent, Waiting
 from firearrow.remoting.handlers import Handlers, Peer
 from firearrow.remoting.limits import Limits
 
@@ -48,7 +48,7 @@ class Speaker(Protocol):
         ...
 
 
-class Member(Peer, Reading, Dribbler, Speaker, Protocol):
+class Member(Peer, Reading, Dribbler, Speaker, Waiting, Slow, Protocol):
     """A connection as its endpoint sees it."""
 
     @property
@@ -89,6 +89,8 @@ class Endpoint:
         self.connections: dict[Member, None] = {}
         self.budget = Budget(limits.max_in_flight_bytes, self.connections)
         self.partials = Partials(limits.max_partial_bytes)
+        self.promises = Promises(limits.max_answer_bytes)
+        self.unsent = Unsent(limits.max_all_unsent_bytes, self.loop.time)
         self._talkative: list[Speaker] = []
         self._waiting: dict[Member, None] = {}
         self._resting: list[tuple[float, int, Reading]] = []  # a heap: when it is over, in which order it began, whose
@@ -123,6 +125,7 @@ class Endpoint:
         del self.connections[connection]
         self._waiting.pop(connection, None)
         self.partials.forget(connection)
+        self.unsent.forget(connection)
         if self._gone is not None and not self.connections and not self._gone.done():
             self._gone.set_result(None)
         if self.on_disconnect is not None:

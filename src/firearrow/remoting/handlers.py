@@ -2,8 +2,13 @@
 
 A handler is a plain function ``(request, call) -> Answer | Later | None``, registered by the type of its request. It
 runs inside ``data_received``, so it must not block; None means success with nothing to add. When the answer has to
-wait (a flush, a replica, a message that has not come yet) the handler returns ``call.later()`` and keeps it in a list
-of its own; answering any number of them in one turn of the loop costs one write for each connection.
+wait (a flush, a replica) the handler returns ``call.later()`` and keeps it in a list of its own; answering any number
+of them in one turn of the loop costs one write for each connection. What may wait for long (a message that has not
+come yet) is ``call.hold()`` instead: nothing of the request is kept but what an answer needs, and whoever holds it
+counts it.
+
+Answers are made only while there is room for them (``room``). A handler that will give a large one later says so
+beforehand (``Later.promise``); one that answers what it held looks first whether the peer reads (``Peer.is_writable``).
 
 To decline, a handler raises ``Refused(ResponseCode.X, "why")``. Any other exception is a bug: it is logged as "handler
 failed", counted in ``Handlers.failures``, and the peer reads its text under SYSTEM_ERROR, as Apache's peers do
@@ -20,6 +25,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
+from firearrow.protocol.command import Heading
 from firearrow.protocol.connection import RequestArrived
 from firearrow.protocol.conversation import A, Fields, Request
 from firearrow.protocol.shedding import Refusals
@@ -106,6 +112,14 @@ class Debtor(Peer, Protocol):
         """Count a request whose answer is owed."""
         ...
 
+    def unpark(self, size: int) -> None:
+        """Count it no more: it is held instead, and somebody else counts it."""
+        ...
+
+    def promise(self, size: int) -> None:
+        """Count an answer of up to so many bytes that is being made; a negative number takes it back."""
+        ...
+
     def explain(self, asked: RequestArrived, error: Exception) -> Answer:
         """The answer that an exception leads to; one that is not a refusal is logged and counted."""
         ...
@@ -126,6 +140,7 @@ class Later(msgspec.Struct, eq=False, gc=False):
     _asked: RequestArrived
     _size: int
     _is_open: bool = True
+    _promised: int = 0
 
     @property
     def is_owed(self) -> bool:
@@ -137,10 +152,25 @@ class Later(msgspec.Struct, eq=False, gc=False):
         if not self._is_open:
             return False
         self._is_open = False
+        if self._promised:
+            self._peer.promise(-self._promised)
         if not self._peer.is_open:
             return False
         self._peer.pay(self._asked, answer or SUCCESS, self._size)
         return True
+
+    def promise(self, size: int) -> None:
+        """Say that the answer will come of itself and may have so many bytes: until then it takes their room."""
+        self._peer.promise(size - self._promised)
+        self._promised = size
+
+    def let_go(self) -> None:
+        """Keep nothing of the request but what an answer needs, and count it no more."""
+        self._peer.unpark(self._size)
+        self._size = 0
+        if self._promised:
+            self.promise(0)
+        self._asked = _bare(self._asked)
 
     def refuse(self, code: int, remark: str) -> bool:
         """Decline; return whether anybody could still be told."""
@@ -149,6 +179,12 @@ class Later(msgspec.Struct, eq=False, gc=False):
     def fail(self, error: Exception) -> bool:
         """Answer with what an exception means; raise a ``BrokenInvariant``."""
         return self.answer(self._peer.explain(self._asked, error))
+
+
+def _bare(asked: RequestArrived) -> RequestArrived:
+    """A request without its fields, header and body."""
+    heading = asked.heading
+    return RequestArrived(Heading(heading.code, heading.flag, heading.opaque), b"", asked.encoding, b"")
 
 
 class LaterTogether(msgspec.Struct, eq=False, gc=False):
@@ -214,6 +250,14 @@ class Call(msgspec.Struct, eq=False, gc=False):
             size = len(self.asked.body) + len(self.asked.header) + PARKED_OVERHEAD_BYTES
             self.peer.park(size)
             self.parked = Later(self.peer, self.asked, size)
+        return self.parked
+
+    def hold(self) -> Later:
+        """Return the answer as something to give much later. It is for whoever holds it to count it."""
+        if self.parked is None:
+            self.parked = Later(self.peer, _bare(self.asked), 0)
+        else:
+            self.parked.let_go()
         return self.parked
 
 

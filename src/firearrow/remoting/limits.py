@@ -46,6 +46,22 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     max_unsent_bytes: Annotated[
         int, Meta(ge=KIB, description="Bytes waiting to be read by one peer; past it the connection is cut.")
     ] = 256 * MIB
+    max_all_unsent_bytes: Annotated[
+        int,
+        Meta(
+            ge=KIB,
+            description="Bytes waiting to be read by all peers; past it the peer is cut that has read nothing for the "
+            "longest.",
+        ),
+    ] = 64 * MIB
+    max_connection_answer_bytes: Annotated[
+        int,
+        Meta(ge=KIB, description="Bytes of answers being made for one connection; at the limit its requests wait."),
+    ] = 8 * MIB
+    max_answer_bytes: Annotated[
+        int,
+        Meta(ge=KIB, description="Bytes of answers being made for all connections; at the limit requests wait."),
+    ] = 48 * MIB
     write_high_water_bytes: Annotated[
         int, Meta(ge=KIB, description="Unsent bytes at which a peer is not read any more, until a quarter is left.")
     ] = 1 * MIB

@@ -1,8 +1,8 @@
 """The transport side of a connection: what is written when, what is read when, and when it is over.
 
 Everything that is said within one turn of the loop is gathered and leaves in one write. A server does not read from a
-peer that does not read (``write_high_water_bytes``), nor from one that is owed too much (``max_connection_bytes``). A
-caller always reads: if neither end did, both would wait for ever.
+peer that does not read (``write_high_water_bytes``), nor from one that is owed too much (``max_connection_bytes``), nor
+from one whose requests wait for room (``room``). A caller always reads: if neither end did, both would wait for ever.
 
 Invariants: nothing is written after ``close``; reading is paused exactly while there is a reason for it.
 """
@@ -15,7 +15,7 @@ from firearrow.errors import BadFrame, ConnectionLost, Overloaded
 from firearrow.protocol.connection import Buffer
 from firearrow.protocol.connection import Connection as Talk
 from firearrow.remoting.endpoint import Endpoint
-from firearrow.remoting.flow import ALL_REQUESTS, WRITE_BUFFER
+from firearrow.remoting.flow import ALL_REQUESTS, UNCOUNTED_BYTES, WRITE_BUFFER
 from firearrow.runtime.network import Address
 
 log: Final = logging.getLogger(__name__)
@@ -44,6 +44,8 @@ class Wire(asyncio.Protocol):
         self._frames_heard = 0
         self._closing_at: float | None = None
         self._writable: list[asyncio.Future[None]] = []
+        self._gathered = 0
+        self._most_gathered = limits.write_high_water_bytes
         self.is_open = False
         self.is_writable = True
 
@@ -81,6 +83,7 @@ class Wire(asyncio.Protocol):
     def resume_writing(self) -> None:
         """Note that the peer has caught up."""
         self.is_writable = True
+        self._endpoint.unsent.forget(self)
         self.unhold(WRITE_BUFFER)
         self._wake_writers()
 
@@ -105,6 +108,11 @@ class Wire(asyncio.Protocol):
         self._endpoint.partials.update(self, kept, is_new=has_ended_frames)
 
     # -- writing
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that wait to be sent."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     async def wait_writable(self, timeout_ms: float) -> float:
         """Wait until the peer keeps up with reading; return the seconds that took, or raise ``Overloaded``."""
@@ -138,6 +146,7 @@ class Wire(asyncio.Protocol):
     def flush(self) -> None:
         """Write everything that was gathered, at once."""
         self._is_gathering = False
+        self._gathered = 0
         if self._is_mute:
             return
         data = self._talk.data_to_send()
@@ -151,8 +160,11 @@ class Wire(asyncio.Protocol):
             transport.write(b"".join(data))
         else:
             transport.writelines(data)
-        if not self.is_writable and transport.get_write_buffer_size() > self._endpoint.limits.max_unsent_bytes:
-            self.cut("max_unsent_bytes is reached: the peer does not read")
+        unsent = transport.get_write_buffer_size()
+        if unsent > UNCOUNTED_BYTES:
+            self._endpoint.unsent.update(self, unsent)
+            if not self.is_writable and unsent > self._endpoint.limits.max_unsent_bytes:
+                self.cut("max_unsent_bytes is reached: the peer does not read")
 
     # -- reading or not
 

@@ -6,8 +6,8 @@ from typing import Any, Self
 from firearrow.protocol.command import Heading
 from firearrow.protocol.conversation import Request
 from firearrow.protocol.frame import FrameSplitter
-from firearrow.protocol.requests.pull import PullAnswer, PullMessage
-from firearrow.protocol.serialize import decode_answer, encode_request
+from firearrow.protocol.requests.pull import PullMessage
+from firearrow.protocol.serialize import encode_request, read_heading
 
 SUSPENDS = 0x2
 SUBSCRIBES = 0x4
@@ -51,14 +51,13 @@ class Line:
         return len(data)
 
     async def answers(self, count: int, seconds: float = 20.0) -> list[tuple[Heading[Any], bytes]]:
-        """The next answers to pulls: headings and bodies."""
+        """The next answers: headings and bodies."""
         async with asyncio.timeout(seconds):
             while len(self._heard) < count:
                 data = await self._reader.read(1 << 18)
                 assert data, "the broker has closed the connection"
                 self._heard += [
-                    (decode_answer(encoding, header, PullAnswer), body)
-                    for encoding, header, body in self._splitter.feed(data)
+                    (read_heading(encoding, header)[0], body) for encoding, header, body in self._splitter.feed(data)
                 ]
         taken, self._heard = self._heard[:count], self._heard[count:]
         return taken

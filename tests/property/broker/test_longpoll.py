@@ -42,7 +42,7 @@ def test_pulls_wake_once_and_for_the_right_reason(steps: list[tuple[object, ...]
         due: list[Slow] = []
         match step:
             case ("park", queue, offset, tags, wait_ms):
-                fast.park(queue, offset, tags, now_ms + wait_ms, number)  # type: ignore[arg-type, operator]
+                fast.park(queue, offset, tags, now_ms + wait_ms, number, owner="c")  # type: ignore[arg-type, operator]
                 slow.append(Slow(queue, offset, tags, now_ms + wait_ms, number))  # type: ignore[arg-type, operator]
                 continue
             case ("arrive", queue, offset, code):

@@ -244,10 +244,10 @@ class TestLocks:
 class TestParkedPulls:
     def test_an_arrival_wakes_its_queue_and_its_tags(self) -> None:
         parked: ParkedPulls[str] = ParkedPulls()
-        parked.park(("T", 0), 5, None, 1000, "all")
-        parked.park(("T", 0), 5, frozenset({7}), 1000, "seven")
-        parked.park(("T", 0), 6, None, 1000, "later")
-        parked.park(("T", 1), 0, None, 1000, "other")
+        parked.park(("T", 0), 5, None, 1000, "all", owner="c")
+        parked.park(("T", 0), 5, frozenset({7}), 1000, "seven", owner="c")
+        parked.park(("T", 0), 6, None, 1000, "later", owner="c")
+        parked.park(("T", 1), 0, None, 1000, "other", owner="c")
         assert [one.ticket for one in parked.arrived(("T", 0), 5, 3)] == ["all"]
         assert [one.ticket for one in parked.arrived(("T", 0), 6, 7)] == ["seven", "later"]
         assert parked.arrived(("T", 0), 7, 7) == []
@@ -255,9 +255,9 @@ class TestParkedPulls:
 
     def test_time_passes_in_slots(self) -> None:
         parked: ParkedPulls[str] = ParkedPulls()
-        parked.park(("T", 0), 0, None, 101, "a")
-        parked.park(("T", 0), 0, None, 119, "b")
-        parked.park(("T", 0), 0, None, 121, "c")
+        parked.park(("T", 0), 0, None, 101, "a", owner="c")
+        parked.park(("T", 0), 0, None, 119, "b", owner="c")
+        parked.park(("T", 0), 0, None, 121, "c", owner="c")
         assert parked.next_deadline_ms == 6 * SLOT_MS
         assert parked.expired(119) == []
         assert [one.ticket for one in parked.expired(120)] == ["a", "b"]
@@ -268,15 +268,15 @@ class TestParkedPulls:
     def test_a_slot_is_used_again_after_its_pulls_were_woken(self) -> None:
         parked: ParkedPulls[int] = ParkedPulls()
         for number in range(3):
-            parked.park(("T", 0), number, None, 100, number)
+            parked.park(("T", 0), number, None, 100, number, owner="c")
             assert len(parked.arrived(("T", 0), number, 0)) == 1
-        parked.park(("T", 0), 9, None, 100, 9)
+        parked.park(("T", 0), 9, None, 100, 9, owner="c")
         assert [one.ticket for one in parked.expired(100)] == [9]
 
     def test_pulls_are_recalled_by_what_they_are(self) -> None:
         parked: ParkedPulls[str] = ParkedPulls()
-        parked.park(("T", 0), 0, None, 100, "g")
-        parked.park(("T", 0), 0, None, 100, "h")
+        parked.park(("T", 0), 0, None, 100, "g", owner="c")
+        parked.park(("T", 0), 0, None, 100, "h", owner="c")
         assert [one.ticket for one in parked.recall(("T", 0), lambda ticket: ticket == "g")] == ["g"]
         assert [one.ticket for one in parked.expired(100)] == ["h"]
 

@@ -14,8 +14,8 @@ from firearrow.broker.clients import Client, ClientTable, ConsumerGroup
 from firearrow.broker.disagreement import Disagreements
 from firearrow.broker.errands import Errands
 from firearrow.broker.grouping import Groups
-from firearrow.broker.handlers.pull import KnownTopics
 from firearrow.broker.offsets import OffsetTable
+from firearrow.broker.pullchecks import KnownTopics
 from firearrow.errors import (
     BadBody,
     FireArrowError,

@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 from firearrow.broker.errands import Errands
 from firearrow.broker.grouping import Groups
-from firearrow.broker.handlers.pull import KnownTopics
 from firearrow.broker.offsets import OffsetTable
+from firearrow.broker.pullchecks import KnownTopics
 from firearrow.errors import OffsetNotStored
 from firearrow.protocol.bodies.body import encode_body
 from firearrow.protocol.bodies.offset import QueryCorrectionOffsetBody

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from firearrow.broker.clients import ClientTable
 from firearrow.broker.errands import Errands
 from firearrow.broker.grouping import Groups
-from firearrow.broker.handlers.pull import KnownTopics
 from firearrow.broker.offsets import OffsetTable
+from firearrow.broker.pullchecks import KnownTopics
 from firearrow.broker.statefile import StateFile
 from firearrow.model.message import MessageQueue
 from firearrow.protocol.bodies.body import encode_body

@@ -1,0 +1,244 @@
+"""Clients that ask for much and read nothing, or wait for ever, beside others: at a real broker, on both loops."""
+
+import asyncio
+import errno
+import gc
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from firearrow.broker.handlers.pull import PullHandlers
+from firearrow.broker.longpoll import ParkedPulls
+from firearrow.client import Producer, PullConsumer
+from firearrow.errors import DiskError
+from firearrow.model import Message, MessageQueue
+from firearrow.protocol.codes import ResponseCode
+from firearrow.remoting.connection import Connection
+from firearrow.store.store import Store
+from firearrow.testing import Cluster
+from tests.integration.broker.conftest import Scenario
+from tests.integration.broker.raw import Line, a_pull
+
+pytestmark = pytest.mark.real
+
+MIB = 1 << 20
+LARGE: dict[str, Any] = {"max_msg_nums": 1000, "max_msg_bytes": 1 << 30, "large": True}
+PIPELINED = 150
+HERD = 2000
+
+
+def the(kind: type[Any]) -> Any:
+    """The one object of a class in this process."""
+    gc.collect()
+    found = [one for one in gc.get_objects() if type(one) is kind]
+    assert len(found) == 1, found
+    return found[0]
+
+
+async def until(condition: Callable[[], object], what: str, seconds: float = 20.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"not within {seconds} s: {what}"
+        await asyncio.sleep(0.005)
+
+
+async def fill(cluster: Cluster, megabytes: int) -> None:
+    await cluster.create_topic("t", queues=1)
+    async with Producer(cluster.address) as producer:
+        for _ in range(megabytes):
+            await producer.send(Message.of("t", os.urandom(MIB)))
+
+
+def unsent_bytes() -> int:
+    """What all connections of this process hold for peers that do not read."""
+    transports = [one._transport for one in gc.get_objects() if type(one) is Connection and one.is_open]
+    return sum(transport.get_write_buffer_size() for transport in transports if transport is not None)
+
+
+def test_answers_are_made_only_while_the_peer_reads(run: Callable[[Scenario], None]) -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            await fill(cluster, 5)
+            made = 0
+            read_hot = Store.read_hot
+
+            def counting(self: Store, topic: str, queue_id: int, pull: Any) -> Any:
+                nonlocal made
+                made += topic == "t"
+                return read_hot(self, topic, queue_id, pull)
+
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(Store, "read_hot", counting)
+                async with Line(cluster.broker_address()) as line:
+                    line.stop_reading()
+                    assert line.write(*(a_pull(**LARGE) for _ in range(PIPELINED))) < 64 * 1024
+                    await until(lambda: unsent_bytes() > 0, "something was answered")
+                    for _ in range(20):
+                        await asyncio.sleep(0.005)
+                        assert unsent_bytes() < 10 * MIB
+                    assert made < 10, "answers were made that nobody reads"
+                    line.go_on_reading()
+                    answers = await line.answers(PIPELINED, 50)
+                    assert made == PIPELINED
+                    assert [heading.opaque for heading, _ in answers] == list(range(1, PIPELINED + 1))
+                    assert {len(body) for _, body in answers} == {len(answers[0][1])}
+
+    run(scenario)
+
+
+def test_pulls_that_wait_stop_nobody(run: Callable[[Scenario], None]) -> None:
+    async def scenario() -> None:
+        cluster = Cluster()
+        limits = replace(cluster._settings.limits, max_in_flight_bytes=64 * 1024)
+        cluster._settings = replace(cluster._settings, limits=limits)
+        async with cluster, Producer(cluster.address, retries=0) as producer:
+            await cluster.create_topic("t", queues=1)
+            async with Line(cluster.broker_address()) as line:
+                line.write(*(a_pull(wait_ms=20_000) for _ in range(1000)))
+                parked = the(ParkedPulls)
+                await until(lambda: len(parked) == 1000, "all wait")
+                await producer.send(Message.of("t", b"b"), timeout_ms=5000)
+                assert {heading.code for heading, _ in await line.answers(1000)} == {0}
+
+    run(scenario)
+
+
+def test_a_connection_that_ends_leaves_nothing_behind(run: Callable[[Scenario], None]) -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            await cluster.create_topic("t", queues=1)
+            parked = the(ParkedPulls)
+            tags = "||".join(f"tag{number:06}" for number in range(500))
+            async with Line(cluster.broker_address()) as line:
+                line.write(*(a_pull(wait_ms=600_000, subscription=tags) for _ in range(100)))
+                await until(lambda: len(parked) == 100, "all wait")
+                for waiting in parked.queues.values():
+                    assert not any(len(one.ticket.request.subscription or "") for one in waiting)
+                    assert not any(one.ticket.later._asked.header for one in waiting)
+            await until(lambda: len(parked) == 0, "nobody waits any more", 5)
+            assert parked.held == 0
+
+    run(scenario)
+
+
+def test_a_pull_waits_for_half_a_minute_at_most() -> None:
+    parked: list[int] = []
+
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            await cluster.create_topic("t", queues=1)
+            async with Line(cluster.broker_address()) as line:
+                line.write(a_pull(wait_ms=600_000))
+                pulls = the(ParkedPulls)
+                await until(lambda: len(pulls) == 1, "it waits")
+                parked.append(pulls.next_deadline_ms - int(asyncio.get_running_loop().time() * 1000))
+
+    asyncio.run(scenario())
+    assert parked[0] <= 30_020
+
+
+def test_a_subscription_too_long_to_read_is_refused(run: Callable[[Scenario], None]) -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            await cluster.create_topic("t", queues=1)
+            async with Line(cluster.broker_address()) as line:
+                line.write(a_pull(wait_ms=10_000, subscription="x" * 900_000))
+                line.write(a_pull(wait_ms=10_000, subscription="||".join(map(str, range(5000)))))
+                codes = [heading.code for heading, _ in await line.answers(2)]
+                assert codes == [ResponseCode.SUBSCRIPTION_PARSE_FAILED] * 2
+
+    run(scenario)
+
+
+def test_a_read_error_costs_one_woken_pull_its_answer_and_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    real = Store.read_hot
+    failures = [DiskError("cannot read: Input/output error (injected once)", errno.EIO)]
+
+    def failing(self: Store, topic: str, queue_id: int, pull: Any) -> Any:
+        if failures and pull.offset == 1 and pull.tags is not None:
+            raise failures.pop()
+        return real(self, topic, queue_id, pull)
+
+    async def scenario() -> list[int]:
+        async with Cluster() as cluster, Producer(cluster.address) as producer:
+            await cluster.create_topic("t", queues=1)
+            await producer.send(Message.of("t", b"0", tag="A"))
+            async with Line(cluster.broker_address()) as line:
+                line.write(*(a_pull(offset=1, wait_ms=15_000, subscription=tags) for tags in ("*", "A", "B||A", "*")))
+                parked = the(ParkedPulls)
+                await until(lambda: len(parked) == 4, "all wait")
+                with pytest.MonkeyPatch.context() as patch:
+                    patch.setattr(Store, "read_hot", failing)
+                    await producer.send(Message.of("t", b"1", tag="A"))
+                    answers = await line.answers(4, 10)
+                return [heading.code for heading, _ in sorted(answers, key=lambda one: one[0].opaque)]
+
+    assert asyncio.run(scenario()) == [0, ResponseCode.SYSTEM_ERROR, 0, 0]
+    assert any("handler failed: PULL_MESSAGE" in record.getMessage() for record in caplog.records)
+
+
+def test_a_herd_that_wakes_at_once_is_served_in_slices(run: Callable[[Scenario], None]) -> None:
+    async def scenario() -> None:
+        slices: list[tuple[int, int]] = []
+        serve, read_hot, reads = PullHandlers._serve_woken, Store.read_hot, 0
+
+        def sliced(self: PullHandlers) -> None:
+            before = len(self._woken), reads
+            serve(self)
+            slices.append((before[0] - len(self._woken), reads - before[1]))
+
+        def counting(self: Store, topic: str, queue_id: int, pull: Any) -> Any:
+            nonlocal reads
+            reads += 1
+            return read_hot(self, topic, queue_id, pull)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(PullHandlers, "_serve_woken", sliced)
+            async with Cluster() as cluster, Producer(cluster.address) as producer:
+                await cluster.create_topic("t", queues=1)
+                async with Line(cluster.broker_address()) as one, Line(cluster.broker_address()) as other:
+                    for line in (one, other):
+                        line.write(*(a_pull(wait_ms=20_000) for _ in range(HERD // 2)))
+                    parked = the(ParkedPulls)
+                    await until(lambda: len(parked) == HERD, "all wait")
+                    patch.setattr(Store, "read_hot", counting)
+                    await producer.send(Message.of("t", b"x" * 1000))
+                    for line in (one, other):
+                        answers = await line.answers(HERD // 2)
+                        assert {heading.code for heading, _ in answers} == {0}
+        assert sum(served for served, _ in slices) == HERD
+        assert max(served for served, _ in slices) <= 64
+        assert max(read for _, read in slices) == 1, "the same was read more than once in a turn"
+
+    run(scenario)
+
+
+def test_a_consumer_that_waits_is_woken_beside_a_peer_that_does_not_read(run: Callable[[Scenario], None]) -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            await fill(cluster, 5)
+            async with (
+                Line(cluster.broker_address()) as deaf,
+                Producer(cluster.address) as producer,
+                PullConsumer(cluster.address, group="x") as consumer,
+            ):
+                deaf.stop_reading()
+                deaf.write(*(a_pull(offset=5, wait_ms=20_000) for _ in range(50)), *(a_pull(**LARGE) for _ in range(9)))
+                await until(lambda: unsent_bytes() > MIB, "the peer does not read")
+                pull = consumer.pull_bytes(MessageQueue("t", "broker-a", 0), 5, wait_ms=15_000, timeout_ms=15_000)
+                waiting = asyncio.create_task(pull)
+                parked = the(ParkedPulls)
+                await until(lambda: len(parked) == 51, "all wait")
+                await producer.send(Message.of("t", b"x"))
+                assert (await waiting).status.name == "FOUND"
+                assert unsent_bytes() < 10 * MIB
+                deaf.go_on_reading()
+                codes = [heading.code for heading, _ in await deaf.answers(59)]
+                assert codes.count(0) == 9
+                assert codes.count(ResponseCode.PULL_RETRY_IMMEDIATELY) == 50
+
+    run(scenario)

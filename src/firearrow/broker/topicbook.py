@@ -100,17 +100,25 @@ class Topics:
         """Make the retry topic of a group unless it is there; whether it was made."""
         return self.ensure(retry_topic(group), queues, sys_flag=sys_flag)
 
-    def delete(self, name: str, on_saved: OnSaved) -> None:
-        """Forget a topic. Name servers are told by whoever deletes it there."""
+    def begin_deletion(self, name: str, on_saved: OnSaved) -> None:
+        """Forget a topic. Until `end_deletion` one that is made anew takes no message: queues are being deleted.
+
+        Name servers are told by whoever deletes it there.
+        """
+        young = self.young.setdefault(name, _Young())
+        young.deletions += 1
         if not self.table.delete(name, self._clock.now_ms()):
             on_saved(None)
             return
-        young = self.young.pop(name, None)
         self.file.changed(on_saved)
         for tell in self.on_deleted:
             tell(name)
-        if young is not None:
-            young.tell(None)
+
+    def end_deletion(self, name: str) -> None:
+        """Nothing of a topic that was deleted is left."""
+        young = self.young[name]
+        young.deletions -= 1
+        self._release(name, young)
 
     def renew_version(self) -> None:
         """Let name servers take the table for another edition: what the broker allows has changed."""
@@ -145,25 +153,37 @@ class Topics:
         self.file.changed(saved)
 
     def _saved(self, name: str, young: "_Young", error: FireArrowError | None) -> None:
-        young.has_failed = error is not None
-        if error is None:
-            del self.young[name]
-        young.tell(error)
+        young.is_saved, young.has_failed = error is None, error is not None
+        if error is not None:
+            young.tell(error)
+        else:
+            self._release(name, young)
+
+    def _release(self, name: str, young: "_Young") -> None:
+        """Let messages go, if nothing keeps them."""
+        if young.deletions or not (young.is_saved or name not in self.table):
+            return
+        del self.young[name]
+        young.tell(None)
 
 
 class _Young(Struct):
-    """A topic that is not durable as it is."""
+    """A topic that is not durable as it is, or whose queues are being deleted."""
 
     edition: int = 0
     """Of its changes; whoever waits, waits for the last."""
+    is_saved: bool = False
+    """Whether that one is durable."""
     has_failed: bool = False
     """Whether it could not be written, and nobody tries."""
+    deletions: int = 0
+    """How many are under way."""
     waiting: list[OnSaved] = field(default_factory=list)
 
     def begin(self) -> int:
         """It is being written; return which edition."""
         self.edition += 1
-        self.has_failed = False
+        self.is_saved = self.has_failed = False
         return self.edition
 
     def tell(self, error: FireArrowError | None) -> None:

@@ -7,7 +7,7 @@ be a task of the owner's while the store is open.
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, tzinfo
 from typing import Final
 
@@ -182,10 +182,16 @@ class Store:
         queue = self.queues.find(topic, queue_id)
         return 0 if queue is None else queue.max_offset
 
-    async def delete_topic(self, topic: str) -> int:
-        """Forget the queues of a topic, durably; return how many there were. Its messages stay in the log a while."""
-        deleted = await self.queues.delete_topic(topic)
-        await self.views.flush(self._log_flushed, forced=True)
+    async def delete_topics(self, topics: Iterable[str]) -> int:
+        """Forget the queues of topics, durably; return how many there were. Their messages stay in the log a while.
+
+        Whoever deletes takes no messages for them meanwhile. Raises when a crash could still bring them back; the next
+        flush of the views makes it durable then.
+        """
+        deleted = await self.views.delete_topics(topics)
+        # What was appended before and is in no queue yet would be brought to its queue again by a start after a crash.
+        await self._log_flushed(self.log.tail)
+        await self.views.flush(self._log_flushed)
         return deleted
 
     def read_from(self, physical: int, max_bytes: int) -> bytes:

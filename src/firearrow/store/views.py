@@ -7,7 +7,7 @@ snapshot says so to us. Wiring and order only; what is done is done elsewhere.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, tzinfo
 from typing import Final
 
@@ -58,6 +58,7 @@ class Views:
         self._checkpoint = checkpoint
         self._one_at_a_time = asyncio.Lock()
         self._stalled: DiskFull | None = None
+        self._has_deleted = False  # the snapshot names queues that are gone
 
     # ---- opening
 
@@ -129,16 +130,11 @@ class Views:
 
     # ---- flushing
 
-    async def flush(
-        self, log_flushed: Callable[[int], Awaitable[None]], *, closed: bool = False, forced: bool = False
-    ) -> None:
-        """Move `durable` to where dispatch is now. ``log_flushed`` returns once the log is durable up to a place.
-
-        With ``forced`` even if it is there already: the table of queues has changed.
-        """
+    async def flush(self, log_flushed: Callable[[int], Awaitable[None]], *, closed: bool = False) -> None:
+        """Move `durable` to where dispatch is now. ``log_flushed`` returns once the log is durable up to a place."""
         async with self._one_at_a_time:
             position, store_ms = self.dispatch.position, self.dispatch.last_store_ms
-            if position == self.durable and not closed and not forced:
+            if position == self.durable and not closed and not self._has_deleted:
                 return
             self._begin_flush()
             await log_flushed(position)
@@ -156,6 +152,7 @@ class Views:
         checkpoint_crc = await self._write_checkpoint(store_ms)
         await write_snapshot(self._disk, self._snapshot(position, store_ms, checkpoint_crc, closed=closed))
         self.durable = position
+        self._has_deleted = False
 
     async def _write_checkpoint(self, store_ms: int) -> int:
         old = self._checkpoint
@@ -186,6 +183,15 @@ class Views:
             index=index.state if index else None,
             topics=topics,
         )
+
+    async def delete_topics(self, topics: Iterable[str]) -> int:
+        """Forget the queues of topics; return how many there were. Durable after the next flush."""
+        async with self._one_at_a_time:
+            deleted = 0
+            for topic in topics:
+                self._has_deleted = True
+                deleted += await self.queues.delete_topic(topic)
+            return deleted
 
     async def run(self, log_flushed: Callable[[int], Awaitable[None]]) -> None:
         """Flush at intervals until cancelled."""

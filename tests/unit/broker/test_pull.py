@@ -214,7 +214,7 @@ def test_a_pull_that_waits_hears_of_a_deleted_topic() -> None:
         await client.heartbeat()
         waiting = asyncio.create_task(client.pull(0, suspend_ms=1000))
         await until(lambda: len(broker.consuming.pulls.parked) == 1)
-        broker.topics.delete("T", lambda _error: None)
+        broker.topics.begin_deletion("T", lambda _error: None)
         with pytest.raises(RequestRefused) as refused:
             await waiting
         assert refused.value.code == ResponseCode.TOPIC_NOT_EXIST

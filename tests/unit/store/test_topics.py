@@ -31,8 +31,8 @@ def test_a_deleted_topic_stays_deleted(power: bool) -> None:
         places = [store.append(draft(topic=("T", "Kept")[number % 2])) for number in range(6)]
         await store.reached(places[-1].end, FLUSHED)
         assert (store.min_offset("T", 0), store.max_offset("T", 0)) == (0, 3)
-        assert await store.delete_topic("T") == 1
-        assert await store.delete_topic("T") == 0
+        assert await store.delete_topics(["T"]) == 1
+        assert await store.delete_topics(["T"]) == 0
         assert (store.min_offset("T", 0), store.max_offset("T", 0)) == (0, 0)
         crashed = clone(image, 1)
         running.cancel()
@@ -48,6 +48,26 @@ def test_a_deleted_topic_stays_deleted(power: bool) -> None:
         assert fresh.queue_offset == 0
         assert (await again.read("T", 0, Pull(0, 9, 9000))).status is ReadStatus.FOUND
         assert await again.lookups.offset_by_time(again.queues.tail_of("T", 0), 1, Boundary.UPPER) == 0
+        await again.close()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(main())
+
+
+def test_what_is_in_no_queue_yet_when_its_topic_is_deleted_stays_out_of_it() -> None:
+    async def main() -> None:
+        image = fresh_image()
+        store, running = await _open(image)
+        store.append(draft(topic="T"))
+        deleting = asyncio.create_task(store.delete_topics(["T"]))
+        await deleting
+        crashed = clone(image, 1)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        crashed.process_died()
+        again, running = await _open(crashed)
+        assert again.queues.find("T", 0) is None
         await again.close()
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)

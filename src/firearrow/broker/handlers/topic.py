@@ -1,8 +1,9 @@
 """Topics, for operators: made, changed, listed, deleted. Java: ``AdminBrokerProcessor``.
 
 A topic is answered for when it is durable and every name server that can be reached has heard of it, because tools ask
-for its route at once. Deleting forgets the topic first, then its offsets and queues; the log keeps the records until
-they are old enough.
+for its route at once. Deleting forgets the topic first, then its offsets and queues, and is answered when no crash can
+bring them back; the log keeps the records until they are old enough. A topic of that name that is made meanwhile takes
+its first message when the old one is gone.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from firearrow.broker.incoming import check_topic_name
 from firearrow.broker.live import LiveSettings
 from firearrow.broker.topicattributes import altered, parse_changes
 from firearrow.broker.topicbook import Topics
-from firearrow.errors import BadBody, FireArrowError
+from firearrow.errors import BadBody, DiskError, FireArrowError
 from firearrow.model.message import MessageQueue
 from firearrow.model.names import SYSTEM_TOPICS, is_system_topic
 from firearrow.protocol.bodies.body import encode_body
@@ -173,27 +174,42 @@ class TopicHandlers:
             raise _conflict(topic)
         log.info("topic deleted", extra={"topic": topic, "by": str(call.peer.address)})
         saved = _Saved()
-        self._topics.delete(topic, saved.tell)
+        self._topics.begin_deletion(topic, saved.tell)
         for keeper in self._keepers:
             keeper.forget_topic(topic)
         self._on_offsets_changed()
         return self._errands.do(call, self._deleted(topic, saved))
 
     async def _deleted(self, topic: str, saved: "_Saved") -> None:
-        await saved.wait()
-        if self._topics.get(topic) is None:
-            await self._store.queues.delete_topic(topic)
+        try:
+            await saved.wait()
+            await self._delete_queues([topic])
+        finally:
+            self._topics.end_deletion(topic)
+
+    async def _delete_queues(self, topics: list[str]) -> None:
+        try:
+            await self._store.delete_topics(topics)
+        except DiskError as error:
+            remark = f"the queues are gone, and a crash within seconds may bring them back: delete again ({error})"
+            raise Refused(ResponseCode.SYSTEM_ERROR, remark) from error
 
     def clean_unused(self, _request: CleanUnusedTopic, call: Call) -> Later:
         """Delete the queues of topics that are gone."""
         return self._errands.do(call, self._clean_unused())
 
     async def _clean_unused(self) -> None:
-        unused = sorted({queue.topic for queue in self._store.queues} - self._topics.table.topics.keys())
-        for topic in unused:
-            if self._topics.get(topic) is None and not is_system_topic(topic):
-                log.info("queues of a topic that is gone are deleted", extra={"topic": topic})
-                await self._store.queues.delete_topic(topic)
+        known = self._topics.table.topics
+        unused = {queue.topic for queue in self._store.queues if queue.topic not in known}
+        gone = sorted(topic for topic in unused if not is_system_topic(topic))
+        log.info("queues of topics that are gone are deleted", extra={"topics": gone})
+        for topic in gone:
+            self._topics.begin_deletion(topic, lambda _error: None)
+        try:
+            await self._delete_queues(gone)
+        finally:
+            for topic in gone:
+                self._topics.end_deletion(topic)
 
     # ---- looking
 

@@ -1,0 +1,111 @@
+"""Topics are deleted for good: no crash brings their messages back, also where a producer goes on sending."""
+
+import asyncio
+import errno
+
+import pytest
+
+from firearrow.broker.handlers.topic import TopicHandlers
+from firearrow.errors import RequestRefused
+from firearrow.protocol.requests.topic import CleanUnusedTopic, DeleteTopicInBroker
+from firearrow.store.views import Views
+from firearrow.testing.sim.world import World
+from tests.unit.broker.whole import UNIQUE, Client, Simulated, settings_of, simulate
+
+
+def bodies_after_a_crash(*, is_quiet: bool) -> list[bytes]:
+    """What a topic holds that was deleted, made again after a crash, and got one message."""
+
+    async def scenario(world: World, broker: Simulated, client: Client) -> list[bytes]:
+        for number in range(5):
+            await client.send("gone", b"deleted %d" % number)
+            await client.send("kept", b"%d" % number)
+        if is_quiet:
+            await asyncio.sleep(30)  # everything is flushed, so that a flush finds nothing new
+        await client.ask(DeleteTopicInBroker(topic="gone"))
+        await broker.node.crash()
+        await broker.start()
+        after = Client(world.node("after"), broker.address)
+        assert (await after.send("gone", b"new")).answer.queue_offset == 0
+        assert len(await after.stored("kept")) == 5
+        return [message.body for message in await after.stored("gone")]
+
+    return simulate(scenario, settings_of())
+
+
+@pytest.mark.parametrize("is_quiet", [False, True])
+def test_a_crash_brings_no_deleted_topic_back(*, is_quiet: bool) -> None:
+    assert bodies_after_a_crash(is_quiet=is_quiet) == [b"new"]
+
+
+def test_a_start_after_a_deletion_reads_nothing_of_the_log_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    catch_up = Views.catch_up
+
+    async def seen(self: Views, opened: object) -> None:
+        read.append(opened.recovered.end - self.durable)  # type: ignore[attr-defined]
+        await catch_up(self, opened)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Views, "catch_up", seen)
+    bodies_after_a_crash(is_quiet=True)
+    assert read == [0, 0]
+
+
+def deletes_half(patch: pytest.MonkeyPatch) -> None:
+    """A planted bug: the files of the queues go, and what a start goes by still names them."""
+
+    async def files_alone(self: TopicHandlers, topics: list[str]) -> None:
+        for topic in topics:
+            await self._store.queues.delete_topic(topic)
+
+    patch.setattr(TopicHandlers, "_delete_queues", files_alone)
+
+
+@pytest.mark.parametrize("is_quiet", [False, True])
+def test_half_a_deletion_is_caught(monkeypatch: pytest.MonkeyPatch, *, is_quiet: bool) -> None:
+    deletes_half(monkeypatch)
+    with pytest.raises(AssertionError):
+        bodies_after_a_crash(is_quiet=is_quiet)
+
+
+def test_a_producer_that_goes_on_sending_finds_an_empty_topic() -> None:
+    async def scenario(_world: World, _broker: Simulated, client: Client) -> tuple[list[int], list[bytes]]:
+        for number in range(5):
+            await client.send("gone", b"deleted %d" % number)
+        deletion = asyncio.create_task(client.ask(DeleteTopicInBroker(topic="gone")))
+        await asyncio.sleep(0.0012)
+        sends = [asyncio.create_task(client.send("gone", b"new")) for _ in range(3)]
+        await deletion
+        offsets = [(await send).answer.queue_offset for send in sends]
+        return offsets, [message.body for message in await client.stored("gone")]
+
+    for seed in range(10):
+        assert simulate(scenario, seed=seed) == ([0, 1, 2], [b"new"] * 3)
+
+
+def test_a_deletion_that_finds_no_space_says_so_and_is_durable_soon() -> None:
+    async def scenario(world: World, broker: Simulated, client: Client) -> int:
+        await client.send("gone")
+        await asyncio.sleep(30)
+        broker.node.image.fail("write", path="checkpoint.tmp", number=errno.ENOSPC)
+        with pytest.raises(RequestRefused, match="delete again"):
+            await client.ask(DeleteTopicInBroker(topic="gone"))
+        await asyncio.sleep(30)
+        await broker.node.crash()
+        await broker.start()
+        return (await Client(world.node("after"), broker.address).send("gone")).answer.queue_offset
+
+    assert simulate(scenario) == 0
+
+
+def test_queues_of_topics_that_are_gone_are_cleaned_for_good() -> None:
+    async def scenario(world: World, broker: Simulated, client: Client) -> int:
+        await client.send("gone", properties=UNIQUE + "DELAY\x011\x02")
+        await client.ask(DeleteTopicInBroker(topic="gone"))
+        await asyncio.sleep(30)  # the delayed message comes to a queue without a topic
+        await client.ask(CleanUnusedTopic())
+        await broker.node.crash()
+        await broker.start()
+        return (await Client(world.node("after"), broker.address).send("gone")).answer.queue_offset
+
+    assert simulate(scenario) == 0

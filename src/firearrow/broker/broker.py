@@ -164,7 +164,7 @@ class Broker:
     async def _load_topics(self, life: Lifetime, identity: Identity) -> Topics:
         topics = Topics(self._disk, self._clock, system_topics(self._settings.broker, identity.name))
         await topics.load()
-        life.on_stop(topics.file.save)
+        life.on_stop(topics.file.close)
         life.spawn(topics.file.run(), "topics")
         return topics
 
@@ -177,7 +177,7 @@ class Broker:
     async def _load_changes(self, life: Lifetime, topics: Topics) -> None:
         changes = self._changes = BrokerConfigHandlers(self._disk, self._clock, self._settings, topics)
         await changes.load()
-        life.on_stop(changes.file.save)
+        life.on_stop(changes.file.close)
         life.spawn(changes.file.run(), "settings")
 
     async def _consume(

@@ -9,10 +9,13 @@ passes over the others. Here a key that is known and has no effect, or is not kn
 is honoured but fixed at the start is refused, so that nobody believes it was changed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
+import msgspec
+
 from firearrow.broker.config import CHANGEABLE, BrokerSettings, load_settings, refuse_promises
+from firearrow.broker.statefile import decode_line
 from firearrow.errors import BadBody, SettingsError
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.refusal import Refused
@@ -64,18 +67,40 @@ def overlay(settings: BrokerSettings, changes: Changes) -> BrokerSettings:
     return load_settings(sources).value
 
 
-def decode_changes(data: bytes) -> Changes:
-    """Read the file of changes; keys that may not be changed (any more) are left out."""
-    try:
-        kept = parse_properties(data.decode())
-    except (UnicodeDecodeError, SettingsError) as error:
-        raise BadBody(f"the file of changed settings cannot be read: {error}") from error
-    return {key: value for key, value in kept.items() if key in CHANGEABLE}
+class KeptChanges:
+    """The changes that a file keeps: few, so a line of its journal is all of them."""
 
+    def __init__(self) -> None:
+        self.value: Changes = {}
+        self.changes: dict[str, None] = {}
+        """The keys that the file does not have as they are."""
 
-def encode_changes(changes: Changes) -> bytes:
-    """The file of changes."""
-    return format_properties(dict(sorted(changes.items()))).encode()
+    def add(self, more: Changes) -> None:
+        """Lay more changes over those that are there."""
+        self.value = {**self.value, **more}
+        self.changes.update(dict.fromkeys(more))
+
+    def pieces(self) -> Iterator[bytes]:
+        """The file."""
+        yield format_properties(dict(sorted(self.value.items()))).encode()
+
+    def restore(self, data: bytes) -> None:
+        """Take over a file; keys that may not be changed (any more) are left out."""
+        try:
+            kept = parse_properties(data.decode())
+        except (UnicodeDecodeError, SettingsError) as error:
+            raise BadBody(f"the file of changed settings cannot be read: {error}") from error
+        self.value = {key: value for key, value in kept.items() if key in CHANGEABLE}
+
+    def line(self, key: str) -> bytes:
+        """A key and its value."""
+        return msgspec.json.encode((key, self.value[key]))
+
+    def apply(self, line: bytes) -> None:
+        """Take over a line of the journal."""
+        key, value = decode_line(line, tuple[str, str])
+        if key in CHANGEABLE:
+            self.value = {**self.value, key: value}
 
 
 def values(settings: BrokerSettings) -> dict[str, str]:

@@ -25,7 +25,8 @@ from firearrow.broker.handlers.pull import ConsumeCounts, PullHandlers, Uncounte
 from firearrow.broker.handlers.reset import ResetHandlers
 from firearrow.broker.handlers.sendback import MadeTopics, SendBackHandlers
 from firearrow.broker.locks import LOCK_LIFE_MS, QueueLocks
-from firearrow.broker.offsets import PATH, OffsetTable, decode_offsets
+from firearrow.broker.offsetrows import PATH, OffsetRows
+from firearrow.broker.offsets import OffsetTable
 from firearrow.broker.pullconfig import PullConfig
 from firearrow.broker.schedule import DelayedDelivery
 from firearrow.broker.statefile import StateFile
@@ -99,7 +100,7 @@ class Consuming:
         self.offset_file = StateFile(
             disk,
             PATH,
-            self._encode_offsets,
+            OffsetRows(self.offsets, self._end_of),
             interval_ms=config.flush_consumer_offset_interval,
             settled=self._offsets_durable,
         )
@@ -203,8 +204,8 @@ class Consuming:
     async def load(self) -> None:
         """Take over what the files hold."""
         await self.groups.load()
-        stored = await self.offset_file.read(decode_offsets)
-        if stored is not None and self.offsets.restore(stored, self._end_of):
+        await self.offset_file.load()
+        if self.offsets.cut(self._end_of):
             # Numbers above the end of a queue are given anew: they must be gone from the file before that happens.
             self.offset_file.changed()
             await self.offset_file.save()
@@ -236,8 +237,8 @@ class Consuming:
 
     async def close(self) -> None:
         """Write down what changed since the last time; the store must still be open."""
-        await self.groups.file.save()
-        await self.offset_file.save()
+        await self.groups.file.close()
+        await self.offset_file.close()
         await self.delays.close()
 
     async def _forget_locks(self) -> None:
@@ -248,9 +249,6 @@ class Consuming:
     def _end_of(self, topic: str, queue_id: int) -> int:
         queue = self.store.queues.find(topic, queue_id)
         return 0 if queue is None else queue.max_offset
-
-    def _encode_offsets(self) -> bytes:
-        return self.offsets.encode(self._end_of)
 
     async def _offsets_durable(self) -> None:
         """Everything that an offset counts as read must survive what the offset survives."""

@@ -6,7 +6,7 @@ but nobody waits for it: a group lost in a crash is made again by its next heart
 
 from collections.abc import Callable
 
-from firearrow.broker.groups import PATH, SubscriptionGroups, decode_groups, may_create
+from firearrow.broker.groups import PATH, SubscriptionGroups, may_create
 from firearrow.broker.statefile import OnSaved, StateFile
 from firearrow.protocol.bodies.group import SubscriptionGroupConfig
 from firearrow.runtime.clock import Clock
@@ -18,15 +18,13 @@ class Groups:
 
     def __init__(self, disk: Disk, clock: Clock, auto_create: Callable[[], bool]) -> None:
         self.table = SubscriptionGroups()
-        self.file = StateFile(disk, PATH, self.table.encode)
+        self.file = StateFile(disk, PATH, self.table)
         self._clock = clock
         self._auto_create = auto_create
 
     async def load(self) -> None:
         """Take over what the file holds."""
-        stored = await self.file.read(decode_groups)
-        if stored is not None:
-            self.table.restore(stored)
+        await self.file.load()
 
     def get(self, name: str, *, auto_create: bool = True) -> SubscriptionGroupConfig | None:
         """A group, made if it may be."""

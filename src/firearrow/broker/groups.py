@@ -7,15 +7,19 @@ Invariant: every group of `PREDEFINED_GROUPS` is there unless somebody deleted i
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Final, TypeVar
 
+import msgspec
 from msgspec import structs
 
 from firearrow import fastjson
+from firearrow.broker.statefile import decode_line, in_pieces
 from firearrow.model.names import PREDEFINED_GROUPS, group_fault, is_system_group
 from firearrow.protocol.bodies.body import encode_body
 from firearrow.protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
 from firearrow.protocol.bodies.version import DataVersion
+
+T = TypeVar("T")
 
 PATH: Final = "config/subscriptionGroup.json"
 READ_FORBIDDEN: Final = 1 << 2
@@ -29,6 +33,8 @@ class SubscriptionGroups:
         self.version = DataVersion()
         self._groups = {name: SubscriptionGroupConfig(group_name=name) for name in PREDEFINED_GROUPS}
         self._forbidden: dict[str, dict[str, int]] = {}
+        self.changes: dict[str, None] = {}
+        """Groups that the file does not have as they are; the empty name stands for the version."""
 
     def __len__(self) -> int:
         return len(self._groups)
@@ -51,7 +57,7 @@ class SubscriptionGroups:
         if group_fault(name) is not None:
             return None
         group = self._groups[name] = SubscriptionGroupConfig(group_name=name)
-        self._changed(now_ms)
+        self._changed(name, now_ms)
         return group
 
     def put(self, group: SubscriptionGroupConfig, now_ms: int) -> None:
@@ -60,14 +66,14 @@ class SubscriptionGroups:
         known = self._groups.get(name)
         attributes = _altered(known.attributes if known else {}, group.attributes)
         self._groups[name] = structs.replace(group, attributes=attributes)
-        self._changed(now_ms)
+        self._changed(name, now_ms)
 
     def delete(self, name: str, now_ms: int) -> bool:
         """Forget a group; whether it was there."""
         self._forbidden.pop(name, None)
         if self._groups.pop(name, None) is None:
             return False
-        self._changed(now_ms)
+        self._changed(name, now_ms)
         return True
 
     def may_read(self, name: str, topic: str) -> bool:
@@ -83,9 +89,10 @@ class SubscriptionGroups:
             topics[topic] = topics.get(topic, 0) | READ_FORBIDDEN
         if not topics:
             del self._forbidden[name]
-        self._changed(now_ms)
+        self._changed(name, now_ms)
 
-    def _changed(self, now_ms: int) -> None:
+    def _changed(self, name: str, now_ms: int) -> None:
+        self.changes[name] = self.changes[_VERSION] = None
         self.version = DataVersion(counter=self.version.counter + 1, timestamp=now_ms)
 
     # ---- as others see it
@@ -107,21 +114,59 @@ class SubscriptionGroups:
             subscription_group_table={name: self._groups[name] for name in names},
         )
 
-    def encode(self) -> bytes:
-        """The file of this table."""
-        return encode_body(self.table())
+    # ---- the file
 
-    def restore(self, stored: SubscriptionGroupTable) -> None:
+    def pieces(self) -> Iterator[bytes]:
+        """The file of this table."""
+        forbidden = msgspec.json.encode(self._forbidden)
+        head = b'{"dataVersion":%b,"forbiddenTable":%b,"subscriptionGroupTable":{'
+        return in_pieces(_rows(list(self._groups.items())), head % (encode_body(self.version), forbidden), b"}}")
+
+    def restore(self, data: bytes) -> None:
         """Take over what a file holds."""
+        stored = fastjson.decode(data, SubscriptionGroupTable)
         self.version = stored.data_version
         self._forbidden = {name: dict(topics) for name, topics in stored.forbidden_table.items()}
         for name, group in stored.subscription_group_table.items():
             self._groups[name] = group if group.group_name else structs.replace(group, group_name=name)
 
+    def line(self, key: str) -> bytes:
+        """A group as it is now, or the version."""
+        version = self.version if key == _VERSION else None
+        return msgspec.json.encode(_Line(key, self._groups.get(key), self._forbidden.get(key), version))
 
-def decode_groups(data: bytes) -> SubscriptionGroupTable:
-    """The table in a file."""
-    return fastjson.decode(data, SubscriptionGroupTable)
+    def apply(self, line: bytes) -> None:
+        """Take over a line of the journal."""
+        row = decode_line(line, _Line)
+        if row.version is not None:
+            self.version = row.version
+            return
+        _put_or_pop(self._groups, row.name, row.group)
+        _put_or_pop(self._forbidden, row.name, row.forbidden)
+
+
+class _Line(msgspec.Struct, array_like=True):
+    """A group in the journal: as it is, or gone. Without a name: the version of the table."""
+
+    name: str
+    group: SubscriptionGroupConfig | None = None
+    forbidden: dict[str, int] | None = None
+    version: DataVersion | None = None
+
+
+_VERSION: Final = ""
+
+
+def _rows(groups: list[tuple[str, SubscriptionGroupConfig]]) -> Iterator[bytes]:
+    for name, group in groups:
+        yield b"%b:%b" % (msgspec.json.encode(name), encode_body(group))
+
+
+def _put_or_pop(table: dict[str, T], name: str, value: T | None) -> None:
+    if value is None:
+        table.pop(name, None)
+    else:
+        table[name] = value
 
 
 def may_create(name: str, *, auto_create: bool) -> bool:

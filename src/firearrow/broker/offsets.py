@@ -5,25 +5,26 @@ operator sent it to and that its consumers have not heard of yet. While the last
 come from consumers that still read elsewhere. It is taken by the next pull, which answers PULL_OFFSET_MOVED.
 Java: ``ConsumerOffsetManager``.
 
-The file is Apache's ``consumerOffset.json``: ``{"offsetTable": {"topic@group": {queue: offset}}}``. What is written is
-never above the end of a queue, and is written only once the log is durable that far: after the loss of power an offset
-beyond the log's end would skip messages that get those numbers later.
+What is written (`offsetrows`) is never above the end of a queue, and is written only once the log is durable that far:
+after the loss of power an offset beyond the log's end would skip messages that get those numbers later.
 """
 
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from firearrow import fastjson
-from firearrow.protocol.bodies.body import encode_body
 from firearrow.protocol.bodies.offset import ConsumerOffsetTable
 from firearrow.protocol.bodies.version import DataVersion
 
-PATH: Final = "config/consumerOffset.json"
 SEPARATOR: Final = "@"
 NOT_FOUND: Final = -1
 
 Key = tuple[str, str]
 """Topic and group."""
+
+Change = tuple[str, str, int]
+"""Topic, group and queue; `ALL_QUEUES` for whatever there is of the group in the topic."""
+
+ALL_QUEUES: Final = -1
 
 EndOf = Callable[[str, int], int]
 """One past the last message of a queue, by topic and queue number."""
@@ -37,6 +38,8 @@ class OffsetTable:
         self._committed: dict[Key, dict[int, int]] = {}
         self._pulled: dict[Key, dict[int, int]] = {}
         self._moved: dict[Key, dict[int, int]] = {}
+        self.changes: dict[Change, None] = {}
+        """What the file does not have as it is."""
 
     # ---- asking
 
@@ -83,10 +86,18 @@ class OffsetTable:
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
         """A group is this far; False when it has been sent elsewhere and does not know yet."""
-        if self.is_moved(group, topic, queue_id):
+        if self._moved and self.is_moved(group, topic, queue_id):
             return False
-        self._committed.setdefault((topic, group), {})[queue_id] = offset
+        self._set(group, topic, queue_id, offset)
         return True
+
+    def _set(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        queues = self._committed.get((topic, group))
+        if queues is None:
+            queues = self._committed[topic, group] = {}
+        if queues.get(queue_id) != offset:
+            queues[queue_id] = offset
+            self.changes[topic, group, queue_id] = None
 
     def note_pulled(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """A group has pulled this far."""
@@ -95,7 +106,7 @@ class OffsetTable:
     def move(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Send a group to a place."""
         self._moved.setdefault((topic, group), {})[queue_id] = offset
-        self._committed.setdefault((topic, group), {})[queue_id] = offset
+        self._set(group, topic, queue_id, offset)
 
     def is_moved(self, group: str, topic: str, queue_id: int) -> bool:
         """Whether a group was sent to a place that it has not heard of."""
@@ -118,18 +129,21 @@ class OffsetTable:
         offsets = self._committed.get((topic, source))
         if offsets is not None:
             self._committed[topic, target] = dict(offsets)
+            self.changes[topic, target, ALL_QUEUES] = None
 
     def forget_group(self, group: str) -> None:
         """Forget everything about a group."""
-        for table in (self._committed, self._pulled, self._moved):
-            for key in [key for key in table if key[1] == group]:
-                del table[key]
+        self._forget(lambda key: key[1] == group)
 
     def forget_topic(self, topic: str) -> None:
         """Forget everything about a topic."""
+        self._forget(lambda key: key[0] == topic)
+
+    def _forget(self, is_gone: Callable[[Key], bool]) -> None:
         for table in (self._committed, self._pulled, self._moved):
-            for key in [key for key in table if key[0] == topic]:
+            for key in [key for key in table if is_gone(key)]:
                 del table[key]
+                self.changes[*key, ALL_QUEUES] = None
 
     def by_group(self) -> dict[str, dict[str, dict[int, int]]]:
         """Everything committed, by group, topic and queue."""
@@ -138,42 +152,39 @@ class OffsetTable:
             groups.setdefault(group, {})[topic] = queues
         return groups
 
-    # ---- the file
-
     def table(self) -> ConsumerOffsetTable:
-        """All of it, as Apache writes it."""
-        return ConsumerOffsetTable(
-            data_version=self.version, offset_table=self._rows(lambda _topic, _queue_id: 1 << 62)
-        )
+        """All of it, as Apache sends it to slaves."""
+        rows = {f"{topic}{SEPARATOR}{group}": queues for (topic, group), queues in self._committed.items()}
+        return ConsumerOffsetTable(data_version=self.version, offset_table=rows)
 
-    def encode(self, end_of: EndOf) -> bytes:
-        """The file of this table, nothing in it above the end of a queue."""
-        self.version = DataVersion(counter=self.version.counter + 1, timestamp=self.version.timestamp)
-        return encode_body(ConsumerOffsetTable(data_version=self.version, offset_table=self._rows(end_of)))
-
-    def _rows(self, end_of: EndOf) -> dict[str, dict[int, int]]:
-        return {
-            f"{topic}{SEPARATOR}{group}": {
-                queue_id: min(queues[queue_id], end_of(topic, queue_id)) for queue_id in sorted(queues)
-            }
-            for (topic, group), queues in sorted(self._committed.items())
-        }
-
-    def restore(self, stored: ConsumerOffsetTable, end_of: EndOf) -> int:
-        """Take over what a file holds; return how many offsets were above the end of their queue and were cut."""
-        self.version = stored.data_version or DataVersion()
+    def cut(self, end_of: EndOf) -> int:
+        """Take offsets above the end of their queue back to it; return how many there were."""
         cut = 0
-        for key, queues in stored.offset_table.items():
-            topic, found, group = key.rpartition(SEPARATOR)
-            if not found:
-                continue
-            offsets = self._committed[topic, group] = {}
+        for (topic, group), queues in self._committed.items():
             for queue_id, offset in queues.items():
-                offsets[queue_id] = min(offset, end_of(topic, queue_id))
-                cut += offsets[queue_id] < offset
+                end = end_of(topic, queue_id)
+                if offset > end:
+                    self._set(group, topic, queue_id, end)
+                    cut += 1
         return cut
 
+    # ---- for the file
 
-def decode_offsets(data: bytes) -> ConsumerOffsetTable:
-    """The table in a file."""
-    return fastjson.decode(data, ConsumerOffsetTable)
+    def pairs(self) -> list[Key]:
+        """Every topic and group that there are offsets of."""
+        return list(self._committed)
+
+    def queues_of(self, topic: str, group: str) -> dict[int, int] | None:
+        """What a group committed in a topic, if it ever did."""
+        return self._committed.get((topic, group))
+
+    def put_row(self, topic: str, group: str, queues: dict[int, int] | None) -> None:
+        """Take over what a file says of a group in a topic; nothing, when it says that there is none."""
+        if queues is None:
+            self._committed.pop((topic, group), None)
+        else:
+            self._committed[topic, group] = queues
+
+    def put_queue(self, topic: str, group: str, queue_id: int, offset: int) -> None:
+        """Take over what a file says of one queue."""
+        self._committed.setdefault((topic, group), {})[queue_id] = offset

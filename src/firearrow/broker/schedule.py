@@ -16,9 +16,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from firearrow.broker.delayoffsets import PATH, DelayOffsets, decode_delay_offsets
+from firearrow.broker.delayoffsets import PATH, DelayOffsets
 from firearrow.broker.statefile import StateFile
-from firearrow.errors import DiskError, FireArrowError, IllegalMessage, OffsetNotStored
+from firearrow.errors import DiskError, IllegalMessage, OffsetNotStored
 from firearrow.model import keys
 from firearrow.model.delays import delay_of_level
 from firearrow.model.names import SCHEDULE_TOPIC
@@ -55,9 +55,7 @@ class DelayedDelivery:
 
     def __init__(self, store: Store, disk: Disk, clock: Clock, levels: tuple[int, ...]) -> None:
         self.offsets = DelayOffsets()
-        self.file = StateFile(
-            disk, PATH, self.offsets.encode, interval_ms=SAVE_INTERVAL_MS, settled=self._deliveries_durable
-        )
+        self.file = StateFile(disk, PATH, self.offsets, interval_ms=SAVE_INTERVAL_MS, settled=self._deliveries_durable)
         self._store = store
         self._clock = clock
         self._levels = levels
@@ -65,8 +63,8 @@ class DelayedDelivery:
 
     async def load(self) -> None:
         """Take over what the file holds. What had to be cut is written at once: those numbers are given anew."""
-        stored = await self.file.read(decode_delay_offsets)
-        if stored is not None and self.offsets.restore(stored, self._end_of):
+        await self.file.load()
+        if self.offsets.cut(self._end_of):
             self.file.changed()
             await self.file.save()
 
@@ -166,10 +164,7 @@ class DelayedDelivery:
 
     async def close(self) -> None:
         """Write down how far it came; after `run` has ended and while the log still takes a flush."""
-        try:
-            await self.file.save()
-        except FireArrowError as error:
-            log.warning("delay offsets are not saved", extra={"reason": str(error)})
+        await self.file.close()
 
 
 def _delayed(pulled: Pulled, levels: tuple[int, ...]) -> Iterator[Due]:

@@ -1,24 +1,70 @@
-"""A table of the broker in a file: Apache's JSON, replaced whole, with the previous edition beside it as ``.bak``.
+"""A table of the broker on disk: Apache's JSON, written whole now and then, and a journal of ours for every change.
 
-Changes are only noted; the file is written at most once an interval, however many there were. Whoever needs to know
-when a change is durable says so and hastens the writing. ``settled`` is awaited between taking the picture of the table
-and writing it: offsets wait there until the log is durable as far as the picture says.
+A change costs the same however large the table is: the rows that changed go into the journal, one synced append for all
+that came together. The file is written whole later, in pieces between turns of the loop, at most a tenth of the time
+and at the latest after `WHOLE_LATEST_S`; then the journal is cut. After an orderly end the file is whole and the
+journal holds nothing, so Apache can open the directory; after a kill Apache sees the file as it was last written whole,
+and we see everything: a start reads the file and the changes since (`journal`); which file is read says `wholefile`.
 
-Invariants: the file is one edition or the next, never a mix; a change noted while a writing runs is in the next one.
+Changes are only noted; they are written at most once an interval, however many there were. Whoever needs to know when a
+change is durable says so and hastens the writing. ``settled`` is awaited between taking the picture of a row and
+writing it: offsets wait there until the log is durable as far as the picture says.
+
+Invariants: the file is one edition or the next, never a mix; a change is told as durable when the journal or the file
+holds it durably; a row that changes while a writing runs is written again.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator
+from itertools import islice
+from typing import Any, Final, Protocol, TypeVar
 
-from firearrow.errors import BadBody, DiskError, FireArrowError, SettingsError
-from firearrow.runtime.disk import Disk
+import msgspec
+
+from firearrow.broker.journal import Edition, Journal, encode_changes, encode_edition, read_journal
+from firearrow.broker.wholefile import PAUSE_S, Choice, Draft, choose, copy_of, find
+from firearrow.errors import BadBody, DiskError, FireArrowError, SettingsError, SyncFailed
+from firearrow.runtime.disk import Disk, File, parent_of
+from firearrow.store.paths import OURS
 
 T = TypeVar("T")
 OnSaved = Callable[[FireArrowError | None], None]
 
+ROWS_AT_ONCE: Final = 250
+"""Rows rendered in one turn of the loop."""
+JOURNAL_ROWS_MAX: Final = 20_000
+"""More rows than this changed at once: the file is written whole instead."""
+WHOLE_SOONEST_S: Final = 1.0
+WHOLE_LATEST_S: Final = 60.0
+WHOLE_SHARE: Final = 10
+"""After a whole writing so many times its own duration pass before the next."""
+RETRY_S: Final = 1.0
+
 log = logging.getLogger(__name__)
+
+
+class Table(Protocol):
+    """What a file follows. Lines of the journal are the table's own; none holds a line feed."""
+
+    changes: dict[Any, None]
+    """Keys of the rows that changed; whoever takes them puts an empty dictionary in their place."""
+
+    def line(self, key: Any) -> bytes:  # noqa: ANN401 - a table has keys of its own
+        """How a row is now, for the journal."""
+        ...
+
+    def apply(self, line: bytes) -> None:
+        """Take a row over from the journal; raise ``BadBody`` for what is none."""
+        ...
+
+    def pieces(self) -> Iterator[bytes]:
+        """The whole file, a few hundred rows a piece. The table may change between two pieces."""
+        ...
+
+    def restore(self, data: bytes) -> None:
+        """Take over a whole file; raise ``BadBody`` for what is none."""
+        ...
 
 
 async def _at_once() -> None:
@@ -32,40 +78,85 @@ class StateFile:
         self,
         disk: Disk,
         path: str,
-        encode: Callable[[], bytes],
+        table: Table,
         *,
         interval_ms: int = 0,
         settled: Callable[[], Awaitable[None]] = _at_once,
     ) -> None:
         self.path = path
+        self.journal_path = journal_path(path)
         self._disk = disk
-        self._encode = encode
+        self._table = table
         self._interval_s = interval_ms / 1000
         self._settled = settled
-        self._is_dirty = False
         self._waiting: list[OnSaved] = []
         self._wanted = asyncio.Event()
         self._hurry = asyncio.Event()
         self._one_at_a_time = asyncio.Lock()
+        self._one_whole = asyncio.Lock()
+        self._one_record = asyncio.Lock()
+        self._behind = asyncio.Event()
+        """Set while the file lacks what the journal, or nobody, holds."""
+        self._edition: Edition | None = None
+        """The file in place; None when there is none that a journal could follow."""
+        self._journal: File | None = None
+        self._number = 0
+        self._lines: list[tuple[int, list[bytes]]] = []
+        """What the journal holds, by the numbers of its records."""
+        self._whole_took_s = 0.0
 
-    async def read(self, decode: Callable[[bytes], T]) -> T | None:
-        """What the file holds, or the edition before it; None when there is neither."""
+    # ---- reading
+
+    async def load(self) -> bool:
+        """Give the table what is on disk; whether there was anything. Raise when none of it can be read."""
+        found = await find(self._disk, self.journal_path)
+        journal = Journal() if found is None else read_journal(found.data)
+        if journal.lost:
+            log.error("%s: %d records of the journal cannot be read and are lost", self.journal_path, journal.lost)
+        choice = choose(await find(self._disk, self.path), await find(self._disk, copy_of(self.path)), journal.editions)
+        if choice.complaint:
+            log.log(logging.ERROR if choice.is_rotten else logging.WARNING, "%s", choice.complaint)
+        if not choice.files:
+            return False
+        self._restore(choice, journal)
+        return True
+
+    def _restore(self, choice: Choice, journal: Journal) -> None:
         faults = []
-        for path in (self.path, f"{self.path}.bak"):
-            if not self._disk.exists(path):
-                continue
+        for file in choice.files:
             try:
-                return decode(await self._disk.read_whole(path))
+                self._table.restore(file.data)
             except BadBody as error:
-                log.warning("a file cannot be read", extra={"path": path, "reason": str(error)})
-                faults.append(f"{path}: {error}")
-        if faults:
-            raise SettingsError(f"neither edition can be read ({'; '.join(faults)}): repair one or move both away")
-        return None
+                log.warning("%s cannot be read: %s", file.path, error, extra={"path": file.path})
+                faults.append(f"{file.path}: {error}")
+                continue
+            edition = journal.edition_of(file.data)
+            if edition is not None:
+                self._replay(journal.since(edition))
+            elif journal.changes:
+                log.error("%s is of another file: what it holds is not read", self.journal_path)
+            if file.path == self.path and edition is not None:
+                self._edition = Edition(edition.size, edition.crc, edition.modified_ms)
+            if file.path != self.path or faults or (edition is None and journal.editions):
+                self._behind.set()
+            return
+        raise SettingsError(f"neither edition can be read ({'; '.join(faults)}): repair one or move both away")
+
+    def _replay(self, lines: list[bytes]) -> None:
+        for line in lines:
+            try:
+                self._table.apply(line)
+            except BadBody as error:
+                log.error("%s: a change cannot be read and is lost: %s", self.journal_path, error)  # noqa: TRY400
+        if lines:
+            # A journal is begun anew with what it held: its end may be torn.
+            self._lines = [(0, lines)]
+            self._behind.set()
+
+    # ---- changing
 
     def changed(self, on_saved: OnSaved | None = None) -> None:
         """Note a change; ``on_saved`` is called when it is durable, or with the error that prevented it."""
-        self._is_dirty = True
         if on_saved is not None:
             self._waiting.append(on_saved)
             self._hurry.set()
@@ -73,11 +164,17 @@ class StateFile:
 
     async def run(self) -> None:
         """Write what changes, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._save_changes())
+            group.create_task(self._write_whole_now_and_then())
+
+    async def _save_changes(self) -> None:
         while True:
             await self._wanted.wait()
             if self._interval_s:
                 await self._pause()
-            await self.save()
+            if not await self.save():
+                await asyncio.sleep(RETRY_S)
 
     async def _pause(self) -> None:
         try:
@@ -86,33 +183,201 @@ class StateFile:
         except TimeoutError:
             pass
 
-    async def save(self) -> None:
-        """Write the table as it is now, if it changed since the last time; an error is told to whoever waits."""
+    async def _write_whole_now_and_then(self) -> None:
+        while True:
+            await self._behind.wait()
+            least = max(self._interval_s, WHOLE_SOONEST_S)
+            await asyncio.sleep(min(max(least, WHOLE_SHARE * self._whole_took_s), WHOLE_LATEST_S))
+            await self.write_whole()
+
+    async def save(self) -> bool:
+        """Make what changed so far durable, if anything did; an error is told to whoever waits. Whether it is."""
         async with self._one_at_a_time:
             self._wanted.clear()
             self._hurry.clear()
-            if not self._is_dirty:
-                return
             waiting, self._waiting = self._waiting, []
-            self._is_dirty = False
-            data = self._encode()
-            error = await self._write(data)
+            changes, self._table.changes = self._table.changes, {}
+            try:
+                error = await self._append(changes) if changes else None
+            except BaseException:
+                self._give_back(changes)
+                self._waiting = waiting + self._waiting
+                raise
             if error is not None:
-                self._is_dirty = True
-                log.error("a file cannot be written", extra={"path": self.path, "reason": str(error)})
-            for on_saved in waiting:
-                on_saved(error)
+                self._give_back(changes)
+            self._tell(waiting, error)
+            return error is None
 
-    async def _write(self, data: bytes) -> FireArrowError | None:
+    def _give_back(self, changes: dict[Hashable, None]) -> None:
+        self._table.changes.update(changes)
+        self._wanted.set()
+
+    def _tell(self, waiting: list[OnSaved], error: FireArrowError | None) -> None:
+        if error is not None:
+            log.error("%s cannot be written: %s", self.path, error, extra={"path": self.path})
+        for on_saved in waiting:
+            on_saved(error)
+
+    # ---- the journal
+
+    async def _append(self, changes: dict[Hashable, None]) -> FireArrowError | None:
+        """Write rows into the journal, or the whole file where that is less work or there is no journal to go on."""
+        if self._edition is None or len(changes) > JOURNAL_ROWS_MAX:
+            return await self.write_whole()
         try:
+            lines = [line async for line in self._rendered(changes)]
             await self._settled()
-            directory = self.path.rpartition("/")[0]
-            if directory and not self._disk.exists(directory):
-                self._disk.make_directory(directory)
-                await self._disk.sync_directory(directory.rpartition("/")[0])
-            if self._disk.exists(self.path):
-                await self._disk.replace(f"{self.path}.bak", await self._disk.read_whole(self.path))
-            await self._disk.replace(self.path, data)
+            async with self._one_record:
+                await self._extend(lines)
         except DiskError as error:
             return error
+        self._behind.set()
         return None
+
+    async def _rendered(self, changes: dict[Hashable, None]) -> AsyncIterator[bytes]:
+        for done, key in enumerate(changes, 1):
+            yield self._table.line(key)
+            if done % ROWS_AT_ONCE == 0:
+                await asyncio.sleep(PAUSE_S)
+
+    async def _extend(self, lines: list[bytes]) -> None:
+        if self._edition is None:
+            raise DiskError(f"{self.journal_path} failed and the file is not written whole yet: it is tried again")
+        journal = self._journal or await self._begin_journal()
+        number = self._number + 1
+        await self._write_record(journal, encode_changes(number, lines))
+        self._lines.append((number, lines))
+
+    async def _write_record(self, journal: File, record: bytes) -> None:
+        """Append a record, durably. After a failure the journal ends where it did, or is given up."""
+        end, number = journal.size, self._number
+        try:
+            journal.write_at(end, [record])
+            self._number += 1  # also when the wait for the sync is cancelled: the record is there
+            await journal.sync()
+        except SyncFailed:
+            self._give_up_journal()
+            raise
+        except DiskError:
+            self._number = number
+            self._cut(journal, end)
+            raise
+
+    def _cut(self, journal: File, end: int) -> None:
+        try:
+            journal.truncate(end)
+        except DiskError:
+            self._give_up_journal()
+
+    def _give_up_journal(self) -> None:
+        """Go on with the whole file: this journal takes nothing any more."""
+        if self._journal is not None:
+            self._journal.close()
+        self._journal = None
+        self._edition = None
+        self._behind.set()
+
+    async def _begin_journal(self) -> File:
+        """Put a journal in place that follows the file: its edition, and the changes that are not in it."""
+        assert self._edition is not None
+        if self._journal is not None:
+            self._journal.close()
+            self._journal = None
+        self._number = 1
+        records = [encode_edition(1, self._edition)]
+        kept = [line for _, lines in self._lines for line in lines]
+        if kept:
+            self._number = 2
+            records.append(encode_changes(2, kept))
+        self._lines = [(2, kept)] if kept else []
+        await self._make_directory(self.journal_path)
+        await self._disk.replace(self.journal_path, b"".join(records))
+        self._journal = self._disk.open(self.journal_path)
+        return self._journal
+
+    # ---- the whole file
+
+    async def write_whole(self, *, pause_s: float = PAUSE_S) -> FireArrowError | None:
+        """Write the file whole and cut the journal; return what prevented it."""
+        async with self._one_whole:
+            self._behind.clear()
+            loop = asyncio.get_running_loop()
+            began = loop.time()
+            error: FireArrowError | None = None
+            try:
+                await self._try_whole(pause_s)
+            except DiskError as failure:
+                error = failure
+                self._behind.set()
+            except BaseException:
+                self._behind.set()
+                raise
+            self._whole_took_s = loop.time() - began
+            return error
+
+    async def _try_whole(self, pause_s: float) -> None:
+        async with self._one_record:
+            if self._journal is None and self._edition is not None:
+                await self._begin_journal()
+            holds = self._number
+        draft = Draft(self._disk, self.path)
+        try:
+            await self._make_directory(self.path)
+            edition = await draft.write(self._table.pieces(), pause_s=pause_s)
+            await self._settled()
+            async with self._one_record:
+                await self._put_in_place(draft, edition, holds)
+        except DiskError:
+            await draft.discard()
+            raise
+
+    async def _put_in_place(self, draft: Draft, edition: Edition, holds: int) -> None:
+        if self._journal is not None:
+            # Whichever of the two files a crash leaves, the journal belongs to it.
+            known = Edition(edition.size, edition.crc, edition.modified_ms, holds)
+            await self._write_record(self._journal, encode_edition(self._number + 1, known))
+        await draft.put_in_place()
+        self._edition = edition
+        self._lines = [(number, lines) for number, lines in self._lines if number > holds]
+        await self._begin_journal()
+
+    async def _make_directory(self, path: str) -> None:
+        directory = parent_of(path)
+        if directory and not self._disk.exists(directory):
+            self._disk.make_directory(directory)
+            await self._disk.sync_directory(parent_of(directory))
+
+    async def close(self) -> None:
+        """Leave the file whole and the journal with nothing in it; what cannot be written is said and stays there."""
+        if self._behind.is_set() or self._table.changes or self._lines:
+            error = await self.write_whole(pause_s=0)
+            if error is None:
+                self._table.changes = {}
+            else:
+                log.error("%s cannot be written whole: %s", self.path, error, extra={"path": self.path})
+        await self.save()
+        if self._journal is not None:
+            self._journal.close()
+            self._journal = None
+
+
+def journal_path(path: str) -> str:
+    """Where the journal of a file lies: among our own files, where Apache never looks."""
+    return f"{OURS}/{path.rpartition('/')[2].partition('.')[0]}.journal"
+
+
+def in_pieces(rows: Iterator[bytes], head: bytes, tail: bytes) -> Iterator[bytes]:
+    """A JSON file of rows: what comes before them, the rows with commas between, what comes after."""
+    before = head
+    while some := b",".join(islice(rows, ROWS_AT_ONCE)):
+        yield before + some
+        before = b","
+    yield tail if before == b"," else head + tail
+
+
+def decode_line(line: bytes, kind: type[T]) -> T:
+    """A line of a journal, typed; raise ``BadBody`` for what is none."""
+    try:
+        return msgspec.json.decode(line, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadBody(f"{line[:80]!r}: {error}") from error

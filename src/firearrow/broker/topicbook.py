@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from msgspec import Struct, field
 
 from firearrow.broker.statefile import OnSaved, StateFile
-from firearrow.broker.topics import PATH, Changed, TopicTable, decode_topics
+from firearrow.broker.topics import PATH, Changed, TopicTable
 from firearrow.errors import FireArrowError
 from firearrow.model.flags import topic_sys_flag
 from firearrow.model.names import AUTO_CREATE_TOPIC, RETRY_PREFIX, retry_topic
@@ -28,7 +28,7 @@ class Topics:
     def __init__(self, disk: Disk, clock: Clock, system: Iterable[TopicConfig]) -> None:
         self.table = TopicTable(system)
         self.get = self.table.get
-        self.file = StateFile(disk, PATH, self.table.encode)
+        self.file = StateFile(disk, PATH, self.table)
         self.young: dict[str, _Young] = {}
         """Topics that a crash could still take back."""
         self.on_changed: list[OnChanged] = []
@@ -39,10 +39,8 @@ class Topics:
 
     async def load(self) -> None:
         """Take over what the file holds; what was not in it is written."""
-        stored = await self.file.read(decode_topics)
-        if stored is not None:
-            self.table.restore(stored)
-        if stored is None or len(self.table) > len(stored.topic_config_table):
+        await self.file.load()
+        if self.table.changes:
             self.file.changed()
 
     def when_kept(self, name: str, call: OnSaved) -> None:

@@ -10,10 +10,12 @@ system topics are there from the first start, and a stored table lies over them,
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
+import msgspec
 from msgspec import structs
 
 from firearrow import fastjson
 from firearrow.broker.config import BrokerConfig
+from firearrow.broker.statefile import decode_line, in_pieces
 from firearrow.model import names
 from firearrow.model.flags import PERM_INHERIT, PERM_READ, PERM_WRITE, perm_text
 from firearrow.protocol.bodies.body import encode_body
@@ -46,6 +48,8 @@ class TopicTable:
         self.get: Final = self.topics.get
         self.system: Final = frozenset(self.topics)
         """The topics that the broker made for itself."""
+        self.changes: dict[str, None] = dict.fromkeys(self.topics)
+        """Topics that the file does not have as they are; the empty name stands for the version."""
 
     def __len__(self) -> int:
         return len(self.topics)
@@ -61,17 +65,19 @@ class TopicTable:
 
     def put(self, topic: TopicConfig, now_ms: int) -> Changed:
         """Make or change a topic; its attributes are those that it shall have."""
-        self.topics[topic.topic_name or ""] = topic
-        self._next_version(now_ms)
-        return Changed((topic,))
+        return self.put_all((topic,), now_ms)
 
     def put_all(self, topics: Iterable[TopicConfig], now_ms: int) -> Changed:
         """Make or change several topics at once."""
         given = tuple(topics)
         for topic in given:
-            self.topics[topic.topic_name or ""] = topic
+            self._set(topic.topic_name or "", topic)
         self._next_version(now_ms)
         return Changed(given)
+
+    def _set(self, name: str, topic: TopicConfig) -> None:
+        self.topics[name] = topic
+        self.changes[name] = None
 
     def create_like(self, name: str, default: str, queues: int, sys_flag: int, now_ms: int) -> Changed:
         """Make a topic for its first message, after the model of another; nothing when that one lends no permission."""
@@ -106,6 +112,7 @@ class TopicTable:
         """Forget a topic; whether it was there."""
         if self.topics.pop(name, None) is None:
             return False
+        self.changes[name] = None
         self._next_version(now_ms)
         return True
 
@@ -119,7 +126,7 @@ class TopicTable:
         """Let no topic be made after this one any more."""
         model = self.topics.get(default)
         if model is not None and model.perm & PERM_INHERIT:
-            self.topics[default] = structs.replace(model, perm=READ_AND_WRITE)
+            self._set(default, structs.replace(model, perm=READ_AND_WRITE))
 
     def renew_version(self, now_ms: int) -> None:
         """Let everybody take the table for another edition."""
@@ -127,6 +134,7 @@ class TopicTable:
 
     def _next_version(self, now_ms: int) -> None:
         self.version = DataVersion(counter=self.version.counter + 1, timestamp=now_ms)
+        self.changes[_VERSION] = None
 
     # ---- as others see it
 
@@ -134,20 +142,52 @@ class TopicTable:
         """All of it."""
         return TopicConfigTable(data_version=self.version, topic_config_table={n: self.topics[n] for n in self})
 
-    def encode(self) -> bytes:
-        """The file of this table."""
-        return encode_body(self.table())
+    # ---- the file
 
-    def restore(self, stored: TopicConfigTable) -> None:
+    def pieces(self) -> Iterator[bytes]:
+        """The file of this table."""
+        head = b'{"dataVersion":%b,"topicConfigTable":{' % encode_body(self.version)
+        return in_pieces(_rows(list(self.topics.items())), head, b"}}")
+
+    def restore(self, data: bytes) -> None:
         """Take over what a file holds."""
+        stored = fastjson.decode(data, TopicConfigTable)
         self.version = stored.data_version
         for name, topic in stored.topic_config_table.items():
             self.topics[name] = topic if topic.topic_name else structs.replace(topic, topic_name=name)
+            self.changes.pop(name, None)
+
+    def line(self, key: str) -> bytes:
+        """A topic as it is now, or the version."""
+        version = self.version if key == _VERSION else None
+        return msgspec.json.encode(_Line(key, self.topics.get(key), version))
+
+    def apply(self, line: bytes) -> None:
+        """Take over a line of the journal."""
+        row = decode_line(line, _Line)
+        self.changes.pop(row.name, None)
+        if row.version is not None:
+            self.version = row.version
+        elif row.topic is not None:
+            self.topics[row.name] = row.topic
+        else:
+            self.topics.pop(row.name, None)
 
 
-def decode_topics(data: bytes) -> TopicConfigTable:
-    """The table in a file."""
-    return fastjson.decode(data, TopicConfigTable)
+class _Line(msgspec.Struct, array_like=True):
+    """A topic in the journal: as it is, or gone. Without a name: the version of the table."""
+
+    name: str
+    topic: TopicConfig | None = None
+    version: DataVersion | None = None
+
+
+_VERSION: Final = ""
+
+
+def _rows(topics: list[tuple[str, TopicConfig]]) -> Iterator[bytes]:
+    for name, topic in topics:
+        yield b"%b:%b" % (msgspec.json.encode(name), encode_body(topic))
 
 
 def system_topics(config: BrokerConfig, broker_name: str) -> list[TopicConfig]:

@@ -17,17 +17,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from firearrow.store.configfiles import (
-    CONSUMER_OFFSETS,
-    DELAY_OFFSETS,
-    ConfigFiles,
-    Document,
-    Progress,
-    consumer_offsets,
-    consumer_offsets_document,
-    delay_offsets,
-    delay_offsets_document,
-)
+from firearrow.broker.delayoffsets import PATH as DELAYS_PATH
+from firearrow.broker.delayoffsets import DelayOffsets
+from firearrow.broker.offsetrows import PATH as OFFSETS_PATH
+from firearrow.broker.offsetrows import OffsetRows
+from firearrow.broker.offsets import OffsetTable
+from firearrow.broker.statefile import StateFile
 from firearrow.store.consumequeue import SCHEDULE_TOPIC
 from firearrow.testing.sim.diskimage import DiskImage
 from tests.property.store.shop import Shop, entries_of, keys_of_index, open_shop, truth_of
@@ -35,7 +30,36 @@ from tests.property.store.test_views import play
 from tests.simulation.store.kit import Died, FrozenClock, InstantDisk, clone, fresh_image, now
 
 GROUP: Final = "readers"
-NEVER_MS: Final = 600_000
+NO_END: Final = 1 << 62
+
+
+class Progress:
+    """How far a group and the delay levels are, in files as brokers keep them."""
+
+    def __init__(self, shop: Shop) -> None:
+        self.offsets = OffsetTable()
+        self.delays = DelayOffsets()
+        rows = OffsetRows(self.offsets, lambda _topic, _queue_id: NO_END)
+        self._files = [
+            StateFile(shop.disk, OFFSETS_PATH, rows, settled=shop.flush_log),
+            StateFile(shop.disk, DELAYS_PATH, self.delays, settled=shop.flush_log),
+        ]
+
+    async def load(self) -> None:
+        """Take over what the files hold, and nothing that a crash left above the end of a queue."""
+        for file in self._files:
+            await file.load()
+
+    async def commit(self, shop: Shop, *, whole: bool) -> None:
+        """A group and the delays have come to the end of everything that can be seen, and write it down."""
+        for queue in shop.views.queues:
+            self.offsets.commit(GROUP, queue.topic, queue.queue_id, queue.max_offset)
+        for queue in shop.views.queues.of_topic(SCHEDULE_TOPIC):
+            self.delays.advance(queue.queue_id + 1, queue.max_offset)
+        for file in self._files:
+            await file.save()
+            if whole:
+                await file.write_whole(pause_s=0)
 
 
 class WatchedDisk(InstantDisk):
@@ -79,9 +103,11 @@ class WholeExplorer:
             )
             shop.views.queues.synced_each = rng.choice([0, 2, 100])
             self._shop = shop
+            progress = Progress(shop)
+            await progress.load()
             for _ in range(rng.randrange(1, 6)):
                 await play(shop, rng, rng.randrange(12))
-                await commit(shop)
+                await progress.commit(shop, whole=rng.random() < 0.3)
             if rng.random() < 0.4:
                 await shop.close()
             self.image = clone(self.image, rng.getrandbits(32))
@@ -138,33 +164,15 @@ class WholeExplorer:
 
     async def _check_offsets(self, shop: Shop, story: str) -> None:
         ends = {(queue.topic, queue.queue_id): queue.max_offset for queue in shop.views.queues}
-        files = ConfigFiles(shop.disk)
-        for topic, queues in consumer_offsets(await files.load(CONSUMER_OFFSETS) or {}).get(GROUP, {}).items():
+        progress = Progress(shop)
+        await progress.load()
+        for topic, queues in progress.offsets.by_group().get(GROUP, {}).items():
             for queue_id, offset in queues.items():
                 self.counts["offsets"] += 1
                 assert offset <= ends.get((topic, queue_id), 0), f"a group is ahead in {topic}/{queue_id}: {story}"
-        for level, offset in delay_offsets(await files.load(DELAY_OFFSETS) or {}).items():
+        for level, offset in progress.delays.table().offset_table.items():
             self.counts["delays"] += 1
             assert offset <= ends.get((SCHEDULE_TOPIC, level - 1), 0), f"level {level} is ahead: {story}"
-
-
-async def commit(shop: Shop) -> None:
-    """A group and the delays have come to the end of everything that can be seen, and write it down."""
-
-    def read() -> Document:
-        of_group: dict[str, dict[int, int]] = {}
-        for queue in shop.views.queues:
-            of_group.setdefault(queue.topic, {})[queue.queue_id] = queue.max_offset
-        return consumer_offsets_document({GROUP: of_group})
-
-    def delivered() -> Document:
-        queues = shop.views.queues.of_topic(SCHEDULE_TOPIC)
-        return delay_offsets_document({queue.queue_id + 1: queue.max_offset for queue in queues})
-
-    for name, render in ((CONSUMER_OFFSETS, read), (DELAY_OFFSETS, delivered)):
-        progress = Progress(ConfigFiles(shop.disk), name, render, shop.flush_log, NEVER_MS)
-        progress.touch()
-        await progress.flush()
 
 
 def explore_whole(seed: int, share: float = 0.15) -> Counter[str]:

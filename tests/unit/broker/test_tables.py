@@ -2,17 +2,20 @@
 
 import pytest
 
+from firearrow import fastjson
 from firearrow.broker.clients import Client, ClientTable, Notice
 from firearrow.broker.disagreement import LASTING_MS, Disagreements, between
-from firearrow.broker.groups import SubscriptionGroups, decode_groups
+from firearrow.broker.groups import SubscriptionGroups
 from firearrow.broker.locks import QueueLocks
 from firearrow.broker.longpoll import SLOT_MS, ParkedPulls
-from firearrow.broker.offsets import OffsetTable, decode_offsets
+from firearrow.broker.offsetrows import OffsetRows
+from firearrow.broker.offsets import OffsetTable
 from firearrow.broker.subscription import codes_of, tags_of, wanted_codes
 from firearrow.model.java_hash import tag_code
 from firearrow.model.message import MessageQueue
 from firearrow.protocol.bodies.group import SubscriptionGroupConfig
 from firearrow.protocol.bodies.heartbeat import ConsumerData, SubscriptionData
+from firearrow.protocol.bodies.offset import ConsumerOffsetTable
 
 
 def client(connection: str, heard_ms: int = 0) -> Client:
@@ -136,7 +139,7 @@ class TestGroups:
         table.put(SubscriptionGroupConfig(group_name="g", retry_max_times=3, attributes={"+a": "1", "b": "2"}), 7)
         table.allow_reading("g", "T", allowed=False, now_ms=8)
         again = SubscriptionGroups()
-        again.restore(decode_groups(table.encode()))
+        again.restore(b"".join(table.pieces()))
         group = again.get("g")
         assert group is not None
         assert (group.retry_max_times, group.attributes) == (3, {"a": "1", "b": "2"})
@@ -186,16 +189,18 @@ class TestOffsets:
         table = OffsetTable()
         table.commit("g", "T", 0, 50)
         table.commit("g", "T", 1, 5)
-        written = table.encode(lambda _topic, queue_id: 10 if queue_id == 0 else 100)
-        assert decode_offsets(written).offset_table == {"T@g": {0: 10, 1: 5}}
+        rows = OffsetRows(table, lambda _topic, queue_id: 10 if queue_id == 0 else 100)
+        written = b"".join(rows.pieces())
+        assert fastjson.decode(written, ConsumerOffsetTable).offset_table == {"T@g": {0: 10, 1: 5}}
         again = OffsetTable()
-        assert again.restore(decode_offsets(written), lambda _topic, _queue_id: 7) == 1
+        OffsetRows(again, lambda _topic, _queue_id: 100).restore(written)
+        assert again.cut(lambda _topic, _queue_id: 7) == 1
         assert [again.committed("g", "T", queue_id) for queue_id in (0, 1)] == [7, 5]
 
     def test_apaches_own_file_is_read(self) -> None:
         stored = b'{\n\t"dataVersion":{"counter":1},\n\t"offsetTable":{"%RETRY%g@g":{0:1},"T@g":{0:3,1:4\n\t\t}\n\t}\n}'
         table = OffsetTable()
-        table.restore(decode_offsets(stored), lambda _topic, _queue_id: 100)
+        OffsetRows(table, lambda _topic, _queue_id: 100).restore(stored)
         assert table.topics_of("g") == ["%RETRY%g", "T"]
         assert table.of("g", "T") == {0: 3, 1: 4}
 

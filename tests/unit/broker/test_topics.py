@@ -4,7 +4,7 @@ import pytest
 
 from firearrow.broker.config import BrokerConfig
 from firearrow.broker.topicattributes import altered, parse_changes
-from firearrow.broker.topics import TopicTable, decode_topics, describe, system_topics
+from firearrow.broker.topics import TopicTable, describe, system_topics
 from firearrow.protocol.bodies.topic import TopicConfig
 from firearrow.protocol.refusal import Refused
 
@@ -82,7 +82,7 @@ def test_a_stored_table_lies_over_the_system_topics() -> None:
     before.put(TopicConfig(topic_name="T", read_queue_nums=3), 7)
     before.put(TopicConfig(topic_name="TBW102", perm=6), 8)
     after = table()
-    after.restore(decode_topics(before.encode()))
+    after.restore(b"".join(before.pieces()))
     assert after.topics == before.topics
     assert after.version == before.version
 

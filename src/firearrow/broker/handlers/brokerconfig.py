@@ -2,7 +2,7 @@
 
 import logging
 
-from firearrow.broker.changes import PATH, Changes, decode_changes, encode_changes, overlay, read_changes, values
+from firearrow.broker.changes import PATH, KeptChanges, overlay, read_changes, values
 from firearrow.broker.live import LiveSettings
 from firearrow.broker.statefile import StateFile
 from firearrow.broker.topicbook import Topics
@@ -23,19 +23,19 @@ class BrokerConfigHandlers:
     """Settings, for operators."""
 
     def __init__(self, disk: Disk, clock: Clock, settings: LiveSettings, topics: Topics) -> None:
-        self.file = StateFile(disk, PATH, lambda: encode_changes(self._changes))
+        self._kept = KeptChanges()
+        self.file = StateFile(disk, PATH, self._kept)
         self._clock = clock
         self._settings = settings
         self._topics = topics
-        self._changes: Changes = {}
         self._version = DataVersion()
 
     async def load(self) -> None:
         """Put earlier changes in force."""
-        self._changes = await self.file.read(decode_changes) or {}
-        if self._changes:
-            log.info("changed settings are in force", extra={"keys": sorted(self._changes)})
-            self._settings.replace(overlay(self._settings.value, self._changes))
+        await self.file.load()
+        if self._kept.value:
+            log.info("changed settings are in force", extra={"keys": sorted(self._kept.value)})
+            self._settings.replace(overlay(self._settings.value, self._kept.value))
 
     def add_to(self, handlers: Handlers) -> None:
         """Register every answer given here."""
@@ -49,7 +49,7 @@ class BrokerConfigHandlers:
             return None
         log.info("settings change asked for", extra={"keys": sorted(wanted), "by": str(call.peer.address)})
         later = call.later()
-        self._changes = {**self._changes, **wanted}
+        self._kept.add(wanted)
 
         def saved(error: FireArrowError | None) -> None:
             if error is None:

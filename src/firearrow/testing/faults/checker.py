@@ -24,7 +24,6 @@ from firearrow.model import PhysicalOffset
 from firearrow.record.decode import RecordHead, peek
 from firearrow.record.message_id import offset_message_id
 from firearrow.record.properties import decode_properties
-from firearrow.store.configfiles import CONSUMER_OFFSETS, ConfigFiles, consumer_offsets
 from firearrow.store.consumequeue import ENTRY_BYTES
 from firearrow.store.pulling import Pull
 from firearrow.store.repair import entry_of
@@ -184,8 +183,7 @@ async def _compare_offsets(session: Session, promised: Sequence[Ack], findings: 
     for ack in promised:
         if ack.queue_offset >= ends.get((ack.topic, ack.queue_id), 0):
             findings.wrong.append(f"queue {ack.topic}/{ack.queue_id} ends before message {ack.number}")
-    document = await ConfigFiles(session.disk).load(CONSUMER_OFFSETS)
-    for topic, queues in consumer_offsets(document or {}).get(GROUP, {}).items():
+    for topic, queues in session.offsets.by_group().get(GROUP, {}).items():
         for queue_id, offset in queues.items():
             if offset > ends.get((topic, queue_id), 0):
                 findings.wrong.append(f"the group is at {offset} of {topic}/{queue_id}, which ends before")

@@ -12,10 +12,13 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from firearrow.broker.statefile import StateFile
+from firearrow.broker.topics import PATH as TOPICS
+from firearrow.broker.topics import TopicTable
 from firearrow.errors import OffsetNotStored
+from firearrow.protocol.bodies.topic import TopicConfig
 from firearrow.record.decode import RecordHead, peek
 from firearrow.record.layout import BLANK_SIZE
-from firearrow.store.configfiles import CONSUMER_OFFSETS, TOPICS, ConfigFiles
 from firearrow.store.consumequeue import ENTRY_BYTES
 from firearrow.store.damage import BadRange
 from firearrow.store.inspect import Verified, overview, verify
@@ -26,10 +29,8 @@ from firearrow.testing.faults.session import NEVER_MS, Options, Session
 
 MESSAGES: Final = 36
 SEGMENT_BYTES: Final = 4096
-DOCUMENTS: Final[dict[str, dict[str, Any]]] = {
-    TOPICS: {"dataVersion": {"counter": 3}, "topicConfigTable": {"orders": {"topicName": "orders", "perm": 6}}},
-    CONSUMER_OFFSETS: {"offsetTable": {"orders@readers": {0: 1, 1: 2}}},
-}
+OFFSETS: Final = {0: 1, 1: 2}
+"""What a group has read of one topic, by queue."""
 
 
 class Meaning(Enum):
@@ -60,7 +61,7 @@ class Examined:
     by_queue: dict[int, bytes] = field(default_factory=dict)
     by_place: dict[int, bytes] = field(default_factory=dict)
     by_key: dict[int, bytes] = field(default_factory=dict)
-    documents: dict[str, Any] = field(default_factory=dict)
+    tables: dict[str, Any] = field(default_factory=dict)
     damage: list[BadRange] = field(default_factory=list)
 
 
@@ -85,11 +86,21 @@ class RotStore:
             await session.reached(place.end)
             if number % 5 == 0:
                 await session.settle()
-        files = ConfigFiles(session.disk)
-        for name, document in DOCUMENTS.items():
-            await files.save(name, document)
+        await self._write_tables(session, whole=closed)
         await session.settle()
         await (session.close() if closed else session.abandon())
+
+    async def _write_tables(self, session: Session, *, whole: bool) -> None:
+        """Tables as a broker keeps them: in files, or half in files and half in journals."""
+        table = TopicTable()
+        topics = StateFile(session.disk, TOPICS, table)
+        for number, (queue_id, offset) in enumerate(OFFSETS.items()):
+            table.put(TopicConfig(topic_name=f"orders-{number}"), number)
+            await topics.save()
+            session.read_to["orders", queue_id] = offset
+            await session.commit()
+        if whole:
+            await topics.close()
 
     # ---- what bytes mean
 
@@ -156,8 +167,9 @@ class RotStore:
                     await session.store.scrub.step()
             else:
                 await self._ask(session, found)
-            for name in DOCUMENTS:
-                found.documents[name] = await ConfigFiles(session.disk).load(name)
+            topics = TopicTable()
+            await StateFile(session.disk, TOPICS, topics).load()
+            found.tables = {"topics": topics.topics, "version": topics.version, "offsets": session.offsets.by_group()}
             # What is cut off behind the log's end was never part of it.
             found.damage = [bad for bad in session.opened.damage.as_list() if bad.kind == "damage"]
         finally:

@@ -110,5 +110,5 @@ class Rotting:
                 self.broken.append(f"{story}: by {way} wrong {wrong}, lost {lost}, rotten served {rotten in got}")
         if found.queue_ends != whole.queue_ends:
             self.broken.append(f"{story}: queues end at {found.queue_ends}, not {whole.queue_ends}")
-        if found.documents != whole.documents:
-            self.broken.append(f"{story}: JSON reads {found.documents}")
+        if found.tables != whole.tables:
+            self.broken.append(f"{story}: the tables are {found.tables}")

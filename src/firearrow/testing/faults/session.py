@@ -5,24 +5,20 @@ defects planted on purpose, which a campaign must catch to be believed.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Literal
 
 from msgspec import Struct
 
+from firearrow.broker.offsetrows import PATH, OffsetRows
+from firearrow.broker.offsets import OffsetTable
+from firearrow.broker.statefile import StateFile
 from firearrow.record.encode import Draft
 from firearrow.runtime.clock import SystemClock
+from firearrow.runtime.disk import Disk
 from firearrow.runtime.realdisk import RealDisk
 from firearrow.runtime.syncchoice import Route, SyncChoice
 from firearrow.store.config import FlushMode, LogConfig
-from firearrow.store.configfiles import (
-    CONSUMER_OFFSETS,
-    ConfigFiles,
-    ConsumerOffsets,
-    Document,
-    Progress,
-    consumer_offsets_document,
-)
 from firearrow.store.index import IndexConfig
 from firearrow.store.placement import FLUSHED, WRITTEN, Appended, Level
 from firearrow.store.queues import QueueConfig
@@ -35,6 +31,8 @@ GROUP: Final = "readers"
 NEVER_MS: Final = 600_000
 """An interval that no test lives to see: `settle` comes instead, where a run must be alike twice."""
 DISPATCH_MS: Final = 50
+NO_END: Final = 1 << 62
+"""The end of a queue where offsets are to be seen as they are."""
 RouteName = Literal["auto", "inline", "process", "thread"]
 
 
@@ -133,8 +131,8 @@ class Session:
         self.opened = store.opened
         self.read_to: dict[tuple[str, int], int] = {}
         """The offset after the last promised message of every queue."""
-        files = ConfigFiles(disk)
-        self._progress = Progress(files, CONSUMER_OFFSETS, self._read_so_far, self._all_flushed, NEVER_MS)
+        self.offsets = OffsetTable()
+        self.offset_file = offset_file(disk, self.offsets, self._all_flushed)
         self._task = asyncio.get_running_loop().create_task(store.run())
 
     @classmethod
@@ -142,10 +140,12 @@ class Session:
         """Recover the store of a directory and run it."""
         disk = options.disk(choice)
         try:
-            return cls(options, disk, await Store.open(disk, SystemClock(), options.config(), options.boot_id))
+            session = cls(options, disk, await Store.open(disk, SystemClock(), options.config(), options.boot_id))
+            await session.offset_file.load()
         except BaseException:
             await disk.close()
             raise
+        return session
 
     def append(self, drafts: Sequence[Draft]) -> list[Appended]:
         """Append one message, or a batch of one queue."""
@@ -175,14 +175,9 @@ class Session:
 
     async def commit(self) -> None:
         """Write down how far a group has read: everything that was promised so far."""
-        self._progress.touch()
-        await self._progress.flush()
-
-    def _read_so_far(self) -> Document:
-        offsets: ConsumerOffsets = {GROUP: {}}
         for (topic, queue_id), offset in self.read_to.items():
-            offsets[GROUP].setdefault(topic, {})[queue_id] = offset
-        return consumer_offsets_document(offsets)
+            self.offsets.commit(GROUP, topic, queue_id, offset)
+        await self.offset_file.save()
 
     async def _all_flushed(self) -> None:
         await self.store.reached(self.log.tail, FLUSHED)
@@ -190,6 +185,7 @@ class Session:
     async def close(self) -> None:
         """End in order."""
         try:
+            await self.offset_file.close()
             await self.store.close()
         finally:
             await self._stop()
@@ -206,3 +202,9 @@ class Session:
     async def _stop(self) -> None:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
+
+
+def offset_file(disk: Disk, offsets: OffsetTable, settled: Callable[[], Awaitable[None]] | None = None) -> StateFile:
+    """The file of offsets, as brokers keep it; whoever only reads it need not say when it may be written."""
+    rows = OffsetRows(offsets, lambda _topic, _queue_id: NO_END)
+    return StateFile(disk, PATH, rows) if settled is None else StateFile(disk, PATH, rows, settled=settled)

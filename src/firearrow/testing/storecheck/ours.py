@@ -15,8 +15,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
+from firearrow.broker.statefile import StateFile
+from firearrow.broker.topics import PATH as TOPICS
+from firearrow.broker.topics import TopicTable
 from firearrow.model import Address, EpochMs, keys
 from firearrow.model.delays import parse_delay_levels
+from firearrow.protocol.bodies.topic import TopicConfig
 from firearrow.record.encode import Draft
 from firearrow.record.hosts import HostBytes, host_bytes
 from firearrow.record.properties import encode_properties
@@ -24,7 +28,6 @@ from firearrow.runtime.clock import SystemClock
 from firearrow.runtime.machine import this_machine
 from firearrow.runtime.realdisk import RealDisk
 from firearrow.store.config import FlushMode, LogConfig
-from firearrow.store.configfiles import TOPICS, ConfigFiles
 from firearrow.store.consumequeue import SCHEDULE_TOPIC
 from firearrow.store.index import IndexConfig
 from firearrow.store.placement import FLUSHED, WRITTEN
@@ -106,25 +109,17 @@ async def write(store: Store, numbers: list[range], port: int, *, flush: FlushMo
 async def save_topics(root: Path) -> None:
     """Write the topics of the plan into ``topics.json``, beside those that are there, so that a broker serves them."""
     disk = RealDisk(str(root))
-    files = ConfigFiles(disk)
-    document = await files.load(TOPICS) or {"dataVersion": {"counter": 0, "timestamp": 0}, "topicConfigTable": {}}
-    document["dataVersion"] = {"counter": 1, "timestamp": int(time.time() * 1000)}
-    for name in topic_names():
-        document["topicConfigTable"].setdefault(name, _topic(name))
-    await files.save(TOPICS, document)
+    table = TopicTable()
+    file = StateFile(disk, TOPICS, table)
+    await file.load()
+    missing = [name for name in topic_names() if name not in table]
+    table.put_all([_topic(name) for name in missing], int(time.time() * 1000))
+    await file.close()
     await disk.close()
 
 
-def _topic(name: str) -> dict[str, object]:
-    return {
-        "order": False,
-        "perm": 6,
-        "readQueueNums": QUEUES,
-        "topicFilterType": "SINGLE_TAG",
-        "topicName": name,
-        "topicSysFlag": 0,
-        "writeQueueNums": QUEUES,
-    }
+def _topic(name: str) -> TopicConfig:
+    return TopicConfig(topic_name=name, read_queue_nums=QUEUES, write_queue_nums=QUEUES)
 
 
 async def _main(given: argparse.Namespace) -> None:

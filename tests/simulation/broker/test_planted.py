@@ -87,7 +87,7 @@ def filters_nothing(patch: pytest.MonkeyPatch) -> None:
     ("plant", "rule"),
     [
         (answers_before_the_sync, "I1"),
-        (shows_messages_before_the_sync, "I4"),
+        (shows_messages_before_the_sync, "I4|I8"),
         (commits_one_too_many, "I"),
         (tries_once_too_often, "I12"),
         (delivers_early, "I11"),

@@ -3,6 +3,7 @@
 A member has one life after the other, each with a file of its own, so that what a killed one had received is kept.
 """
 
+import re
 import sys
 from functools import cache
 from pathlib import Path
@@ -20,6 +21,7 @@ Kind = Literal["java", "ours"]
 CLIENT_VERSION = "5.5.0"
 JAVA_FLAGS = ("-Xms128m", "-Xmx256m", "-XX:+UseSerialGC")
 END_S = 60.0
+_TOLD = re.compile(r"^numbers \d+ failed (\d+)\n", re.MULTILINE)
 _SOURCE = Path(__file__).parent / "java" / "Soak.java"
 
 
@@ -59,8 +61,8 @@ class Producer:
     @property
     def failed(self) -> int:
         """Sends that failed, the client's own attempts over."""
-        lines = [line for line in self._log.read_text(errors="replace").splitlines() if line.startswith("numbers ")]
-        return int(lines[-1].split()[3]) if lines else 0
+        told = _TOLD.findall(self._log.read_text(errors="replace"))
+        return int(told[-1]) if told else 0
 
     def end(self) -> None:
         """Wait for the answers that are owed, and end."""

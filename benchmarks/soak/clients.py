@@ -19,8 +19,10 @@ from firearrow.testing.apache.toolchain import run_tool, tool
 
 Kind = Literal["java", "ours"]
 CLIENT_VERSION = "5.5.0"
-JAVA_FLAGS = ("-Xms128m", "-Xmx256m", "-XX:+UseSerialGC")
+JAVA_FLAGS = ("-Xms128m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 END_S = 60.0
+START_S = 120.0
+STARTED = "started\n"
 _TOLD = re.compile(r"^numbers \d+ failed (\d+)\n", re.MULTILINE)
 _SOURCE = Path(__file__).parent / "java" / "Soak.java"
 
@@ -53,6 +55,10 @@ class Producer:
         self._log = directory / "producer.log"
         self._child = Child(words, self._log)
         self._tail = Tail(file, NUMBER)
+
+    def wait_started(self) -> None:
+        """Wait until it sends."""
+        _wait_started(self._child, self._log)
 
     def acknowledged(self) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
         """The numbers that were acknowledged since the last question."""
@@ -96,6 +102,10 @@ class Member:
             self._child = Child([sys.executable, "-m", "benchmarks.soak.consumer", *words], self.log)
         self._tails.append(Tail(file, DELIVERY))
 
+    def wait_started(self) -> None:
+        """Wait until it has joined its group, the first time."""
+        _wait_started(self._child, self.log)
+
     def deliveries(self) -> Records:
         """What it was given since the last question, in all of its lives."""
         return np.concatenate([tail.more() for tail in self._tails])
@@ -123,3 +133,7 @@ class Member:
         """Be killed and live again."""
         self.kill()
         self._start()
+
+
+def _wait_started(child: Child, log: Path) -> None:
+    child.wait_until(lambda: STARTED in log.read_text(errors="replace"), f"{log.stem} to start", START_S)

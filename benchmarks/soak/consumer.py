@@ -24,6 +24,7 @@ async def consume(name_server: str, topic: str, file: str, group: str) -> None:
 
     async with Consumer(name_server, group=group, topics=topic, start="first") as consumer:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, consumer.stop)
+        print("started", flush=True)
         await consumer.run(handle)
 
 

@@ -48,14 +48,16 @@ class Load:
         self.failed = 0
         broker.create_topic(topic, QUEUES)
         names = broker.name_servers[0]
-        self.members = {
-            group: [
-                Member(shape.kind, f"{group}-{number}", self.directory, names, topic, f"{group}-{topic}")
-                for number in range(shape.members)
-            ]
-            for group, shape in GROUPS.items()
-        }
+        self.members: dict[str, list[Member]] = {}
+        for group, shape in GROUPS.items():
+            for number in range(shape.members):
+                # One after the other: on few cores the starts of several JVMs time each other out.
+                name = f"{group}-{number}"
+                member = Member(shape.kind, name, self.directory, names, topic, f"{group}-{topic}")
+                self.members.setdefault(group, []).append(member)
+                member.wait_started()
         self._producer = Producer(self.directory, names, topic, rate, BODY_BYTES)
+        self._producer.wait_started()
 
     @property
     def troubled(self) -> list[Member]:

@@ -31,6 +31,7 @@ import org.apache.rocketmq.common.message.Message;
 public final class Soak {
     private static final int THREADS = 8;
     private static final long NS = 1_000_000_000L;
+    private static final int STARTS = 10;
     private static final long AFTER_A_FAILURE_NS = 20_000_000L;
     private static volatile boolean ended;
 
@@ -47,6 +48,31 @@ public final class Soak {
     }
 
     private static void consume(String nameServer, String topic, FileOutputStream file, String group) throws Exception {
+        DefaultMQPushConsumer consumer = consumer(nameServer, topic, file, group);
+        for (int attempt = 1; !started(consumer); attempt++) {
+            if (attempt == STARTS) {
+                throw new IllegalStateException("could not be started " + STARTS + " times");
+            }
+            consumer = consumer(nameServer, topic, file, group);
+        }
+        Runtime.getRuntime().addShutdownHook(new Thread(consumer::shutdown));
+        System.out.println("started");
+    }
+
+    /** Whether it could be: on a machine with much to do the client gives up asking for routes, and is of no use then. */
+    private static boolean started(DefaultMQPushConsumer consumer) {
+        try {
+            consumer.start();
+            return true;
+        } catch (Exception unready) {
+            System.out.println(unready);
+            consumer.shutdown();
+            return false;
+        }
+    }
+
+    private static DefaultMQPushConsumer consumer(String nameServer, String topic, FileOutputStream file, String group)
+        throws Exception {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group);
         consumer.setNamesrvAddr(nameServer);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
@@ -62,8 +88,7 @@ public final class Soak {
             }
             return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
         });
-        Runtime.getRuntime().addShutdownHook(new Thread(consumer::shutdown));
-        consumer.start();
+        return consumer;
     }
 
     private static void produce(String nameServer, String topic, FileOutputStream file, int rate, int bytes)
@@ -86,6 +111,7 @@ public final class Soak {
         }
         Runtime.getRuntime().addShutdownHook(new Thread(() -> end(threads, producer)));
         threads.forEach(Thread::start);
+        System.out.println("started");
         while (!ended) {
             Thread.sleep(1000);
             System.out.printf("numbers %d failed %d%n", numbers.get(), failed.sum());

@@ -29,7 +29,7 @@ import org.apache.rocketmq.common.message.Message;
  * process that is killed. SIGTERM ends either in order.
  */
 public final class Soak {
-    private static final int THREADS = 8;
+    private static final int THREADS = 32;
     private static final long NS = 1_000_000_000L;
     private static final int STARTS = 10;
     private static final long AFTER_A_FAILURE_NS = 20_000_000L;

@@ -34,7 +34,7 @@ async def load_trusted(queues: Queues, snapshot: Snapshot) -> bool:
     if not set(snapshot.topics) <= set(there):
         return False
     for topic, states in snapshot.topics.items():
-        for queue_id, start, end in states:
+        for queue_id, start, end in states.values():
             queues.add(ConsumeQueue(topic, queue_id, start, end))
     return True
 
@@ -42,9 +42,8 @@ async def load_trusted(queues: Queues, snapshot: Snapshot) -> bool:
 async def load_cut(queues: Queues, snapshot: Snapshot) -> int:
     """Cut every queue back to the snapshot."""
     pace = Pace(SLICE)
-    states = {topic: {state[0]: state for state in states} for topic, states in snapshot.topics.items()}
     async for topic, queue_id in _queues_there(queues.files.disk):
-        known = states.get(topic, {}).get(queue_id)
+        known = snapshot.topics.get(topic, {}).get(queue_id)
         queue = ConsumeQueue(topic, queue_id, *(known[1:] if known else (0, 0)))
         if known is None:
             await queues.files.remove_queue(queue)
@@ -52,7 +51,7 @@ async def load_cut(queues: Queues, snapshot: Snapshot) -> int:
             queues.add(queue)
             await queues.cut_files(queue)
         await pace.did()
-    return min([snapshot.durable, *_lost(queues, snapshot)])
+    return min([snapshot.standing.durable, *_lost(queues, snapshot)])
 
 
 def _lost(queues: Queues, snapshot: Snapshot) -> list[int]:
@@ -60,7 +59,7 @@ def _lost(queues: Queues, snapshot: Snapshot) -> list[int]:
     missing = any(
         end > start and queues.find(topic, queue_id) is None
         for topic, states in snapshot.topics.items()
-        for queue_id, start, end in states
+        for queue_id, start, end in states.values()
     )
     return [0] if missing else []
 

@@ -30,6 +30,7 @@ SLICE: Final = 32
 """Queues written or synced before others get their turn on the loop."""
 _FILLED_AT_ONCE: Final = 50_000
 _PROBE: Final = 4096
+_WALKED_AT_ONCE: Final = 1024
 
 
 class QueueConfig(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -74,6 +75,9 @@ class Queues:
         self._max_pending = config.max_pending_queue_bytes
         self._topics: dict[str, dict[int, ConsumeQueue]] = {}
         self._unsynced: dict[ConsumeQueue, int] = {}  # lowest entry written since the last sync
+        self._changed: dict[ConsumeQueue, None] = {}  # since the journal was last told
+        self._deleted: dict[str, None] = {}
+        self._dropped_below = -1  # the log's start when every file below it was last known to be gone
         self._flushing: list[ConsumeQueue] = []
         self._synced_early: list[ConsumeQueue] = []
 
@@ -85,6 +89,11 @@ class Queues:
             of_topic = self._topics[topic]
             for queue_id in sorted(of_topic):
                 yield of_topic[queue_id]
+
+    def in_turns(self) -> Iterator[ConsumeQueue]:
+        """Every queue, in no order: the table may change between two of them."""
+        for topic in list(self._topics):
+            yield from list(self._topics.get(topic, {}).values())
 
     def __len__(self) -> int:
         return sum(map(len, self._topics.values()))
@@ -243,10 +252,17 @@ class Queues:
             await self.files.sync_names()
         for queue in self._flushing:
             queue.durable = max(queue.durable, queue.goal)
+            self._changed[queue] = None
         # Entries put since `begin_flush` may be synced already, and count when the log that they depend on is.
         self._synced_early = [queue for queue in synced if queue.durable < queue.written]
         self.stalled = None
         self._flushing = []
+
+    def take_changes(self) -> tuple[list[str], list[ConsumeQueue]]:
+        """Topics that were deleted and queues that changed on disk since this was last asked."""
+        deleted, changed = list(self._deleted), list(self._changed)
+        self._deleted, self._changed = {}, {}
+        return deleted, [queue for queue in changed if self.find(queue.topic, queue.queue_id) is queue]
 
     async def _sync_all(self) -> list[ConsumeQueue]:
         """Sync everything; return the queues that are concerned."""
@@ -355,6 +371,7 @@ class Queues:
         """Forget a topic's queues and delete their files; return how many there were."""
         queues = self.of_topic(topic)
         self._topics.pop(topic, None)
+        self._deleted[topic] = None
         for queue in queues:
             queue.plain = False
             self._unsynced.pop(queue, None)
@@ -377,17 +394,24 @@ class Queues:
 
     async def drop_files_below(self, log_start: int, most: int) -> int:
         """Delete up to ``most`` files whose entries are all below the log's start, never a queue's last file."""
+        if log_start == self._dropped_below:
+            return 0  # nothing more can go before the log begins elsewhere
         removed = 0
-        several = [queue for queue in self if queue.start + self.files.per_file < queue.max_offset]
-        pace = Pace(SLICE)
-        for queue in several:
+        pace, walk = Pace(SLICE), Pace(_WALKED_AT_ONCE)
+        for queue in self.in_turns():
+            await walk.did()
+            if queue.start + self.files.per_file >= queue.max_offset:
+                continue
             kept = self.files.first_of(min(self.min_offset(queue, log_start), queue.max_offset - 1))
-            while queue.start < kept and removed < most:
+            while queue.start < kept and removed < most and self.find(queue.topic, queue.queue_id) is queue:
                 await self.files.remove(queue, queue.start)
                 queue.start += self.files.per_file
+                self._changed[queue] = None
                 removed += 1
             await pace.did()
         await self.files.sync_names()
+        if removed < most:
+            self._dropped_below = log_start
         return removed
 
     def close(self) -> None:

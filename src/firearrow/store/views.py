@@ -2,7 +2,7 @@
 
 `durable` is where a start after a crash begins to read the log again. It moves in this order and no other: the log is
 flushed up to a place; the queues and the index of everything below it are synced; the checkpoint says so to Apache; the
-snapshot says so to us. Wiring and order only; what is done is done elsewhere.
+journal says so to us. Wiring and order only; what is done is done elsewhere.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from firearrow.store.pacing import Pace
 from firearrow.store.queues import QueueConfig, Queues
 from firearrow.store.recovery import known_from_apache
 from firearrow.store.rescan import rows_again
-from firearrow.store.snapshot import Snapshot, read_snapshot, write_snapshot
+from firearrow.store.snapshot import Snapshot, Standing, ViewsJournal, read_journal
 
 _ROWS_AT_ONCE: Final = 1000
 
@@ -46,7 +46,13 @@ class Views:
     """What makes messages findable."""
 
     def __init__(
-        self, disk: Disk, config: ViewsConfig, queues: Queues, index: Index | None, checkpoint: Checkpoint
+        self,
+        disk: Disk,
+        config: ViewsConfig,
+        queues: Queues,
+        index: Index | None,
+        checkpoint: Checkpoint,
+        journal: ViewsJournal,
     ) -> None:
         self.queues = queues
         self.index = index
@@ -56,6 +62,7 @@ class Views:
         self.interval_ms = config.queues.dispatch_flush_interval
         self._disk = disk
         self._checkpoint = checkpoint
+        self._journal = journal
         self._one_at_a_time = asyncio.Lock()
         self._stalled: DiskFull | None = None
         self._has_deleted = False  # the snapshot names queues that are gone
@@ -68,15 +75,16 @@ class Views:
     ) -> "Views":
         """Bring queues and index to a state that the log from `durable` on completes. `catch_up` must follow."""
         checkpoint, checkpoint_crc = await read_checkpoint(disk)
-        snapshot = await read_snapshot(disk)
+        journal, snapshot = await read_journal(disk)
         if snapshot is not None and not _is_ours(opened, snapshot, checkpoint_crc):
             snapshot = None
-        file_bytes = snapshot.queue_file_bytes if snapshot else await queueload.found_file_bytes(disk)
+        known = snapshot.standing if snapshot else None
+        file_bytes = known.queue_file_bytes if known else await queueload.found_file_bytes(disk)
         shape = Shape(config.index.max_hash_slot_num, config.index.max_index_num)
-        if snapshot is not None and snapshot.index is not None:
-            shape = Shape(snapshot.index_slots, snapshot.index_entries)
+        if known is not None and known.index is not None:
+            shape = Shape(known.index_slots, known.index_entries)
         index = Index(disk, clock, shape, zone) if config.index.message_index_enable else None
-        views = cls(disk, config, Queues(disk, config.queues, file_bytes), index, checkpoint)
+        views = cls(disk, config, Queues(disk, config.queues, file_bytes), index, checkpoint, journal)
         if snapshot is None:
             await views._load_found(opened)
         else:
@@ -85,21 +93,21 @@ class Views:
         return views
 
     async def _load_known(self, opened: OpenedLog, snapshot: Snapshot) -> None:
-        end = opened.recovered.end
-        in_order = snapshot.closed and snapshot.durable == end and not opened.died
+        end, known = opened.recovered.end, snapshot.standing
+        in_order = known.closed and known.durable == end and not opened.died
         if in_order and await queueload.load_trusted(self.queues, snapshot):
-            resume = snapshot.durable
+            resume = known.durable
         else:
             resume = await queueload.load_cut(self.queues, snapshot)
-        if snapshot.durable > end:
+        if known.durable > end:
             await self.queues.cut(end)
-        self.dispatch.last_store_ms = snapshot.store_ms
+        self.dispatch.last_store_ms = known.store_ms
         if self.index is not None:
-            state = snapshot.index if snapshot.durable <= end else None
+            state = known.index if known.durable <= end else None
             # Without an index at the last run there is nothing that a crash could have left half done.
-            in_order = in_order or snapshot.index_slots == 0
-            known = min(snapshot.durable, end) if state is not None or snapshot.index is None else 0
-            resume = min(resume, await indexload.load_known(self.index, state, known, in_order=in_order))
+            in_order = in_order or known.index_slots == 0
+            entered = min(known.durable, end) if state is not None or known.index is None else 0
+            resume = min(resume, await indexload.load_known(self.index, state, entered, in_order=in_order))
         self.durable = min(max(resume, opened.segments.min_offset), end)
 
     async def _load_found(self, opened: OpenedLog) -> None:
@@ -150,7 +158,10 @@ class Views:
         if self.index is not None:
             await self.index.flush()
         checkpoint_crc = await self._write_checkpoint(store_ms)
-        await write_snapshot(self._disk, self._snapshot(position, store_ms, checkpoint_crc, closed=closed))
+        deleted, changed = self.queues.take_changes()
+        queues = self.queues.in_turns() if self._journal.wants_all else changed
+        standing = self._standing(position, store_ms, checkpoint_crc, closed=closed)
+        await self._journal.write(standing, deleted, queues)
         self.durable = position
         self._has_deleted = False
 
@@ -166,13 +177,9 @@ class Views:
         )
         return await write_checkpoint(self._disk, self._checkpoint)
 
-    def _snapshot(self, position: int, store_ms: int, checkpoint_crc: int, *, closed: bool) -> Snapshot:
-        topics: dict[str, list[tuple[int, int, int]]] = {}
-        for queue in self.queues:
-            if queue.durable > queue.start or queue.start:
-                topics.setdefault(queue.topic, []).append((queue.queue_id, queue.start, queue.durable))
+    def _standing(self, position: int, store_ms: int, checkpoint_crc: int, *, closed: bool) -> Standing:
         index = self.index
-        return Snapshot(
+        return Standing(
             durable=position,
             store_ms=store_ms,
             closed=closed,
@@ -181,7 +188,6 @@ class Views:
             index_slots=index.shape.slots if index else 0,
             index_entries=index.shape.entries if index else 0,
             index=index.state if index else None,
-            topics=topics,
         )
 
     async def delete_topics(self, topics: Iterable[str]) -> int:
@@ -216,6 +222,7 @@ class Views:
         self.queues.close()
         if self.index is not None:
             self.index.close()
+        self._journal.close()
 
 
 def _is_ours(opened: OpenedLog, snapshot: Snapshot, checkpoint_crc: int) -> bool:
@@ -224,5 +231,5 @@ def _is_ours(opened: OpenedLog, snapshot: Snapshot, checkpoint_crc: int) -> bool
     if slot is None or opened.others or opened.presence.died_elsewhere:
         return False
     if slot.closed:
-        return snapshot.closed and snapshot.checkpoint_crc == checkpoint_crc
+        return snapshot.standing.closed and snapshot.standing.checkpoint_crc == checkpoint_crc
     return opened.died

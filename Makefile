@@ -10,7 +10,7 @@ MINUTES ?= 30
 
 .PHONY: help venv check format test test-all-pythons sim integration interop fuzz bench bench-codec bench-remoting \
         spark spark-kills spark-versions \
-        bench-nameserver bench-client bench-store bench-spark bench-versus bench-overload \
+        bench-nameserver bench-client bench-store bench-spark bench-versus bench-overload bench-size \
         pages surface docs dist new-user judges matrix broker-deaths soak clean
 
 help: ## list the targets
@@ -93,6 +93,9 @@ bench-versus: judges ## our broker beside Apache's 5.5.0 with stock clients in t
 bench-overload: judges ## our broker beyond its capacity, with idle connections and waiting pulls
 	$(BIN)/python -m benchmarks.overload
 	$(BIN)/python -m benchmarks.broker.footprint
+
+bench-size: venv ## our broker with 50,000 topics, 400,000 offsets, 2,000 members beside a small one; fails where a limit is broken
+	$(BIN)/python -m benchmarks.size
 
 bench-spark: judges ## the Spark sources beside Spark's Kafka connector and Parquet, resumable; a table, a plot, figures
 	$(BIN)/python -m benchmarks.spark

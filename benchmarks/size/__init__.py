@@ -1,0 +1,1 @@
+"""A broker at size beside a small one in the same run."""

@@ -20,6 +20,7 @@ from firearrow.protocol.frame import FrameLimits
 from firearrow.remoting.flow import RESTING, Budget, Dribbler, Partials, Promises, Reading, Slow, Unsent, Waiting
 from firearrow.remoting.handlers import Handlers, Peer
 from firearrow.remoting.limits import Limits
+from firearrow.telemetry.damped import Damped
 
 DEADLINE_SWEEP_S: Final = 0.1
 """How often deadlines are looked at: an answer that does not come is noticed this much late at most."""
@@ -99,6 +100,10 @@ class Endpoint:
         self._deadline_timer: asyncio.TimerHandle | None = None
         self._silence_timer: asyncio.TimerHandle | None = None
         self._gone: asyncio.Future[None] | None = None
+        self.refused: Final = Damped()
+        """Connections that were one too many."""
+        self.cuts: Final = Damped()
+        """Connections that were ended at once, for a limit they reached or for what they said."""
         self.is_closing = False
 
     def speak_this_turn(self, speaker: Speaker) -> None:

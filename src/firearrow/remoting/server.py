@@ -104,13 +104,20 @@ class _Arrival(asyncio.Protocol):
         endpoint = self._endpoint
         self._transport = cast("asyncio.Transport", transport)
         if endpoint.is_closing or len(endpoint.connections) >= endpoint.limits.max_connections:
-            extra = {"peer": str(transport.get_extra_info("peername")), "limit": endpoint.limits.max_connections}
-            log.warning("connection refused: max_connections is reached", extra=extra)
+            self._refuse(str(transport.get_extra_info("peername")))
             self._transport.abort()
             return
         self._connection = Connection(endpoint)
         self._connection.wait_for_voice()
         self._connection.connection_made(transport)
+
+    def _refuse(self, peer: str) -> None:
+        endpoint = self._endpoint
+        number = endpoint.refused.count(endpoint.loop.time())
+        if number and not endpoint.is_closing:
+            limit = endpoint.limits.max_connections
+            extra = {"peer": peer, "limit": limit, "refused": number, "total": endpoint.refused.total}
+            log.warning("connection of %s refused: max_connections=%d is reached", peer, limit, extra=extra)
 
     def data_received(self, data: bytes) -> None:
         connection, transport = self._connection, self._transport

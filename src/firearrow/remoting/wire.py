@@ -211,7 +211,10 @@ class Wire(asyncio.Protocol):
 
     def cut(self, reason: str) -> None:
         """End the connection at once."""
-        log.warning("connection cut", extra={"peer": str(self.address), "reason": reason})
+        number = self._endpoint.cuts.count(self._endpoint.loop.time())
+        if number:
+            extra = {"peer": str(self.address), "reason": reason, "cut": number, "total": self._endpoint.cuts.total}
+            log.warning("connection of %s cut: %s", self.address, reason, extra=extra)
         self._closing_at = self._endpoint.loop.time()
         if self._transport is not None:
             self._transport.abort()

@@ -1,13 +1,14 @@
 """Dialling and listening, in asyncio's own vocabulary.
 
 A connection is an ``asyncio.Transport`` that feeds an ``asyncio.Protocol``: an ordered stream of bytes, cut
-into arbitrary pieces, with ``pause_writing`` / ``resume_writing`` as back-pressure. The door keeps four
+into arbitrary pieces, with ``pause_writing`` / ``resume_writing`` as back-pressure. The door keeps six
 promises:
 
 * ``connect`` returns after ``connection_made``, or raises ``ConnectionFailed`` within the connect timeout;
 * bytes leave at once (``TCP_NODELAY``, which both loops set on every TCP connection);
 * a connection that we opened ends within seconds when the other machine is not there any more (the system probes it,
   where the system can), so that nobody waits for an answer that cannot come;
+* a ``Listener`` accepts a few connections in a turn of the loop, and none that would take the last descriptors;
 * a ``Listener`` that was closed accepts nobody any more, and leaves the connections it accepted alone;
 * ``get_extra_info("peername")`` and ``("sockname")`` are ``(host, port, ...)`` tuples.
 
@@ -20,12 +21,12 @@ from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
 from firearrow.errors import ConnectionFailed, ListenFailed, SettingsError
+from firearrow.runtime.accepting import Acceptor, bind
 
 CONNECT_TIMEOUT_S: Final = 3.0
 SILENT_FOR_S: Final = 3
 PROBES: Final = 3
 """A peer from which nothing came for that long is probed once a second; after so many probes it is taken for gone."""
-LISTEN_BACKLOG: Final = 1024
 
 ProtocolFactory = Callable[[], asyncio.Protocol]
 
@@ -82,8 +83,10 @@ class Network(Protocol):
 class SystemNetwork:
     """TCP, on the running loop (stock asyncio or uvloop)."""
 
-    def __init__(self, *, connect_timeout_s: float = CONNECT_TIMEOUT_S) -> None:
+    def __init__(self, *, connect_timeout_s: float = CONNECT_TIMEOUT_S, descriptors: int | None = None) -> None:
+        """``descriptors`` may be in use before connections are refused; if none is said, what the system allows."""
         self._connect_timeout_s = connect_timeout_s
+        self._descriptors = descriptors
 
     async def connect(self, factory: ProtocolFactory, address: Address) -> asyncio.Transport:
         """Open a TCP connection."""
@@ -101,33 +104,29 @@ class SystemNetwork:
 
     async def listen(self, factory: ProtocolFactory, address: Address) -> Listener:
         """Listen on a TCP port; ``0.0.0.0`` is every IPv4 interface and ``::`` every IPv6 one."""
-        loop = asyncio.get_running_loop()
         try:
-            server = await loop.create_server(
-                factory, address.host, address.port, backlog=LISTEN_BACKLOG, reuse_address=True
-            )
+            sockets = await bind(address.host, address.port)
         except (OSError, UnicodeError, OverflowError) as error:
             raise ListenFailed(f"cannot listen on {address}: {_reason(error)}") from error
-        return _SystemListener(server)
+        return _SystemListener(sockets, factory, self._descriptors)
 
 
 class _SystemListener:
-    def __init__(self, server: asyncio.Server) -> None:
-        self._server = server
-        host, port = server.sockets[0].getsockname()[:2]
+    def __init__(self, sockets: list[socket.socket], factory: ProtocolFactory, descriptors: int | None) -> None:
+        host, port = sockets[0].getsockname()[:2]
         self._address = Address(host, port)
+        self._acceptor = Acceptor(sockets, factory, descriptors)
 
     @property
     def address(self) -> Address:
         return self._address
 
     def close(self) -> None:
-        self._server.close()
+        self._acceptor.close()
 
     async def wait_closed(self) -> None:
-        # Server.wait_closed would also wait for every accepted connection from Python 3.12 on. The sockets
-        # are closed by close() itself; one turn of the loop lets uvloop finish with its handles.
-        self._server.close()
+        # The sockets are closed by close() itself; one turn of the loop lets uvloop finish with its handles.
+        self._acceptor.close()
         await asyncio.sleep(0)
 
 

@@ -1,0 +1,32 @@
+"""Events that may come by the thousand: all are counted, the first is said at once, the others now and then together.
+
+number = refusals.count(loop.time())
+if number:
+    log.warning("%d connections refused: ...", number)
+"""
+
+from typing import Final
+
+EVERY_S: Final = 10.0
+"""How often repeats are said."""
+
+
+class Damped:
+    """Counts events of one kind. Time is an argument, in seconds."""
+
+    __slots__ = ("_said", "_said_at", "total")
+
+    def __init__(self) -> None:
+        self.total = 0
+        """How many there were."""
+        self._said = 0
+        self._said_at = -EVERY_S
+
+    def count(self, now: float) -> int:
+        """Count one more; return how many are to be said now: those since the last time, or 0."""
+        self.total += 1
+        if now - self._said_at < EVERY_S:
+            return 0
+        self._said_at = now
+        number, self._said = self.total - self._said, self.total
+        return number

@@ -9,8 +9,8 @@ MOST_P99_RATIO = 1.0
 MOST_GROWTH, GROWTH_MIB = 1.05, 2.0
 """How much larger memory may be in the last third of the steady part than in the one before: a part and a constant."""
 MOST_DESCRIPTORS = 4
-LEAST_RATE = 0.95
-"""Of the rate that was asked for, while the broker lived."""
+LEAST_RATE, LEAST_STEADY_RATE = 0.95, 0.6
+"""Of the rate that was asked for: in turns, and while consumers die and start beside the broker."""
 
 
 class Latency(msgspec.Struct):
@@ -32,6 +32,8 @@ class Turn(msgspec.Struct):
     java: Latency
     ours: Latency
     lost: int
+    rate: float
+    """Messages acknowledged a second."""
 
 
 class Sample(msgspec.Struct):
@@ -97,9 +99,17 @@ def complaints(figures: Figures, ours: str, rival: str, most_ratio: float = MOST
     ratio = figures.ratio(ours, rival)
     if ratio is not None and ratio > most_ratio:
         found.append(f"delivery p99 is {ratio:.2f} times {rival}'s, more than {most_ratio:g}")
-    if figures.steady_rate < LEAST_RATE * figures.rate:
-        found.append(f"{figures.steady_rate:,.0f} messages/s were acknowledged of {figures.rate:,} asked for")
-    return found + _grown(figures)
+    return [*found, *_slower(figures), *_grown(figures)]
+
+
+def _slower(figures: Figures) -> list[str]:
+    held = [(f"in a turn of {turn.side}", turn.rate, LEAST_RATE) for turn in figures.turns]
+    held.append(("while consumers died", figures.steady_rate, LEAST_STEADY_RATE))
+    return [
+        f"the rate of {figures.rate:,} messages/s was not held {when}: {rate:,.0f}/s"
+        for when, rate, least in held
+        if rate < least * figures.rate
+    ]
 
 
 def _grown(figures: Figures) -> list[str]:

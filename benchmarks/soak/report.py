@@ -9,8 +9,8 @@ from benchmarks.soak.sides import APACHE, OURS
 def table(figures: Figures) -> list[str]:
     """Lines of Markdown."""
     lines = [
-        "| delivery without trouble | turns | p50 ms | p99 ms | p99 stock Java | p99 our client | later than 0.5 s |",
-        "|---|---|---|---|---|---|---|",
+        "| delivery without trouble | turns | p50 ms | p99 ms | p99 stock Java | p99 our client | over 0.5 s | /s |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for side in (OURS, APACHE):
         turns = [turn for turn in figures.turns if turn.side == side]
@@ -18,10 +18,12 @@ def table(figures: Figures) -> list[str]:
             p50 = sorted(turn.whole.p50_ms for turn in turns)[len(turns) // 2]
             late = max(turn.whole.late for turn in turns)
             p99 = " | ".join(f"{figures.p99(side, kind) or 0:.2f}" for kind in ("whole", "java", "ours"))
-            lines.append(f"| {side} | {len(turns)} | {p50:.2f} | {p99} | {late:.2%} |")
+            lines.append(
+                f"| {side} | {len(turns)} | {p50:.2f} | {p99} | {late:.2%} | {min(turn.rate for turn in turns):,.0f} |"
+            )
     ratios = [figures.ratio(OURS, APACHE, kind) for kind in ("whole", "java", "ours")]
     if ratios[0] is not None:
-        lines.append(f"| ratio | | | {' | '.join(f'{ratio or 0:.2f}' for ratio in ratios)} | |")
+        lines.append(f"| ratio | | | {' | '.join(f'{ratio or 0:.2f}' for ratio in ratios)} | | |")
     return [*lines, "", *_soaked(figures)]
 
 

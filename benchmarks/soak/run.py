@@ -65,7 +65,7 @@ class Soak:
                 self._say(
                     f"{side.name}: delivery p50 {turn.whole.p50_ms:.2f} ms, p99 {turn.whole.p99_ms:.2f} ms "
                     f"(stock Java {turn.java.p99_ms:.2f}, ours {turn.ours.p99_ms:.2f}), {turn.whole.late:.2%} later "
-                    f"than {LATE_MS:.0f} ms, {turn.whole.messages:,} deliveries"
+                    f"than {LATE_MS:.0f} ms, {turn.rate:,.0f} messages/s"
                 )
 
     def _turn(self, side: Side, seconds: float, lead_s: float) -> Turn:
@@ -73,9 +73,13 @@ class Soak:
         try:
             with Load(side.broker, fresh("turn"), self._rate) as load:
                 load.wait_running()
-                from_ns = time.monotonic_ns() + int(lead_s * 1e9)
-                time.sleep(lead_s + seconds)
+                time.sleep(lead_s)
+                load.look()
+                from_ns, before = time.monotonic_ns(), load.acknowledged.total
+                time.sleep(seconds)
                 to_ns = time.monotonic_ns()
+                load.look()
+                rate = (load.acknowledged.total - before) / ((to_ns - from_ns) / 1e9)
                 lost = sum(load.finish().values())
                 self._note_tracebacks(load)
                 return Turn(
@@ -84,6 +88,7 @@ class Soak:
                     java=_latency(load.between(from_ns, to_ns, "java")),
                     ours=_latency(load.between(from_ns, to_ns, "ours")),
                     lost=lost,
+                    rate=rate,
                 )
         finally:
             side.pause()
@@ -160,11 +165,11 @@ class Soak:
     def _tell(self, part: str, load: Load) -> None:
         now = time.monotonic_ns()
         delays = load.between(now - 6 * SLICE_NS, now)
+        p50, p99 = delays.percentile(0.5), delays.percentile(0.99)
         last = self.figures.samples[-1]
-        behind = {group: load.acknowledged.distinct - one.numbers.distinct for group, one in load.delivered.items()}
         self._say(
             f"{last.at_s:6.0f} s, {part}: {last.acknowledged:,} acknowledged, {load.failed} failed, behind "
-            f"{max(behind.values()):,}, delivery p50 {delays.percentile(0.5):.1f} ms p99 {delays.percentile(0.99):.1f} "
+            f"{max(load.lost().values()):,}, delivery p50 {p50:.1f} ms p99 {p99:.1f} "
             f"ms, {last.anon_mib:.1f} MiB, {last.descriptors} descriptors"
         )
 

@@ -32,6 +32,7 @@ from firearrow.store.indexfile import (
 )
 from firearrow.store.indexsums import SUMS, PageSums, drop_sums, sum_of_edges
 from firearrow.store.keyhash import key_hash
+from firearrow.store.pacing import Pace
 from firearrow.store.paths import INDEX
 from firearrow.store.placement import Placed, PlacedRun, Rows
 from firearrow.store.rowkeys import hashed_keys, hashes_of_run
@@ -42,7 +43,10 @@ ROWS_HELD_BACK: Final = 65_536
 """Rows that wait at most while a flush writes the file."""
 ROWS_TAKEN: Final = 1024
 """Rows that leave at once after such a wait: all of them would hold the loop for a tenth of a second."""
-LONGEST_CHAIN: Final = 100_000
+MOST_WORK: Final = 100_000
+"""Entries that one question by key looks at, in all files together; a record that is read counts as several."""
+WORK_AT_ONCE: Final = 64
+"""How many of those before others get their turn on the loop: less than a millisecond."""
 
 
 class IndexConfig(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -70,6 +74,24 @@ class Candidate(NamedTuple):
     entry: Entry
     checked: bool
     """Whether the entry is known to be what was written."""
+
+
+class Walk:
+    """How much one question by key may still look at, in turns with others."""
+
+    def __init__(self) -> None:
+        self._left = MOST_WORK
+        self._pace = Pace(WORK_AT_ONCE)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more may be looked at."""
+        return self._left <= 0
+
+    async def did(self, work: int = 1) -> None:
+        """So much was looked at."""
+        self._left -= work
+        await self._pace.did(work)
 
 
 class IndexState(NamedTuple):
@@ -258,9 +280,18 @@ class Index:
 
     # ---- asking
 
-    async def candidates(self, topic: str, key: str, begin_ms: int, end_ms: int) -> AsyncIterator[Candidate]:
+    async def absorb_in_turns(self) -> None:
+        """Enter the keys that wait now, in turns with others."""
+        for _ in range(0, self._waiting_rows, ROWS_TAKEN):
+            self.absorb(ROWS_TAKEN)
+            await asyncio.sleep(0)
+
+    async def candidates(
+        self, topic: str, key: str, begin_ms: int, end_ms: int, walk: Walk | None = None
+    ) -> AsyncIterator[Candidate]:
         """Entries of a key's hash whose time may lie between two, newest first. Raises `DamagedIndex`."""
-        self.absorb()
+        walk = walk or Walk()
+        await self.absorb_in_turns()
         wanted = key_hash(topic, key)
         async with self._files_change:
             newest_first: list[ActiveIndex | OldIndex] = [*self._in_memory(), *reversed(self.old)]
@@ -269,26 +300,31 @@ class Index:
             if isinstance(source, OldIndex):
                 await self._checked(source.name, source.file, source.sums, 0, HEADER_BYTES)
             if header.next_number > FIRST_ENTRY and header.begin_ms <= end_ms and header.end_ms >= begin_ms:
-                async for candidate in self._chain(source, wanted):
+                async for candidate in self._chain(source, wanted, begin_ms, end_ms, walk):
                     yield candidate
-            if header.begin_ms < begin_ms:
+            if header.begin_ms < begin_ms or walk.is_over:
                 return
+            await walk.did()
 
-    async def _chain(self, source: ActiveIndex | OldIndex, wanted: int) -> AsyncIterator[Candidate]:
+    async def _chain(
+        self, source: ActiveIndex | OldIndex, wanted: int, begin_ms: int, end_ms: int, walk: Walk
+    ) -> AsyncIterator[Candidate]:
         header = source.header
         slot = wanted % self.shape.slots
         number = await self._newest_of(source, slot)
-        for _ in range(LONGEST_CHAIN):
-            if not FIRST_ENTRY <= number < header.next_number:
-                return
+        while FIRST_ENTRY <= number < header.next_number and not walk.is_over:
             entry = await self._entry(source, number)
             if entry.key_hash % self.shape.slots != slot or entry.seconds < 0:
                 raise DamagedIndex(source.name, f"entry {number} does not belong to its chain")
-            if entry.key_hash == wanted:
+            stored_ms = header.begin_ms + entry.seconds * 1000  # or up to a second later
+            if stored_ms + 999 < begin_ms:
+                return  # as Apache does: what comes before is older still
+            if entry.key_hash == wanted and stored_ms <= end_ms:
                 yield Candidate(source.name, number, entry, self._sums_of(source) is not None)
             if entry.before >= number:
                 raise DamagedIndex(source.name, f"entry {number} leads to {entry.before}")
             number = entry.before
+            await walk.did()
 
     async def _newest_of(self, source: ActiveIndex | OldIndex, slot: int) -> int:
         if isinstance(source, ActiveIndex):

@@ -18,7 +18,7 @@ from firearrow.record.layout import SMALLEST_RECORD
 from firearrow.record.message_id import parse_offset_message_id
 from firearrow.store.commitlog import CommitLog
 from firearrow.store.consumequeue import ConsumeQueue
-from firearrow.store.index import Candidate, DamagedIndex, Index
+from firearrow.store.index import Candidate, DamagedIndex, Index, Walk
 from firearrow.store.keyhash import key_hash
 from firearrow.store.opening import OpenedLog
 from firearrow.store.probe import probe
@@ -30,6 +30,8 @@ from firearrow.store.verify import judge
 
 MAX_FOUND: Final = 64
 """Messages that one question by key gets at most (Apache's ``maxMsgsNumBatch``)."""
+RECORD_WORK: Final = 16
+"""What reading and judging a record costs, in entries of the index."""
 _REBUILDS: Final = 8
 
 logger = logging.getLogger(__name__)
@@ -110,10 +112,12 @@ class Lookups:
     async def _with_key(self, index: Index, topic: str, key: str, most: int, times: tuple[int, int]) -> list[bytes]:
         found: dict[int, bytes] = {}
         wanted = key.encode("utf-8", "replace")
-        async for candidate in index.candidates(topic, key, *times):
+        walk = Walk()
+        async for candidate in index.candidates(topic, key, *times, walk):
             physical = candidate.entry.physical
             if physical in found or physical < self._log.min_offset:
                 continue
+            await walk.did(RECORD_WORK)
             try:
                 record, head = await self._named_by(candidate)
             except OffsetNotStored:
@@ -123,6 +127,14 @@ class Lookups:
                 found[physical] = record
                 if len(found) >= most:
                     break
+        if walk.is_over:
+            logger.warning(
+                "a question by key was ended early: too many messages have the key %s of topic %s; "
+                "ask for a shorter time",
+                key,
+                topic,
+                extra={"topic": topic, "key": key, "found": len(found)},
+            )
         return list(found.values())
 
     async def _named_by(self, candidate: Candidate) -> tuple[bytes, RecordHead]:

@@ -13,12 +13,15 @@ from firearrow.protocol.refusal import Refused
 from firearrow.protocol.requests.query import QueryConsumeQueue, QueryMessage, QueryMessageAnswer, ViewMessageById
 from firearrow.remoting.handlers import Answer, Call, Handlers, Later
 from firearrow.store.consumequeue import ENTRY, ConsumeQueue
+from firearrow.store.pacing import Pace
 from firearrow.store.store import Store
 
 UNIQUE_KEY_MESSAGES: Final = 32
 """Messages that a question by unique key gets at most."""
 ENTRIES_MAX: Final = 10_000
-"""Entries of a queue shown at once."""
+"""Entries of a queue in one answer."""
+ENTRIES_AT_ONCE: Final = 1000
+"""How many of those are made before others get their turn on the loop."""
 
 
 class QueryHandlers:
@@ -86,10 +89,7 @@ class QueryHandlers:
             filter_data=filter_data,
             max_queue_index=queue.max_offset,
             min_queue_index=least,
-            queue_data=[
-                ConsumeQueueData(physic_offset=physical, physic_size=size, tags_code=code)
-                for physical, size, code in ENTRY.iter_unpack(entries)
-            ],
+            queue_data=await _shown(entries),
             subscription_data=subscription,
         )
         return Answer(body=encode_body(body))
@@ -102,3 +102,13 @@ class QueryHandlers:
         if subscription is None:
             return None, f"{request.consumer_group}@{request.topic} is not online!"
         return subscription, "null"
+
+
+async def _shown(entries: bytes) -> list[ConsumeQueueData]:
+    """Entries as an answer shows them, in turns with others."""
+    shown: list[ConsumeQueueData] = []
+    pace = Pace(ENTRIES_AT_ONCE)
+    for physical, size, code in ENTRY.iter_unpack(entries):
+        shown.append(ConsumeQueueData(physic_offset=physical, physic_size=size, tags_code=code))
+        await pace.did()
+    return shown

@@ -15,7 +15,7 @@ Java: ``DefaultMessageStore.CleanCommitLogService``, ``CleanConsumeQueueService`
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
 from typing import Annotated, Final, NamedTuple
 
@@ -25,12 +25,16 @@ from firearrow.errors import DiskError, DiskFull
 from firearrow.runtime.clock import Clock
 from firearrow.runtime.disk import Disk, Usage
 from firearrow.store.commitlog import CommitLog
+from firearrow.store.consumequeue import ENTRY
 from firearrow.store.opening import OpenedLog
+from firearrow.store.pacing import Pace
 from firearrow.store.paths import COMMIT_LOG, log_path
 from firearrow.store.views import Views
 
 HOUR_MS: Final = 3_600_000
 DERIVED_FILES_A_ROUND: Final = 200
+QUEUES_AT_ONCE: Final = 32
+"""Queues looked at for what groups lose before others get their turn on the loop."""
 
 Offsets = Mapping[str, Mapping[str, Mapping[int, int]]]
 """What groups have read: group, topic, queue number, offset."""
@@ -122,27 +126,6 @@ def decide(
     return Decision(delete, len(delete) - expired, percent > level)
 
 
-class Unread(NamedTuple):
-    """Messages that a group loses because they are deleted before it has read them."""
-
-    group: str
-    topic: str
-    queue_id: int
-    messages: int
-
-
-def unread(offsets: Offsets, starts: Iterable[tuple[str, int, int]]) -> list[Unread]:
-    """Who loses what when queues begin where ``starts`` says: topic, queue number, first offset left."""
-    first = {(topic, queue_id): start for topic, queue_id, start in starts}
-    return [
-        Unread(group, topic, queue_id, first[topic, queue_id] - offset)
-        for group, topics in sorted(offsets.items())
-        for topic, queues in sorted(topics.items())
-        for queue_id, offset in sorted(queues.items())
-        if first.get((topic, queue_id), 0) > offset
-    ]
-
-
 class Retention:
     """Keeps the disk from filling up."""
 
@@ -223,9 +206,9 @@ class Retention:
     async def _delete(self, decision: Decision) -> None:
         names = {"files": len(decision.delete), "not_expired": decision.forced}
         logger.info("log files are deleted", extra=names | {"up_to": decision.delete[-1].start})
-        for number, file in enumerate(decision.delete):
-            if number >= len(decision.delete) - decision.forced:
-                self._warn(file)
+        if decision.forced:
+            await self._warn(decision.delete[-1].start + decision.delete[-1].size)
+        for file in decision.delete:
             segment = self._opened.segments.at(file.start)
             if segment is not None:
                 await self._opened.segments.remove(segment)
@@ -233,18 +216,34 @@ class Retention:
         self._opened.ranges.ranges.forget(self._log.min_offset)
         await self._opened.ranges.save(self._opened.segments.size)
 
-    def _warn(self, file: LogFile) -> None:
-        """Say which groups lose messages that they have not read."""
-        offsets = self._offsets()
-        topics = sorted({topic for of_group in offsets.values() for topic in of_group})
+    async def _warn(self, until: int) -> None:
+        """Say which groups lose messages that they have not read, in turns with others."""
+        pace = Pace(QUEUES_AT_ONCE)
+        for group, topics in self._offsets().items():
+            for topic, read in topics.items():
+                lost = 0
+                for queue_id, offset in list(read.items()):
+                    lost += await self._unread(topic, queue_id, offset, until)
+                    await pace.did()
+                if lost:
+                    logger.warning(
+                        "group %s loses %d unread messages of topic %s: they are deleted to save the disk",
+                        group,
+                        lost,
+                        topic,
+                        extra={"group": group, "topic": topic, "messages": lost},
+                    )
+
+    async def _unread(self, topic: str, queue_id: int, offset: int, until: int) -> int:
+        """How many messages of a queue from an offset on lie below a place in the log."""
         queues = self._views.queues
-        starts = [
-            (queue.topic, queue.queue_id, queues.first_at_or_above(queue, file.start + file.size))
-            for topic in topics
-            for queue in queues.of_topic(topic)
-        ]
-        for lost in unread(offsets, starts):
-            logger.warning("unread messages are deleted to save the disk", extra=lost._asdict())
+        queue = queues.find(topic, queue_id)
+        if queue is None or offset >= queue.max_offset:
+            return 0
+        entry = await queues.entries(queue, offset, 1)
+        if entry and ENTRY.unpack(entry)[0] >= until:
+            return 0
+        return max(queues.first_at_or_above(queue, until) - offset, 0)
 
     async def _delete_derived(self) -> None:
         start = self._log.min_offset

@@ -8,7 +8,7 @@ import pytest
 from firearrow.errors import DiskFull
 from firearrow.runtime.disk import Usage
 from firearrow.store.pulling import Pull, ReadStatus
-from firearrow.store.retention import HOUR_MS, LogFile, Offsets, Retention, RetentionConfig, Unread, decide, unread
+from firearrow.store.retention import HOUR_MS, QUEUES_AT_ONCE, LogFile, Offsets, Retention, RetentionConfig, decide
 from tests.property.store.shop import Shop, open_shop
 from tests.simulation.store.kit import draft, fresh_image
 
@@ -61,11 +61,6 @@ def test_expired_files_go_when_asked_and_young_ones_stay_when_that_is_forbidden(
     assert len(decide(CONFIG, files(100, 1), used(10), NOW, 3, asked=True).delete) == 1
     kept = RetentionConfig(clean_file_forcibly_enable=False)
     assert decide(kept, files(1, 1), used(99), NOW, 3).delete == []
-
-
-def test_who_loses_what() -> None:
-    offsets: Offsets = {"b": {"T": {0: 5, 1: 10}}, "a": {"T": {0: 9}, "U": {0: 0}}}
-    assert unread(offsets, [("T", 0, 8), ("T", 1, 10), ("U", 0, 0)]) == [Unread("b", "T", 0, 3)]
 
 
 def _retention(shop: Shop, usage: Usage, offsets: Offsets | None = None) -> Retention:
@@ -123,5 +118,53 @@ def test_sends_are_refused_with_a_reason_and_taken_again() -> None:
         shop.disk.usage = lambda: used(84)  # type: ignore[method-assign]
         await retention.round()
         assert retention.refusal is None
+
+    asyncio.run(main())
+
+
+async def _forced(shop: Shop, offsets: Offsets) -> int:
+    """Let a round delete young files; return up to where messages are gone from queue 0 of T."""
+    await shop.flush_all()
+    await _retention(shop, Usage(1 << 20, 1 << 17), offsets).round()
+    return shop.views.queues.min_offset(shop.views.queues.tail_of("T", 0), shop.running.log.min_offset)
+
+
+def test_who_loses_what(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        shop = await open_shop(fresh_image())
+        for number in range(200):
+            shop.append(draft(b"x" * 100, "TU"[number % 2], 0))
+        offsets = {"behind": {"T": {0: 3}, "gone": {0: 0}}, "read": {"T": {0: 99}}, "done": {"U": {0: 100, 7: 0}}}
+        first = await _forced(shop, offsets)
+        assert 3 < first < 99
+        said = [vars(record) for record in caplog.records if "group" in vars(record)]
+        assert [(one["group"], one["topic"], one["messages"]) for one in said] == [("behind", "T", first - 3)]
+        assert f"group behind loses {first - 3} unread messages of topic T" in caplog.text
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(main())
+
+
+def test_others_have_their_turn_while_losses_are_counted() -> None:
+    async def main() -> None:
+        shop = await open_shop(fresh_image(), segment=1 << 18)
+        queues = 2000
+        for number in range(queues):
+            shop.append(draft(b"x" * 100, "T", number))
+        turns = 0
+
+        async def count() -> None:
+            nonlocal turns
+            while True:
+                await asyncio.sleep(0)
+                turns += 1
+
+        await shop.flush_all()
+        counting = asyncio.create_task(count())
+        offsets = {"g": {"T": dict.fromkeys(range(queues), 0)}}
+        decision = await _retention(shop, Usage(1 << 20, 1 << 17), offsets).round()
+        counting.cancel()
+        assert decision.forced == 1
+        assert turns >= queues // QUEUES_AT_ONCE - 1
 
     asyncio.run(main())

@@ -11,7 +11,7 @@ from tests.simulation.broker.chaos import is_valid, run_chaos
 
 def main() -> None:
     """Run and print."""
-    logging.disable(logging.CRITICAL)
+    logging.getLogger("firearrow").propagate = False
     first, count = int(sys.argv[1]), int(sys.argv[2])
     total: Counter[str] = Counter()
     failed, invalid, start = [], 0, time.perf_counter()

@@ -1,23 +1,33 @@
 """One random cluster: drawn from a seed, disturbed under load, then left in peace, drained and judged.
 
-A run has two phases. In the first anything may fail; in the second everything is mended, producers stop, and the groups
-must consume all there is within a bounded virtual time. Then every queue is read from end to end and the history is
-held to the invariants. A run in which too little happened is invalid, not green.
+A run has two phases. In the first anything may fail; in the second everything is mended, every broker must take a
+message soon, producers stop, and the groups must consume all there is within a bounded virtual time. Then every queue
+is read from end to end and the history is held to the invariants. A run in which too little happened is invalid, not
+green.
+
+Beside producers and consumers there are senders of first messages, owners of topics that are made and deleted again,
+and hostile clients. What is disturbed stands in ``disturbances``.
 """
 
 import asyncio
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
+from firearrow.errors import DiskError
 from firearrow.store.config import FlushMode
 from firearrow.testing.sim.disk import DiskProfile
 from firearrow.testing.sim.history import History, Outcome
 from firearrow.testing.sim.invariants import Promise, summary, violations
 from firearrow.testing.sim.transport import LinkProfile
-from firearrow.testing.sim.workload import Consumer, Producer
+from firearrow.testing.sim.workload.consumer import Consumer
+from firearrow.testing.sim.workload.firsts import FirstSender
+from firearrow.testing.sim.workload.hostile import KINDS
+from firearrow.testing.sim.workload.lives import TopicLives
+from firearrow.testing.sim.workload.producer import Producer
 from firearrow.testing.sim.world import World
-from tests.simulation.broker.cluster import LEVELS_MS, BrokerNode, SimCluster
+from tests.simulation.broker.cluster import LEVELS_MS, LIMITS, SimCluster
+from tests.simulation.broker.disturbances import MENUS, Disturbances, Menu
 
 DRAIN_S: Final = 240.0
 ASYNC_WINDOW_S: Final = 10.5
@@ -27,6 +37,11 @@ SETTLED_S: Final = 8.0
 MOST_ATTEMPTS: Final = 2
 LEAST_ACKNOWLEDGED: Final = 30
 LEAST_READ: Final = 60
+MOST_UNSENT: Final = LIMITS.max_unsent_bytes + (4 << 20)
+"""The limit, and one answer of the largest kind that was under way when it was reached."""
+CONSUMED: Final = ("T", "U")
+EMPTY: Final = "E"
+"""A topic to which nobody sends."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +60,13 @@ class Options:
     step_s: float
     latency_s: float
     sync_s: float
+    menu: Menu = "all"
+    firsts: int = 0
+    lives: int = 0
 
     @classmethod
     def draw(cls, rng: random.Random) -> "Options":
+        menu: Menu = rng.choice(["all", "all", "all", "machines", "disks", "disks", "clients"])
         return cls(
             flush=rng.choice(["SYNC_FLUSH", "SYNC_FLUSH", "ASYNC_FLUSH"]),
             name_servers=rng.randint(1, 2),
@@ -55,12 +74,15 @@ class Options:
             producers=rng.randint(1, 2),
             consumers=rng.randint(1, 3),
             queues=rng.randint(1, 3),
-            power=rng.random() < 0.6,
+            power=menu in ("all", "machines") and rng.random() < 0.6,
             faultless=rng.random() < 0.1,
             steps=rng.randint(3, 8),
             step_s=rng.choice([1.0, 3.0, 6.0]),
             latency_s=rng.choice([0.0005, 0.005, 0.03]),
             sync_s=rng.choice([0.001, 0.01, 0.05]),
+            menu=menu,
+            firsts=rng.randint(0, 1),
+            lives=rng.randint(0, 2),
         )
 
 
@@ -77,24 +99,29 @@ class Chaos:
     options: Options
     cluster: SimCluster
     rng: random.Random
-    down: dict[str, BrokerNode] = field(default_factory=dict)
-    frozen: dict[str, BrokerNode] = field(default_factory=dict)
 
     @property
     def history(self) -> History:
         return self.cluster.history
 
     async def run(self) -> None:
+        options = self.options
         await self.build()
-        for _ in range(self.options.steps):
-            await asyncio.sleep(self.rng.uniform(0.2, self.options.step_s))
-            if not self.options.faultless:
-                await self.disturb()
-        await self.repair()
-        for producer in self.cluster.producers:
-            producer.stopped = True
+        disturbances = Disturbances(
+            self.world, self.cluster, self.rng, options.menu, power=options.power, add_consumers=self.add_consumers
+        )
+        for _ in range(options.steps):
+            await asyncio.sleep(self.rng.uniform(0.2, options.step_s))
+            if not options.faultless:
+                await disturbances.disturb()
+        await disturbances.repair()
+        self.history.broken += await self.cluster.probe(0)
+        self.cluster.end_sending()
+        await self.send_hostile_away()
         await self.drain()
         await self.cluster.inspect(self.groups)
+        self.look_into_brokers()
+        await disturbances.stop_all()
         self.judge()
 
     async def build(self) -> None:
@@ -109,10 +136,18 @@ class Chaos:
         if options.faultless:
             await asyncio.sleep(SETTLED_S)
         for number in range(options.producers):
-            cluster.add_producer(Producer(f"p{number}", cluster.name_servers, list(cluster.topics), self.history))
+            cluster.add_producer(Producer(f"p{number}", cluster.name_servers, list(CONSUMED), self.history))
+        for number in range(options.firsts):
+            cluster.add_first_sender(FirstSender(f"f{number}", cluster.name_servers, self.history))
+        for number in range(options.lives):
+            broker = self.rng.choice(cluster.brokers).name
+            lives = TopicLives(f"L{number}", broker, cluster.name_servers, self.history, lambda: self.is_lossy)
+            cluster.add_lives(lives)
+        if options.menu in ("all", "clients") and not options.faultless:
+            self.add_hostile()
 
     def add_consumers(self, number: int) -> None:
-        names, topics, history = self.cluster.name_servers, list(self.cluster.topics), self.history
+        names, topics, history = self.cluster.name_servers, list(CONSUMED), self.history
         retrying = Consumer(
             f"r{number}", "retrying", names, topics, history, fails=0.1, is_poison=is_poison,
             most_attempts=MOST_ATTEMPTS,
@@ -121,105 +156,26 @@ class Chaos:
         self.cluster.add_consumer(Consumer(f"o{number}", "ordered", names, topics, history, ordered=True))
         self.cluster.add_consumer(Consumer(f"t{number}", "tagged", names, topics, history, expression="A"))
 
+    def add_hostile(self) -> None:
+        for number, kind in enumerate(self.rng.sample(KINDS, self.rng.randint(0, len(KINDS)))):
+            broker = self.rng.choice(self.cluster.brokers)
+            self.cluster.add_hostile(kind(f"hostile{number}", broker.address, "T", EMPTY))
+            self.history.counts[kind.__name__] += 1
+
     @property
     def groups(self) -> list[str]:
         return ["retrying", "ordered", "tagged"]
 
-    # ---- disturbances
-
-    async def disturb(self) -> None:
-        kinds = (
-            self.crash, self.crash, self.crash, self.stop, self.freeze, self.thaw, self.restart, self.cut, self.heal,
-            self.reset, self.crash_names, self.crash_consumer, self.another_consumer,
-        )  # fmt: skip
-        await self.rng.choice(kinds)()
-
-    def noted(self, kind: str) -> None:
-        self.history.counts[kind] += 1
-
-    def standing(self) -> list[BrokerNode]:
-        return [one for one in self.cluster.brokers if one.name not in self.down and one.name not in self.frozen]
-
-    async def crash(self) -> None:
-        for broker in self.rng.sample(self.standing(), min(1, len(self.standing()))):
-            power = self.options.power and self.rng.random() < 0.6
-            self.noted("power loss" if power else "crash")
-            if power:
-                self.history.power_losses.append((self.world.loop.time(), broker.name))
-            await broker.crash(power=power)
-            self.down[broker.name] = broker
-            if self.rng.random() < 0.6:
-                await asyncio.sleep(self.rng.uniform(0.0, 2.0))
-                await self.restart()
-
-    async def stop(self) -> None:
-        for broker in self.rng.sample(self.standing(), min(1, len(self.standing()))):
-            self.noted("stop")
-            await broker.node.stop()
-            self.down[broker.name] = broker
-
-    async def restart(self) -> None:
-        for name, broker in list(self.down.items()):
-            self.noted("restart")
-            await broker.start()
-            del self.down[name]
-
-    async def freeze(self) -> None:
-        for broker in self.rng.sample(self.standing(), min(1, len(self.standing()))):
-            self.noted("freeze")
-            broker.node.freeze()
-            self.frozen[broker.name] = broker
-
-    async def thaw(self) -> None:
-        for name, broker in list(self.frozen.items()):
-            self.noted("thaw")
-            broker.node.thaw()
-            del self.frozen[name]
-
-    async def cut(self) -> None:
-        servers = [node.name for node in self.cluster.names] + [broker.name for broker in self.cluster.brokers]
-        others = [name for name in self.world.nodes if name not in servers]
-        self.noted("cut")
-        left, right = self.rng.sample(servers, 1), self.rng.sample(others, self.rng.randint(1, len(others)))
-        if self.rng.random() < 0.5:
-            left, right = right, left
-        self.world.network.partition(left, right, one_way=self.rng.random() < 0.4)
-
-    async def heal(self) -> None:
-        self.noted("heal")
-        self.world.network.heal()
-
-    async def reset(self) -> None:
-        self.noted("reset")
-        broker = self.rng.choice(self.cluster.brokers)
-        for name in list(self.world.nodes):
-            if self.rng.random() < 0.5:
-                self.world.network.reset(broker.name, name)
-
-    async def crash_names(self) -> None:
-        self.noted("name server crash")
-        node = self.rng.choice(self.cluster.names)
-        await node.crash()
-        await asyncio.sleep(self.rng.uniform(0.0, 2.0))
-        node.start(self.cluster.serve_names)
-
-    async def crash_consumer(self) -> None:
-        self.noted("consumer crash")
-        consumer = self.rng.choice(self.cluster.consumers)
-        node = self.world.nodes[consumer.client_id]
-        await node.crash()
-        node.start(consumer.run)
-
-    async def another_consumer(self) -> None:
-        self.noted("another consumer")
-        self.add_consumers(len(self.cluster.consumers))
-
-    async def repair(self) -> None:
-        await self.thaw()
-        await self.heal()
-        await self.restart()
+    @property
+    def is_lossy(self) -> bool:
+        """Whether what was not synced may be lost."""
+        return self.options.flush == "ASYNC_FLUSH" and bool(self.history.power_losses)
 
     # ---- the end
+
+    async def send_hostile_away(self) -> None:
+        for hostile in self.cluster.hostile:
+            await self.world.nodes[hostile.name].crash()
 
     async def drain(self) -> None:
         """Wait until every group has everything; delayed and retried messages come late, so look twice."""
@@ -231,19 +187,29 @@ class Chaos:
             passed = self.world.loop.time() - start
             assert passed < DRAIN_S, f"I18: {behind} messages are not consumed after {passed:.0f} s"
 
+    def look_into_brokers(self) -> None:
+        """What clients cost, now that they are gone."""
+        for broker in self.cluster.brokers:
+            unsent = self.world.network.most_unsent.get(broker.name, 0)
+            if unsent > MOST_UNSENT:
+                self.history.broken.append(f"I19: {broker.name} held {unsent} bytes for one client that did not read")
+            if broker.broker is not None and (forgotten := broker.broker.forgotten_pulls):
+                self.history.broken.append(f"I20: {forgotten} pulls at {broker.name} outlive their connections")
+
     def judge(self) -> None:
         options, history = self.options, self.history
-        lossy = options.flush == "ASYNC_FLUSH" and bool(history.power_losses)
         promise = Promise(
             groups=tuple(self.groups),
+            topics=frozenset(CONSUMED),
             tags={"tagged": frozenset({"A"})},
             ordered=("ordered",),
             most_attempts=MOST_ATTEMPTS,
-            poison=frozenset(sent.key for sent in history.sends if is_poison(sent.key)),
+            poison=frozenset(sent.key for sent in history.sends if sent.topic in CONSUMED and is_poison(sent.key)),
             retrying="retrying",
-            window_s=ASYNC_WINDOW_S if lossy else 0.0,
+            window_s=ASYNC_WINDOW_S if self.is_lossy else 0.0,
             delays_ms=LEVELS_MS,
             faultless=options.faultless,
+            answers=MENUS[options.menu].answers,
         )
         wrong = violations(history, promise)
         assert not wrong, "\n".join(wrong[:20])
@@ -256,7 +222,9 @@ def run_chaos(seed: int, options: Options | None = None) -> History:
     options = options or drawn
     links = LinkProfile(latency_mean_s=options.latency_s, latency_min_s=options.latency_s / 10)
     world = World(seed, links=links, disks=DiskProfile(sync_mean_s=options.sync_s))
-    cluster = SimCluster(world, options.flush, {"T": options.queues, "U": 1})
+    if MENUS[options.menu].breaks_disks:
+        world.expected = (DiskError,)
+    cluster = SimCluster(world, options.flush, {"T": options.queues, "U": 1, EMPTY: 1}, makes_topics=options.firsts > 0)
     try:
         world.run(lambda world: Chaos(world, options, cluster, rng).run())
     except BaseException as error:

@@ -1,12 +1,19 @@
 """A simulated cluster: name servers, brokers, producers, consumers; the whole of it one process each."""
 
 import asyncio
+import logging
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
+
+from msgspec.structs import replace
 
 from firearrow import fastjson
 from firearrow.broker.broker import Broker
 from firearrow.broker.config import BrokerConfig, BrokerSettings
+from firearrow.broker.consuming import Consuming
 from firearrow.errors import FireArrowError, RequestRefused
 from firearrow.model.delays import parse_delay_levels
 from firearrow.nameserver.config import NameServerConfig
@@ -14,21 +21,82 @@ from firearrow.nameserver.server import NameServer
 from firearrow.protocol.bodies.stats import ConsumeStats
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.requests.stats import GetConsumeStats
-from firearrow.protocol.requests.topic import UpdateAndCreateTopic
 from firearrow.remoting.caller import Caller
+from firearrow.remoting.limits import Limits
 from firearrow.runtime.machine import Machine
 from firearrow.runtime.network import Address
+from firearrow.runtime.service import Lifetime
 from firearrow.store.config import FlushMode, LogConfig
 from firearrow.store.index import IndexConfig
 from firearrow.store.queues import QueueConfig
-from firearrow.testing.sim.history import History
-from firearrow.testing.sim.workload import Consumer, Producer, read_queue
+from firearrow.store.store import Store
+from firearrow.testing.sim.history import History, Outcome
+from firearrow.testing.sim.workload.consumer import Consumer
+from firearrow.testing.sim.workload.firsts import FirstSender
+from firearrow.testing.sim.workload.hostile import Hostile
+from firearrow.testing.sim.workload.lives import TopicLives, topic_of
+from firearrow.testing.sim.workload.producer import Post, Producer, send
+from firearrow.testing.sim.workload.reading import read_queue
 from firearrow.testing.sim.world import Node, World
 
 NAMES_PORT = 9876
 PORT = 10911
 LEVELS = "1s 2s 3s 4s 5s 5s"
 LEVELS_MS = parse_delay_levels(LEVELS)
+STOP_S = 60.0
+RECOVERY_S = 30.0
+"""A broker whose disk, cables and neighbours are well again takes messages after so long at the latest."""
+PROBED = "U"
+NOT_THERE = (ResponseCode.TOPIC_NOT_EXIST, ResponseCode.INVALID_PARAMETER)
+"""A topic that was never made, or a queue that it never got."""
+LIMITS = Limits(
+    max_connection_bytes=1 << 18,
+    max_in_flight_bytes=1 << 19,
+    max_unsent_bytes=1 << 20,
+    write_high_water_bytes=1 << 16,
+)
+"""Small, so that hostile clients reach them."""
+
+
+class _Alarms(logging.Handler):
+    def __init__(self, heard: list[str]) -> None:
+        super().__init__(logging.ERROR)
+        self._heard = heard
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._heard.append(record.getMessage())
+
+
+@contextmanager
+def listening(heard: list[str]) -> Iterator[None]:
+    """Gather what the store says at ERROR within the block."""
+    logger, handler = logging.getLogger("firearrow.store"), _Alarms(heard)
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+
+
+class WatchedBroker(Broker):
+    """A broker whose parts can be looked at."""
+
+    consuming: Consuming
+    store: Store
+
+    async def _open_store(self, life: Lifetime) -> Store:
+        self.store = await super()._open_store(life)
+        return self.store
+
+    async def _consume(self, *parts: Any) -> Consuming:
+        self.consuming = await super()._consume(*parts)
+        return self.consuming
+
+    @property
+    def forgotten_pulls(self) -> int:
+        """Parked pulls whose connections have ended."""
+        parked = self.consuming.pulls.parked
+        return sum(not waiting.ticket.call.peer.is_open for line in parked.queues.values() for waiting in line)
 
 
 @dataclass
@@ -39,17 +107,20 @@ class BrokerNode:
     name: str
     settings: BrokerSettings
     boots: int = 0
+    port: int = PORT
+    stopped_in_order: bool = False
     serving: asyncio.Event = field(default_factory=asyncio.Event)
-    broker: Broker | None = None
+    broker: WatchedBroker | None = None
 
     @property
     def address(self) -> Address:
-        return Address(self.node.host, PORT)
+        return Address(self.node.host, self.port)
 
     async def run(self, node: Node) -> None:
         machine = Machine(self.name, node.host, 8 << 30, f"boot-{self.boots}")
-        self.broker = Broker(
-            self.settings,
+        settings = replace(self.settings, broker=replace(self.settings.broker, listen_port=self.port))
+        self.broker = WatchedBroker(
+            settings,
             machine,
             network=node.network,
             disk=node.disk,
@@ -63,7 +134,14 @@ class BrokerNode:
         finally:
             self.serving.clear()
 
+    async def stop(self) -> None:
+        """End it in order."""
+        async with asyncio.timeout(STOP_S):
+            await self.node.stop()
+        self.stopped_in_order = True
+
     async def crash(self, *, power: bool) -> None:
+        self.stopped_in_order = False
         if power:
             self.boots += 1
             await self.node.power_loss()
@@ -71,8 +149,13 @@ class BrokerNode:
             await self.node.crash()
 
     async def start(self) -> None:
-        self.node.start(self.run)
-        await self.serving.wait()
+        """Start it; after an end in order nothing has to be made anew, and the store says nothing."""
+        alarms: list[str] = []
+        with listening(alarms if self.stopped_in_order else []):
+            self.node.start(self.run)
+            await self.serving.wait()
+        self.stopped_in_order = False
+        assert not alarms, f"I15: {self.name} ended in order, and at the next start its store said: {alarms}"
 
 
 @dataclass
@@ -82,11 +165,16 @@ class SimCluster:
     world: World
     flush: FlushMode
     topics: dict[str, int]
+    makes_topics: bool = False
+    """Whether brokers make a topic for its first message."""
     history: History = field(default_factory=History)
     names: list[Node] = field(default_factory=list)
     brokers: list[BrokerNode] = field(default_factory=list)
     producers: list[Producer] = field(default_factory=list)
     consumers: list[Consumer] = field(default_factory=list)
+    firsts: list[FirstSender] = field(default_factory=list)
+    lives: list[TopicLives] = field(default_factory=list)
+    hostile: list[Hostile] = field(default_factory=list)
 
     @property
     def name_servers(self) -> list[Address]:
@@ -109,13 +197,14 @@ class SimCluster:
                 namesrv_addr=";".join(map(str, self.name_servers)),
                 listen_port=PORT,
                 message_delay_level=LEVELS,
-                auto_create_topic_enable=False,
+                auto_create_topic_enable=self.makes_topics,
                 register_broker_timeout_mills=1_000,
                 register_name_server_period=10_000,
             ),
             log=LogConfig(mapped_file_size_commit_log=1 << 16, flush_disk_type=self.flush),
             queues=QueueConfig(mapped_file_size_consume_queue=2_000),
             index=IndexConfig(max_hash_slot_num=16, max_index_num=64),
+            limits=LIMITS,
         )
         broker = BrokerNode(node, name, settings)
         self.brokers.append(broker)
@@ -126,21 +215,64 @@ class SimCluster:
     async def _make_topics(self, broker: BrokerNode) -> None:
         caller = Caller(broker.node.network)
         for topic, queues in self.topics.items():
-            request = UpdateAndCreateTopic(
-                topic=topic,
-                default_topic="TBW102",
-                read_queue_nums=queues,
-                write_queue_nums=queues,
-                perm=6,
-                topic_filter_type="SINGLE_TAG",
-                order=False,
-            )
-            await caller.call(broker.address, request)
+            await caller.call(broker.address, topic_of(topic, queues))
         await caller.close()
+
+    async def grow(self, topic: str) -> None:
+        """Give a topic one more queue on every broker that answers."""
+        queues = self.topics[topic] + 1
+        caller = Caller(self.world.nodes["watcher"].network)
+        for broker in self.brokers:
+            try:
+                await caller.call(broker.address, topic_of(topic, queues))
+            except FireArrowError:
+                continue
+            self.topics[topic] = queues
+        await caller.close()
+
+    async def probe(self, number: int) -> list[str]:
+        """Send to every broker until it takes a message; what is wrong where none is taken in time."""
+        wrong, node = [], self.world.nodes["watcher"]
+        for broker in self.brokers:
+            deadline, caller, told = self.world.loop.time() + RECOVERY_S, Caller(node.network), "nothing"
+            while self.world.loop.time() < deadline:
+                number += 1
+                post = Post(f"probe:{number}", PROBED, broker.name, 0)
+                sent = await send(node, caller, broker.address, post, self.history)
+                self.history.sends.append(sent)
+                told = sent.outcome.value
+                if sent.outcome is Outcome.OK:
+                    break
+                await asyncio.sleep(1.0)
+            else:
+                wrong.append(f"I16: {broker.name} takes no message {RECOVERY_S:.0f} s after all is mended: {told}")
+            await caller.close()
+        return wrong
 
     def add_producer(self, producer: Producer) -> None:
         self.producers.append(producer)
         self.world.node(producer.name).start(producer.run)
+
+    def add_first_sender(self, sender: FirstSender) -> None:
+        self.firsts.append(sender)
+        self.world.node(sender.name).start(sender.run)
+
+    def add_lives(self, lives: TopicLives) -> None:
+        self.lives.append(lives)
+        self.world.node(f"owner-{lives.name}").start(lives.run)
+
+    def add_hostile(self, hostile: Hostile) -> None:
+        self.hostile.append(hostile)
+        self.world.node(hostile.name).start(hostile.run)
+
+    def end_sending(self) -> None:
+        """Let nobody send any more."""
+        for producer in self.producers:
+            producer.stopped = True
+        for sender in self.firsts:
+            sender.stopped = True
+        for lives in self.lives:
+            lives.stopped = True
 
     def add_consumer(self, consumer: Consumer) -> None:
         self.consumers.append(consumer)
@@ -152,14 +284,16 @@ class SimCluster:
         queues = dict(self.topics)
         for group in groups:
             queues |= {f"%RETRY%{group}": 1, f"%DLQ%{group}": 1}
-        for broker in self.brokers:
-            for topic, count in queues.items():
-                for queue_id in range(count):
-                    try:
-                        self.history.final += await read_queue(caller, broker.name, broker.address, topic, queue_id)
-                    except RequestRefused as refused:
-                        if refused.code != ResponseCode.TOPIC_NOT_EXIST:
-                            raise
+        every = [(topic, queue_id) for topic, count in queues.items() for queue_id in range(count)]
+        places = {(broker.name, *place): None for broker in self.brokers for place in every}
+        places |= {(sent.broker, sent.topic, sent.queue_id): None for sent in self.history.sends}
+        at = {broker.name: broker.address for broker in self.brokers}
+        for name, topic, queue_id in places:
+            try:
+                self.history.final += await read_queue(caller, name, at[name], topic, queue_id)
+            except RequestRefused as refused:
+                if refused.code not in NOT_THERE:
+                    raise
         await caller.close()
 
     async def behind(self, groups: list[str]) -> int:

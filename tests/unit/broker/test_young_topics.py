@@ -56,7 +56,7 @@ def answers_that_are_not_true(operation: str, *, sync: bool, batch: bool) -> lis
         for _ in range(3):
             await send_until_taken(client, "old", b"y" * 400)
         acknowledged = await first
-        broker.node.image.cancel_failures()
+        broker.node.image.mend()
         await send_until_taken(client, "new", b"second")
         stored = [message.body for message in await client.stored("new")]
         assert b"second" in stored

@@ -20,6 +20,10 @@ from firearrow.testing.sim.process import Process
 from firearrow.testing.sim.trace import Trace
 
 DEFAULT_CAPACITY_BYTES: Final = 1 << 40
+ANY_CALL: Final = "any"
+"""Instead of an operation: whatever is asked."""
+STANDING: Final = 1 << 60
+"""So many times: until it is mended."""
 
 
 class DirectoryNode:
@@ -54,6 +58,13 @@ class Failure:
     after: int
     times: int
     path: str | None = None
+    below: str = ""
+
+    def concerns(self, operation: str, path: str) -> bool:
+        """Whether a call is one of those."""
+        if self.operation not in (operation, ANY_CALL):
+            return False
+        return self.path in (None, path) and path.startswith(self.below)
 
 
 class DiskImage:
@@ -81,21 +92,33 @@ class DiskImage:
         after: int = 0,
         times: int = 1,
         path: str | None = None,
+        below: str = "",
     ) -> None:
-        """Let the next calls of an operation fail: ``read write truncate allocate sync create rename unlink
-        list`` or ``sync_directory``; with ``path`` only those on it."""
-        self._failures.append(Failure(operation, number, after, times, path))
+        """Let the next calls of an operation fail: ``open read write truncate allocate sync create rename unlink
+        list``, ``sync_directory`` or any; with ``path`` only those on it, with ``below`` those that begin so."""
+        self._failures.append(Failure(operation, number, after, times, path, below))
 
-    def cancel_failures(self) -> None:
-        """Let nothing fail that was ordered and has not come yet."""
+    def mend(self) -> None:
+        """Let nothing fail any more, and let there be space again."""
         self._failures.clear()
+        self.capacity_bytes = DEFAULT_CAPACITY_BYTES
 
-    def rot(self, path: str, position: int | None = None) -> None:
+    def rot(self, path: str, position: int | None = None, bit: int | None = None) -> None:
         """Flip a bit of a file."""
         file = self.file(path)
         if file.size:
-            file.rot(self.rng.randrange(file.size) if position is None else position, self.rng.randrange(8))
+            position = self.rng.randrange(file.size) if position is None else position
+            file.rot(position, self.rng.randrange(8) if bit is None else bit)
             self.note("rot", path)
+
+    def rot_digit(self, path: str) -> bool:
+        """Turn a digit of a file into another one, the kind of rot that a reader of text does not see; whether so."""
+        file = self.file(path)
+        text = file.read(0, file.size)
+        flips = [(at, bit) for at, byte in enumerate(text) for bit in range(4) if _is_digit(byte, byte ^ 1 << bit)]
+        if flips:
+            self.rot(path, *self.rng.choice(flips))
+        return bool(flips)
 
     def leave_free(self, free_bytes: int) -> None:
         """Make the disk nearly full: only so much is left."""
@@ -104,7 +127,7 @@ class DiskImage:
     def check(self, operation: str, path: str) -> None:
         """Raise the error that was ordered for this call, if any."""
         for failure in self._failures:
-            if failure.operation != operation or failure.path not in (None, path):
+            if not failure.concerns(operation, path):
                 continue
             if failure.after > 0:
                 failure.after -= 1
@@ -314,3 +337,7 @@ def _apply(change: _Change) -> None:
             parent.durable.pop(name, None)
         else:
             parent.durable[name] = entry
+
+
+def _is_digit(*characters: int) -> bool:
+    return all(ord("0") <= character <= ord("9") for character in characters)

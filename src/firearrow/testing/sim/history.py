@@ -76,6 +76,8 @@ class History:
     """Messages that were sent back and whose sending back was answered: group, key, redeliveries so far."""
     unreturnable: list[tuple[str, str]] = field(default_factory=list)
     """Messages that a broker would not take back, because it has them no more: group, key."""
+    unanswered: list[tuple[float, str]] = field(default_factory=list)
+    """Pulls whose answer did not come in time: when they were asked, and where."""
     final: list[Read] = field(default_factory=list)
     power_losses: list[tuple[float, str]] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)

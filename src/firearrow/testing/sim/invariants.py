@@ -5,7 +5,8 @@ nothing appears that was never sent, or whose send was definitely refused. I4 a 
 places of a queue are contiguous. I6 no two messages share a place in the log. I7 a producer's acknowledged messages lie
 in a queue in the order of sending; a group in order never sees a message before the one that precedes it. I8 what was
 read is never numbered anew. I9 a group never goes on beyond what it committed. I12 a message is tried no more often
-than its limit and ends in the dead letters with its keys. I13 nothing is delivered twice unless something failed.
+than its limit and ends in the dead letters with its keys. I13 nothing is delivered twice unless something failed. I14 a
+deleted topic stays deleted (``workload.lives``). I17 a pull is answered while its connection lives.
 
 I1, I4 and I8 hold for every crash under SYNC_FLUSH and for crashes of the process under ASYNC_FLUSH. After the loss of
 power under ASYNC_FLUSH only what was acknowledged within the flush window before it may be missing.
@@ -24,6 +25,8 @@ class Promise:
     """What the run's settings promise."""
 
     groups: tuple[str, ...]
+    topics: frozenset[str] = frozenset()
+    """What the groups consume."""
     tags: dict[str, frozenset[str]] = field(default_factory=dict)
     """The tags that a group wants, where it does not want all."""
     ordered: tuple[str, ...] = ()
@@ -35,6 +38,8 @@ class Promise:
     """How much before a loss of power an acknowledgement may be lost; 0 is nothing."""
     delays_ms: tuple[int, ...] = ()
     faultless: bool = False
+    answers: bool = False
+    """Whether every pull must be answered: no cable was cut, no machine froze or lost its power."""
 
 
 def violations(history: History, promise: Promise) -> list[str]:
@@ -42,7 +47,7 @@ def violations(history: History, promise: Promise) -> list[str]:
     wrong = list(history.broken)
     for check in (
         _in_the_log, _delivered, _no_phantom, _one_message_a_place, _contiguous, _in_order, _never_before, _retries,
-        _no_duplicates, _not_early,
+        _no_duplicates, _not_early, _answered,
     ):  # fmt: skip
         wrong += check(history, promise)
     return wrong
@@ -80,6 +85,8 @@ def _delivered(history: History, promise: Promise) -> Iterator[str]:
         got = {read.key for read in history.reads.get(group, ())}
         wanted = promise.tags.get(group)
         for sent in _acknowledged(history, promise):
+            if sent.topic not in promise.topics:
+                continue
             if sent.place in again:
                 continue  # a consumer that was beyond this place before the power went does not come back to it
             if (wanted is None or sent.tag in wanted) and sent.key not in got:
@@ -224,6 +231,12 @@ def _not_early(history: History, promise: Promise) -> Iterator[str]:
         due_ms = sent.born_ms + promise.delays_ms[sent.delay_level - 1]
         if read.stored_ms < due_ms:
             yield f"I11: {read.key} was delivered {due_ms - read.stored_ms} ms early"
+
+
+def _answered(history: History, promise: Promise) -> Iterator[str]:
+    if promise.answers:
+        for asked_s, address in history.unanswered:
+            yield f"I17: a pull that {address} was asked for at {asked_s:.3f} was never answered"
 
 
 def summary(history: History) -> str:

@@ -3,7 +3,8 @@
 Tasks, futures, locks, timeouts and task groups are stock asyncio; only the turn of the loop is ours. When
 nothing is ready, the clock jumps to the next timer instead of sleeping. Rules that make a run repeatable:
 
-* timers of one instant fire in the order in which they were set;
+* timers of one instant fire in the order in which they were set; what a timer returns can be cancelled and nothing
+  else, since uvloop's have no ``when`` where they are due at once;
 * tasks and futures hash by birth, because ``TaskGroup`` and ``asyncio.wait`` keep them in sets and an address
   would order those differently in every process;
 * the garbage collector runs at fixed turns only, so that finalizers do;
@@ -27,6 +28,7 @@ from typing import Any, Final, NoReturn, cast
 from firearrow.testing.sim.process import CURRENT, Process
 
 TURNS_BETWEEN_COLLECTIONS: Final = 20_000
+DUE_AT_ONCE_S: Final = 0.0005
 _CANCELLED_TIMERS_KEPT: Final = 100
 _WAITING_SHOWN: Final = 20
 
@@ -97,9 +99,14 @@ class SimLoop(base_events.BaseEventLoop):
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
         """Set a timer for an instant."""
-        timer: Any = events.TimerHandle(when, callback, args, self, context)
+        # As uvloop does, a timer that is due within half a millisecond comes back as a handle without `when`.
+        timer: Any
+        if when - self.now <= DUE_AT_ONCE_S:
+            timer = events.Handle(callback, args, self, context)
+        else:
+            timer = events.TimerHandle(when, callback, args, self, context)
+            timer._scheduled = True
         heappush(self._timers, (when, next(self._sequence), timer))
-        timer._scheduled = True
         return cast("asyncio.TimerHandle", timer)
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:

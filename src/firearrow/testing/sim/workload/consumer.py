@@ -1,170 +1,40 @@
-"""Clients for simulated clusters: a producer and a consumer that speak the protocol and nothing else.
-
-They do what stock clients do, in a page each: routes from name servers, heartbeats, the average allocation of queues,
-long polls, commits, locks, messages sent back. Everything they see goes into a `History`. They never give up: whatever
-fails is tried again until their node ends.
-"""
+"""A consumer of a simulated cluster."""
 
 import asyncio
-import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from firearrow import fastjson
-from firearrow.errors import FireArrowError, RequestRefused
+from firearrow.errors import FireArrowError, RequestRefused, RequestTimedOut
 from firearrow.model.message import MessageQueue, StoredMessage
 from firearrow.protocol.bodies.body import encode_body
 from firearrow.protocol.bodies.heartbeat import ConsumerData, ConsumerIdList, HeartbeatData, SubscriptionData
 from firearrow.protocol.bodies.lock import LockBatchBody, LockedQueues
-from firearrow.protocol.bodies.route import TopicRouteData
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.conversation import A, Request
 from firearrow.protocol.requests.heartbeat import GetConsumerListByGroup, HeartBeat, NotifyConsumerIdsChanged
 from firearrow.protocol.requests.lock import LockBatchMq
 from firearrow.protocol.requests.offset import QueryConsumerOffset, UpdateConsumerOffset
 from firearrow.protocol.requests.pull import PullMessage
-from firearrow.protocol.requests.route import GetRouteInfoByTopic
-from firearrow.protocol.requests.send import ConsumerSendMsgBack, SendMessageV2
+from firearrow.protocol.requests.send import ConsumerSendMsgBack
 from firearrow.record.decode import decode_all
-from firearrow.record.properties import format_properties
 from firearrow.remoting.caller import Caller
 from firearrow.remoting.handlers import Call, Handlers
 from firearrow.remoting.reply import CALL_TIMEOUT_MS, SUCCESS_ONLY, Reply
 from firearrow.runtime.network import Address
-from firearrow.testing.sim.history import History, Outcome, Place, Read, Sent, body_of, key_of
+from firearrow.testing.sim.history import History, key_of
+from firearrow.testing.sim.workload.reading import COMMIT, PULLED, SUSPEND, read_of
+from firearrow.testing.sim.workload.routes import Routes
 from firearrow.testing.sim.world import Node
 
-PULLED: Final = frozenset({0, 19, 20, 21})
-SENT: Final = frozenset({0, int(ResponseCode.FLUSH_DISK_TIMEOUT)})
 NOT_THERE: Final = "look message by offset failed"
 """How a broker says that it does not hold a message that is sent back."""
-COMMIT: Final = 1
-SUSPEND: Final = 2
-SUBSCRIPTION: Final = 4
 REBALANCE_S: Final = 2.0
 HEARTBEAT_S: Final = 10.0
 LOCK_S: Final = 5.0
 TRY_AGAIN_S: Final = 0.3
 SUSPEND_MS: Final = 3_000
-
-
-@dataclass
-class Routes:
-    """Where topics are, by the word of the name servers; what is known stays known while they are silent."""
-
-    caller: Caller
-    name_servers: list[Address]
-    rng: random.Random
-    queues: dict[str, list[MessageQueue]] = field(default_factory=dict)
-    brokers: dict[str, Address] = field(default_factory=dict)
-
-    async def refresh(self, topic: str) -> None:
-        """Ask a name server by chance, and the others when it does not answer."""
-        for address in self.rng.sample(self.name_servers, len(self.name_servers)):
-            try:
-                request = GetRouteInfoByTopic(topic=topic, accept_standard_json_only=True)
-                reply = await self.caller.call(address, request, timeout_ms=1_000)
-            except FireArrowError:
-                continue
-            route = fastjson.decode(reply.body, TopicRouteData)
-            for broker in route.broker_datas:
-                self.brokers[str(broker.broker_name)] = Address.parse(broker.broker_addrs[0])
-            self.queues[topic] = sorted(
-                MessageQueue(topic, str(data.broker_name), queue_id)
-                for data in route.queue_datas
-                for queue_id in range(data.write_queue_nums)
-            )
-            return
-
-
-@dataclass
-class Producer:
-    """Sends one message after the other, each once, and remembers how it ended."""
-
-    name: str
-    name_servers: list[Address]
-    topics: list[str]
-    history: History
-    sizes: tuple[int, ...] = (20, 200, 2000)
-    pause_s: float = 0.05
-    delay_chance: float = 0.1
-    delay_levels: int = 3
-    timeout_ms: int = 3_000
-    number: int = 0
-    stopped: bool = False
-    """Set to end sending."""
-
-    async def run(self, node: Node) -> None:
-        """The producer's process."""
-        caller = Caller(node.network)
-        routes = Routes(caller, self.name_servers, node.rng)
-        while not self.stopped:
-            for topic in self.topics:
-                await routes.refresh(topic)
-            for _ in range(20):
-                if self.stopped:
-                    break
-                await self._send_one(node, caller, routes)
-                await asyncio.sleep(node.rng.expovariate(1.0) * self.pause_s)
-        await caller.close()
-
-    async def _send_one(self, node: Node, caller: Caller, routes: Routes) -> None:
-        rng = node.rng
-        queues = routes.queues.get(rng.choice(self.topics), [])
-        if not queues:
-            await asyncio.sleep(TRY_AGAIN_S)
-            return
-        queue = rng.choice(queues)
-        self.number += 1
-        key, tag = f"{self.name}:{self.number}", rng.choice(["A", "B", ""])
-        level = rng.randint(1, self.delay_levels) if rng.random() < self.delay_chance else 0
-        body = body_of(key, rng.choice(self.sizes))
-        properties = {"KEYS": key, "UNIQ_KEY": key, **({"TAGS": tag} if tag else {})}
-        if level:
-            properties["DELAY"] = str(level)
-        born_ms = node.clock.now_ms()
-        request = SendMessageV2(
-            producer_group="p",
-            topic=queue.topic,
-            default_topic="TBW102",
-            default_topic_queue_nums=4,
-            queue_id=queue.queue_id,
-            sys_flag=0,
-            born_timestamp=born_ms,
-            flag=0,
-            properties=format_properties(properties),
-        )
-        loop = asyncio.get_running_loop()
-        began_s, place = loop.time(), None
-        try:
-            reply = await caller.call(
-                routes.brokers[queue.broker_name], request, body, timeout_ms=self.timeout_ms, accept=SENT
-            )
-        except RequestRefused as refused:
-            outcome = Outcome.FAIL
-            self.history.counts[f"refused {refused.code}"] += 1
-        except FireArrowError as error:
-            outcome = Outcome.INFO if error.may_have_happened else Outcome.FAIL
-        else:
-            outcome = Outcome.OK if reply.code == 0 else Outcome.INFO
-            place = Place(queue.broker_name, queue.topic, reply.answer.queue_id, reply.answer.queue_offset)
-        ended_s, where = loop.time(), place if outcome is Outcome.OK else None
-        self.history.sends.append(
-            Sent(
-                key=key,
-                topic=queue.topic,
-                broker=queue.broker_name,
-                queue_id=queue.queue_id,
-                outcome=outcome,
-                place=where,
-                began_s=began_s,
-                ended_s=ended_s,
-                tag=tag,
-                delay_level=level,
-                born_ms=born_ms,
-            )
-        )
 
 
 @dataclass
@@ -251,6 +121,9 @@ class _Membership:
             return await self.caller.call(address, request, body, timeout_ms=timeout_ms, accept=accept)
         except FireArrowError as error:
             self.me.history.counts[f"{type(request).__name__} failed"] += 1
+            if isinstance(error, RequestTimedOut) and isinstance(request, PullMessage):
+                asked_s = asyncio.get_running_loop().time() - timeout_ms / 1000
+                self.me.history.unanswered.append((asked_s, str(address)))
             if isinstance(error, RequestRefused) and error.code == ResponseCode.SUBSCRIPTION_NOT_EXIST:
                 self.changed.set()  # the broker has forgotten us: say hello again
             return None
@@ -402,43 +275,3 @@ def share(queues: list[MessageQueue], members: list[str], me: str) -> list[Messa
     size, rest = divmod(len(queues), count)
     start = index * size + min(index, rest)
     return queues[start : start + size + (index < rest)]
-
-
-def read_of(broker: str, message: StoredMessage) -> Read:
-    """What reading a message proves."""
-    origin = message.properties.get("RETRY_TOPIC") or message.topic
-    return Read(
-        key_of(message.body),
-        Place(broker, message.topic, message.queue_id, message.queue_offset),
-        message.physical_offset,
-        message.store_timestamp,
-        message.reconsume_times,
-        origin,
-        asyncio.get_running_loop().time(),
-        message.properties.get("KEYS", ""),
-        message.tag,
-    )
-
-
-async def read_queue(caller: Caller, broker: str, address: Address, topic: str, queue_id: int) -> list[Read]:
-    """Everything in one queue, from its first message to its last."""
-    found: list[Read] = []
-    offset = 0
-    while True:
-        request = PullMessage(
-            consumer_group="TOOLS_CONSUMER",
-            topic=topic,
-            queue_id=queue_id,
-            queue_offset=offset,
-            max_msg_nums=32,
-            sys_flag=SUBSCRIPTION,
-            commit_offset=0,
-            suspend_timeout_millis=0,
-            subscription="*",
-            sub_version=0,
-        )
-        reply = await caller.call(address, request, timeout_ms=10_000, accept=PULLED)
-        found += [read_of(broker, message) for message in decode_all(reply.body)]
-        if reply.code == ResponseCode.PULL_NOT_FOUND:
-            return found
-        offset = reply.answer.next_begin_offset

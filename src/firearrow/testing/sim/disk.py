@@ -195,7 +195,7 @@ class SimFile:
         state = self._state
         self._check()
         try:
-            state.disk.image.check("write", self._path)
+            state.disk.image.check("write", state.path)
             state.write(position, data)
         except OSError as error:
             with suppress(OSError):
@@ -256,7 +256,7 @@ class SimFile:
     def _do(self, operation: str, action: Callable[[], T]) -> T:
         self._check()
         try:
-            self._state.disk.image.check(operation, self._path)
+            self._state.disk.image.check(operation, self._state.path)
             return action()
         except OSError as error:
             raise refusal(error, f"{operation} {self._path}") from error
@@ -352,8 +352,14 @@ class SimDisk:
     def rename(self, source: str, target: str) -> None:
         """Give a file a new name, replacing what had it."""
         checked(target)
-        self._do("rename", source, lambda: self.image.rename(source, target))
+        self._do("rename", source, lambda: self._renamed(source, target))
         self.image.note("rename", f"{source} {target}")
+
+    def _renamed(self, source: str, target: str) -> None:
+        file = self.image.find(source)
+        self.image.rename(source, target)
+        if isinstance(file, FileNode) and file in self._open:
+            self._open[file].path = target  # faults are ordered for the names that files have
 
     async def replace(self, path: str, data: Bytes) -> None:
         """Put ``data`` in place of the file's contents, durably and all at once."""

@@ -26,7 +26,7 @@ from firearrow.testing.sim.workload.hostile import KINDS
 from firearrow.testing.sim.workload.lives import TopicLives
 from firearrow.testing.sim.workload.producer import Producer
 from firearrow.testing.sim.world import World
-from tests.simulation.broker.cluster import LEVELS_MS, LIMITS, SimCluster
+from tests.simulation.broker.cluster import LEVELS_MS, LIMITS, MAX_PENDING_BYTES, SimCluster
 from tests.simulation.broker.disturbances import MENUS, Disturbances, Menu
 
 DRAIN_S: Final = 240.0
@@ -37,8 +37,11 @@ SETTLED_S: Final = 8.0
 MOST_ATTEMPTS: Final = 2
 LEAST_ACKNOWLEDGED: Final = 30
 LEAST_READ: Final = 60
-MOST_UNSENT: Final = LIMITS.max_unsent_bytes + (4 << 20)
-"""The limit, and one answer of the largest kind that was under way when it was reached."""
+MOST_MADE: Final = LIMITS.max_unsent_bytes
+"""The most that one peer may leave unread is more than all brokers should make in one turn of their loop."""
+MOST_PENDING: Final = 5 * MAX_PENDING_BYTES
+"""The limit, and what came in until a flush that failed was noticed."""
+WATCH_S: Final = 0.2
 CONSUMED: Final = ("T", "U")
 EMPTY: Final = "E"
 """A topic to which nobody sends."""
@@ -60,6 +63,9 @@ class Options:
     step_s: float
     latency_s: float
     sync_s: float
+    views_ms: int = 1_000
+    index_slots: int = 16
+    cold: float = 0.05
     menu: Menu = "all"
     firsts: int = 0
     lives: int = 0
@@ -80,6 +86,9 @@ class Options:
             step_s=rng.choice([1.0, 3.0, 6.0]),
             latency_s=rng.choice([0.0005, 0.005, 0.03]),
             sync_s=rng.choice([0.001, 0.01, 0.05]),
+            views_ms=rng.choice([200, 1_000, 5_000]),
+            index_slots=rng.choice([16, 16, 16_384]),
+            cold=rng.choice([0.0, 0.05]),
             menu=menu,
             firsts=rng.randint(0, 1),
             lives=rng.randint(0, 2),
@@ -99,6 +108,8 @@ class Chaos:
     options: Options
     cluster: SimCluster
     rng: random.Random
+    most_pending: int = 0
+    most_made: int = 0
 
     @property
     def history(self) -> History:
@@ -107,6 +118,7 @@ class Chaos:
     async def run(self) -> None:
         options = self.options
         await self.build()
+        watching = asyncio.create_task(self.watch())
         disturbances = Disturbances(
             self.world, self.cluster, self.rng, options.menu, power=options.power, add_consumers=self.add_consumers
         )
@@ -119,6 +131,7 @@ class Chaos:
         self.cluster.end_sending()
         await self.send_hostile_away()
         await self.drain()
+        watching.cancel()
         await self.cluster.inspect(self.groups)
         self.look_into_brokers()
         await disturbances.stop_all()
@@ -187,12 +200,23 @@ class Chaos:
             passed = self.world.loop.time() - start
             assert passed < DRAIN_S, f"I18: {behind} messages are not consumed after {passed:.0f} s"
 
+    async def watch(self) -> None:
+        """Look now and then at what brokers keep in memory."""
+        while True:
+            await asyncio.sleep(WATCH_S)
+            for broker in self.cluster.brokers:
+                if broker.broker is not None:
+                    broker.broker.look()
+                    self.most_pending = max(self.most_pending, broker.broker.most_pending)
+                    self.most_made = max(self.most_made, broker.broker.most_made)
+
     def look_into_brokers(self) -> None:
         """What clients cost, now that they are gone."""
+        if self.most_pending > MOST_PENDING:
+            self.history.broken.append(f"I21: {self.most_pending} bytes of queues waited in memory")
+        if self.most_made > MOST_MADE:
+            self.history.broken.append(f"I19: {self.most_made} bytes of answers were made before any was taken")
         for broker in self.cluster.brokers:
-            unsent = self.world.network.most_unsent.get(broker.name, 0)
-            if unsent > MOST_UNSENT:
-                self.history.broken.append(f"I19: {broker.name} held {unsent} bytes for one client that did not read")
             if broker.broker is not None and (forgotten := broker.broker.forgotten_pulls):
                 self.history.broken.append(f"I20: {forgotten} pulls at {broker.name} outlive their connections")
 
@@ -221,10 +245,13 @@ def run_chaos(seed: int, options: Options | None = None) -> History:
     drawn = Options.draw(rng)
     options = options or drawn
     links = LinkProfile(latency_mean_s=options.latency_s, latency_min_s=options.latency_s / 10)
-    world = World(seed, links=links, disks=DiskProfile(sync_mean_s=options.sync_s))
+    world = World(seed, links=links, disks=DiskProfile(sync_mean_s=options.sync_s, cold_chance=options.cold))
     if MENUS[options.menu].breaks_disks:
         world.expected = (DiskError,)
-    cluster = SimCluster(world, options.flush, {"T": options.queues, "U": 1, EMPTY: 1}, makes_topics=options.firsts > 0)
+    topics = {"T": options.queues, "U": 1, EMPTY: 1}
+    cluster = SimCluster(
+        world, options.flush, topics, options.views_ms, options.index_slots, makes_topics=options.firsts > 0
+    )
     try:
         world.run(lambda world: Chaos(world, options, cluster, rng).run())
     except BaseException as error:

@@ -28,9 +28,11 @@ from firearrow.runtime.network import Address
 from firearrow.runtime.service import Lifetime
 from firearrow.store.config import FlushMode, LogConfig
 from firearrow.store.index import IndexConfig
+from firearrow.store.pulling import Pull, Pulled
 from firearrow.store.queues import QueueConfig
 from firearrow.store.store import Store
 from firearrow.testing.sim.history import History, Outcome
+from firearrow.testing.sim.loop import SimLoop
 from firearrow.testing.sim.workload.consumer import Consumer
 from firearrow.testing.sim.workload.firsts import FirstSender
 from firearrow.testing.sim.workload.hostile import Hostile
@@ -44,6 +46,7 @@ PORT = 10911
 LEVELS = "1s 2s 3s 4s 5s 5s"
 LEVELS_MS = parse_delay_levels(LEVELS)
 STOP_S = 60.0
+MAX_PENDING_BYTES = 2_000
 RECOVERY_S = 30.0
 """A broker whose disk, cables and neighbours are well again takes messages after so long at the latest."""
 PROBED = "U"
@@ -85,12 +88,39 @@ class WatchedBroker(Broker):
     store: Store
 
     async def _open_store(self, life: Lifetime) -> Store:
-        self.store = await super()._open_store(life)
-        return self.store
+        store = self.store = await super()._open_store(life)
+        read_hot = store.read_hot
+
+        def measured(topic: str, queue_id: int, pull: Pull) -> Pulled | None:
+            pulled = read_hot(topic, queue_id, pull)
+            if pulled is not None:
+                self._answers_grew(pulled.size)
+            return pulled
+
+        store.read_hot = measured  # type: ignore[method-assign]
+        return store
+
+    def _answers_grew(self, size: int) -> None:
+        loop = asyncio.get_running_loop()
+        turn = loop.turns if isinstance(loop, SimLoop) else 0
+        self._made = size + (self._made if turn == self._turn else 0)
+        self._turn = turn
+        self.most_made = max(self.most_made, self._made)
 
     async def _consume(self, *parts: Any) -> Consuming:
         self.consuming = await super()._consume(*parts)
         return self.consuming
+
+    most_pending: int = 0
+    most_made: int = 0
+    """Bytes of answers made in one turn of the loop, at most."""
+    _made: int = 0
+    _turn: int = -1
+
+    def look(self) -> None:
+        """Remember how much waited in memory for the queues at most."""
+        if hasattr(self, "store"):
+            self.most_pending = max(self.most_pending, self.store.views.queues.pending_bytes)
 
     @property
     def forgotten_pulls(self) -> int:
@@ -165,6 +195,9 @@ class SimCluster:
     world: World
     flush: FlushMode
     topics: dict[str, int]
+    flush_views_ms: int = 1_000
+    index_slots: int = 16
+    """16 make many files, each of one page; 16,384 one of many pages."""
     makes_topics: bool = False
     """Whether brokers make a topic for its first message."""
     history: History = field(default_factory=History)
@@ -202,8 +235,12 @@ class SimCluster:
                 register_name_server_period=10_000,
             ),
             log=LogConfig(mapped_file_size_commit_log=1 << 16, flush_disk_type=self.flush),
-            queues=QueueConfig(mapped_file_size_consume_queue=2_000),
-            index=IndexConfig(max_hash_slot_num=16, max_index_num=64),
+            queues=QueueConfig(
+                mapped_file_size_consume_queue=2_000,
+                max_pending_queue_bytes=MAX_PENDING_BYTES,
+                dispatch_flush_interval=self.flush_views_ms,
+            ),
+            index=IndexConfig(max_hash_slot_num=self.index_slots, max_index_num=max(64, self.index_slots // 8)),
             limits=LIMITS,
         )
         broker = BrokerNode(node, name, settings)

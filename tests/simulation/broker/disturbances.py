@@ -33,19 +33,19 @@ class Course:
 
 
 MACHINES: Final = (
-    "crash", "crash", "crash", "stop", "freeze", "thaw", "restart", "move", "crash_names", "crash_consumer",
+    "crash", "crash", "crash", "stop", "bounce", "freeze", "thaw", "restart", "move", "crash_names", "crash_consumer",
     "another_consumer", "grow",
 )  # fmt: skip
 CABLES: Final = ("cut", "heal", "reset")
 DISKS: Final = (
     "fill", "refuse_log_write", "refuse_log_write", "refuse_config", "exhaust_descriptors", "stall_views", "fail_reads",
-    "rot_offsets",
+    "rot_offsets", "slow_down",
 )  # fmt: skip
 MENUS: Final[dict[Menu, Course]] = {
     "all": Course((*MACHINES, *CABLES, *DISKS), breaks_disks=True),
     "machines": Course((*MACHINES, *CABLES)),
-    "disks": Course(("kill", "stop", "restart", "grow", *DISKS, *DISKS), breaks_disks=True, answers=True),
-    "clients": Course(("kill", "stop", "restart", "crash_consumer", "another_consumer", "grow", "move")),
+    "disks": Course(("kill", "stop", "bounce", "restart", "grow", *DISKS, *DISKS), breaks_disks=True, answers=True),
+    "clients": Course(("kill", "stop", "bounce", "restart", "crash_consumer", "another_consumer", "grow", "move")),
 }
 
 
@@ -119,6 +119,11 @@ class Disturbances:
             self.noted("stop")
             await broker.stop()
             self.down[broker.name] = broker
+
+    async def bounce(self) -> None:
+        """End a broker in order and start it again at once."""
+        await self.stop()
+        await self.restart()
 
     async def restart(self) -> None:
         """Start what is down."""
@@ -250,7 +255,7 @@ class Disturbances:
             number = self.rng.choice((errno.ENOSPC, errno.EDQUOT, errno.EMFILE))
             for below in VIEWS:
                 broker.node.image.fail(ANY_CALL, number=number, times=STANDING, below=below)
-            await self._for_a_while(broker, 15.0)
+            await self._for_a_while(broker, 30.0)
 
     async def fail_reads(self) -> None:
         """Let some reads fail."""
@@ -260,12 +265,31 @@ class Disturbances:
             broker.node.image.fail("read", after=self.rng.randrange(10), times=self.rng.randint(1, 20), below=below)
             await self._for_a_while(broker, 4.0)
 
-    async def rot_offsets(self) -> None:
-        """End a broker in order, turn a digit of its offsets into another, start it."""
+    async def slow_down(self) -> None:
+        """Let syncs of some files take long for a while; now and then the broker is told to end meanwhile."""
         for broker in self.one_that_stands():
+            self.noted("slow syncs")
+            below = self.rng.choice(("index/", "consumequeue/", "commitlog/", CONFIG))
+            broker.node.image.slow(below, self.rng.uniform(0.2, 1.5))
+            await asyncio.sleep(self.rng.uniform(0.5, 4.0))
+            if self.rng.random() < 0.7:
+                await broker.stop()
+                broker.node.image.mend()
+                await broker.start()
+            broker.node.image.mend()
+
+    async def rot_offsets(self) -> None:
+        """Turn a digit of the offsets into another while the broker is down and the groups are behind."""
+        for broker in self.one_that_stands():
+            nodes = [self.world.nodes[consumer.client_id] for consumer in self.cluster.consumers]
+            for node in nodes:
+                await node.crash()
+            await asyncio.sleep(self.rng.uniform(1.0, 3.0))
             await broker.stop()
             image = broker.node.image
             if image.find(OFFSETS) is not None and image.rot_digit(OFFSETS):
                 self.noted("offsets rotted")
                 broker.stopped_in_order = False
             await broker.start()
+            for consumer, node in zip(self.cluster.consumers, nodes, strict=True):
+                node.start(consumer.run)

@@ -130,7 +130,8 @@ class _Open:
                 disk.image.note("synced", self.path)
                 ended(None)
 
-        disk.loop.call_later(disk.draw(disk.profile.sync_mean_s), finish, context=disk.context)
+        delay = disk.draw(disk.profile.sync_mean_s) + disk.image.slowness_s(self.path)
+        disk.loop.call_later(delay, finish, context=disk.context)
 
 
 class SimFile:

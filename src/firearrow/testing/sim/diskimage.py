@@ -78,6 +78,7 @@ class DiskImage:
         self._used_pages = 0
         self._journal: list[_Change] = []
         self._failures: list[Failure] = []
+        self._slow: dict[str, float] = {}
         self._trace = trace
         self._node = node
         self._clock = clock
@@ -98,9 +99,18 @@ class DiskImage:
         list``, ``sync_directory`` or any; with ``path`` only those on it, with ``below`` those that begin so."""
         self._failures.append(Failure(operation, number, after, times, path, below))
 
+    def slow(self, below: str, seconds: float) -> None:
+        """Let syncs of files whose path begins so take longer."""
+        self._slow[below] = seconds
+
+    def slowness_s(self, path: str) -> float:
+        """How much longer a sync of this file takes."""
+        return max((seconds for below, seconds in self._slow.items() if path.startswith(below)), default=0.0)
+
     def mend(self) -> None:
-        """Let nothing fail any more, and let there be space again."""
+        """Let nothing fail or be slow any more, and let there be space again."""
         self._failures.clear()
+        self._slow.clear()
         self.capacity_bytes = DEFAULT_CAPACITY_BYTES
 
     def rot(self, path: str, position: int | None = None, bit: int | None = None) -> None:

@@ -25,10 +25,6 @@ class Wiring(Cables, Protocol):
         """Drop a connection of which both ends are gone."""
         ...
 
-    def unsent_grew(self, node: str, size: int) -> None:
-        """A node holds so many bytes that a peer has not taken."""
-        ...
-
 
 class Connection:
     """A pair of endpoints."""
@@ -109,7 +105,6 @@ class Endpoint(asyncio.Transport):
         if self._closing or not data:
             return
         self._stream.send(bytes(data))
-        self._cables.unsent_grew(self.node, len(self._stream.outgoing))
         self._maybe_pause()
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:

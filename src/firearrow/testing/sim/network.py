@@ -88,8 +88,6 @@ class SimNetwork:
         self._cut: dict[tuple[str, str], None] = {}
         self._off: dict[str, None] = {}
         self._throttles: dict[str, float] = {}
-        self.most_unsent: dict[str, int] = {}
-        """The most bytes that a node ever held for one peer that did not take them."""
 
     def attach(self, node: str) -> str:
         """Give a node its address."""
@@ -99,11 +97,6 @@ class SimNetwork:
         self._names[node] = self._names[host] = node
         self._ports[node] = _FIRST_EPHEMERAL_PORT
         return host
-
-    def unsent_grew(self, node: str, size: int) -> None:
-        """A node holds so many bytes that a peer has not taken."""
-        if size > self.most_unsent.get(node, 0):
-            self.most_unsent[node] = size
 
     # -- faults
 

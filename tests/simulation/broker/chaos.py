@@ -37,8 +37,8 @@ SETTLED_S: Final = 8.0
 MOST_ATTEMPTS: Final = 2
 LEAST_ACKNOWLEDGED: Final = 30
 LEAST_READ: Final = 60
-MOST_MADE: Final = LIMITS.max_unsent_bytes
-"""The most that one peer may leave unread is more than all brokers should make in one turn of their loop."""
+MOST_MADE: Final = 3 * LIMITS.max_unsent_bytes
+"""Three times what one peer may leave unread is more than a broker should make in one turn of its loop."""
 MOST_PENDING: Final = 5 * MAX_PENDING_BYTES
 """The limit, and what came in until a flush that failed was noticed."""
 WATCH_S: Final = 0.2

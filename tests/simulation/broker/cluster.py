@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from msgspec.structs import replace
 
@@ -22,6 +22,7 @@ from firearrow.protocol.bodies.stats import ConsumeStats
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.requests.stats import GetConsumeStats
 from firearrow.remoting.caller import Caller
+from firearrow.remoting.handlers import Peer
 from firearrow.remoting.limits import Limits
 from firearrow.runtime.machine import Machine
 from firearrow.runtime.network import Address
@@ -125,8 +126,8 @@ class WatchedBroker(Broker):
     @property
     def forgotten_pulls(self) -> int:
         """Parked pulls whose connections have ended."""
-        parked = self.consuming.pulls.parked
-        return sum(not waiting.ticket.call.peer.is_open for line in parked.queues.values() for waiting in line)
+        lines = self.consuming.pulls.parked.queues.values()
+        return sum(not cast("Peer", waiting.owner).is_open for line in lines for waiting in line)
 
 
 @dataclass

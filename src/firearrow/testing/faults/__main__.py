@@ -10,7 +10,7 @@ import logging
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Protocol
 
 from firearrow.testing.faults.cutting import LIVES, Cutting
 from firearrow.testing.faults.killing import SCENARIOS, Killing
@@ -24,25 +24,49 @@ Piece = tuple[dict[str, Any], Callable[[], tuple[Figures, list[str]]]]
 """What tells a piece of work from others, and the work."""
 CYCLES_A_PIECE = 50
 MUTANT_CYCLES = 200
+PARTS = {"rot": 200}
+"""Into how many pieces a long campaign is divided."""
 
 
 def kill(given: argparse.Namespace) -> Iterator[Piece]:
     """Kill -9 at every system call that writes."""
-    part, parts = map(int, given.part.split("/"))
     for scenario in SCENARIOS:
-        killing = Killing(scenario, given.seed)
-        name = {"scenario": scenario.name, "part": given.part, "seed": given.seed}
-        yield name, lambda killing=killing: (killing.run(part, parts), killing.broken)  # type: ignore[misc]
+        for part, parts in _parts(given):
+            killing = Killing(scenario, given.seed)
+            name = {"scenario": scenario.name, "part": f"{part}/{parts}", "seed": given.seed}
+            yield name, _points(killing, part, parts)
 
 
 def refuse(given: argparse.Namespace) -> Iterator[Piece]:
     """EIO, ENOSPC and short writes at every call that changes something."""
-    part, parts = map(int, given.part.split("/"))
     for flush in given.flush:
         for refusal in REFUSALS:
-            refusing = Refusing(refusal, flush, given.seed)
-            name = {"refusal": refusal.name, "flush": flush, "part": given.part, "seed": given.seed}
-            yield name, lambda refusing=refusing: (refusing.run(part, parts), refusing.broken)  # type: ignore[misc]
+            for part, parts in _parts(given):
+                refusing = Refusing(refusal, flush, given.seed)
+                name = {"refusal": refusal.name, "flush": flush, "part": f"{part}/{parts}", "seed": given.seed}
+                yield name, _points(refusing, part, parts)
+
+
+class _ByPoints(Protocol):
+    """A campaign that is done point by point."""
+
+    broken: list[str]
+
+    def run(self, part: int, parts: int) -> Figures:
+        """Every ``parts``-th point from the ``part``-th on."""
+
+
+def _points(campaign: _ByPoints, part: int, parts: int) -> Callable[[], tuple[Figures, list[str]]]:
+    return lambda: (campaign.run(part, parts), campaign.broken)
+
+
+def _parts(given: argparse.Namespace) -> Iterator[tuple[int, int]]:
+    """The one part that was asked for, or all of them in turn."""
+    if given.part is not None:
+        part, parts = map(int, given.part.split("/"))
+        yield part, parts
+    else:
+        yield from ((part, given.parts) for part in range(given.parts))
 
 
 def power(given: argparse.Namespace) -> Iterator[Piece]:
@@ -60,12 +84,12 @@ def power(given: argparse.Namespace) -> Iterator[Piece]:
 
 def cut(given: argparse.Namespace) -> Iterator[Piece]:
     """Power loss in place of every system call that writes, on ext4 and xfs."""
-    part, parts = map(int, given.part.split("/"))
     for life in LIVES:
         if life.filesystem in given.filesystem and life.flush in given.flush:
-            cutting = Cutting(life, given.seed)
-            name = {"life": life.name, "part": given.part, "seed": given.seed}
-            yield name, lambda cutting=cutting: (cutting.run(part, parts), cutting.broken)  # type: ignore[misc]
+            for part, parts in _parts(given):
+                cutting = Cutting(life, given.seed)
+                name = {"life": life.name, "part": f"{part}/{parts}", "seed": given.seed}
+                yield name, _points(cutting, part, parts)
 
 
 def _lose(loss: PowerLoss, cycles: int, mutant: str) -> tuple[Figures, list[str]]:
@@ -87,11 +111,11 @@ def full(given: argparse.Namespace) -> Iterator[Piece]:
 
 def rot(given: argparse.Namespace) -> Iterator[Piece]:
     """Every byte of a small store turned over in turn."""
-    part, parts = map(int, given.part.split("/"))
-    for closed in (True, False):
-        rotting = Rotting(given.seed, closed=closed)
-        name = {"store": "closed" if closed else "killed", "part": given.part, "seed": given.seed}
-        yield name, lambda rotting=rotting: (rotting.run(part, parts), rotting.broken)  # type: ignore[misc]
+    for part, parts in _parts(given):
+        for closed in (True, False):
+            rotting = Rotting(given.seed, closed=closed)
+            name = {"store": "closed" if closed else "killed", "part": f"{part}/{parts}", "seed": given.seed}
+            yield name, _points(rotting, part, parts)
 
 
 CAMPAIGNS: dict[str, Callable[[argparse.Namespace], Iterator[Piece]]] = {
@@ -115,7 +139,13 @@ def main() -> None:
         command.add_argument("--ledger", default=None, nargs="?", const=DEFAULT_PATH, help="append the figures here")
         command.add_argument("--flush", choices=BOTH, nargs="+", default=BOTH)
         if name in ("kill", "refuse", "rot", "cut"):
-            command.add_argument("--part", default="0/1", help="K/N: every N-th point, or byte, from the K-th on")
+            command.add_argument("--part", default=None, help="K/N: every N-th point, or byte, from the K-th on")
+            command.add_argument(
+                "--parts",
+                type=int,
+                default=PARTS.get(name, 1),
+                help="all points in so many pieces, one after the other",
+            )
         if name in ("power", "cut"):
             command.add_argument("--filesystem", choices=("ext4", "xfs"), nargs="+", default=["ext4", "xfs"])
         if name == "power":

@@ -60,7 +60,10 @@ class Room(Wire):
 
     def _go_on(self) -> None:
         self._is_going_on = False
-        if not self.is_open or not self.has_room:
+        if not self.is_open:
+            return
+        if not self.has_room:  # others were faster
+            self.look_for_room()
             return
         aside, self._aside = self._aside, deque()
         self._is_gathering = True

@@ -57,7 +57,7 @@ class Acceptor:
         self._loop = asyncio.get_running_loop()
         self._sockets = sockets
         self._factory = factory
-        self._most = descriptors_for_connections() if descriptors is None else descriptors
+        self._most = self._given = descriptors
         self._tasks: set[asyncio.Task[None]] = set()
         self._resting: dict[socket.socket, asyncio.TimerHandle] = {}
         self.refused: Final = Damped()
@@ -80,6 +80,7 @@ class Acceptor:
 
     def _accept(self, listener: socket.socket) -> None:
         refused = self.refused.total
+        most = self._most = descriptors_for_connections() if self._given is None else self._given
         for _ in range(AT_ONCE):
             try:
                 connection, _ = listener.accept()
@@ -92,7 +93,7 @@ class Acceptor:
                     self._exhaust(error)
                 self._rest(listener)
                 return
-            if connection.fileno() >= self._most:
+            if connection.fileno() >= most:
                 self._refuse(connection)
             else:
                 self._take(connection)

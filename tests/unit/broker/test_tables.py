@@ -7,7 +7,7 @@ from firearrow.broker.clients import Client, ClientTable, Notice
 from firearrow.broker.disagreement import LASTING_MS, Disagreements, between
 from firearrow.broker.groups import SubscriptionGroups
 from firearrow.broker.locks import QueueLocks
-from firearrow.broker.longpoll import SLOT_MS, ParkedPulls
+from firearrow.broker.longpoll import PULL_BYTES, SLOT_MS, TAG_BYTES, ParkedPulls
 from firearrow.broker.offsetrows import OffsetRows
 from firearrow.broker.offsets import OffsetTable
 from firearrow.broker.subscription import codes_of, tags_of, wanted_codes
@@ -277,6 +277,43 @@ class TestParkedPulls:
             assert len(parked.arrived(("T", 0), number, 0)) == 1
         parked.park(("T", 0), 9, None, 100, 9, owner="c")
         assert [one.ticket for one in parked.expired(100)] == [9]
+
+    def test_an_owner_gives_up_what_waited_longest_for_what_it_parks(self) -> None:
+        parked: ParkedPulls[int] = ParkedPulls(owner_bytes=3 * PULL_BYTES, all_bytes=100 * PULL_BYTES)
+        parked.park(("T", 9), 0, None, 100, -1, owner="other")
+        gone = [
+            one.ticket for number in range(6) for one in parked.park(("T", number), 0, None, 100, number, owner="c")
+        ]
+        assert gone == [0, 1, 2]
+        assert len(parked) == 4
+        assert parked.held == 4 * PULL_BYTES
+
+    def test_whoever_has_the_most_makes_room_for_others(self) -> None:
+        parked: ParkedPulls[str] = ParkedPulls(owner_bytes=100 * PULL_BYTES, all_bytes=20 * PULL_BYTES)
+        parked.park(("T", 0), 0, None, 100, "small", owner="small")
+        for number in range(19):
+            assert parked.park(("T", 0), 0, None, 100, f"large {number}", owner="large") == []
+        gone = parked.park(("T", 0), 0, None, 100, "new", owner="new")
+        assert [one.ticket for one in gone] == ["large 0", "large 1", "large 2"]
+        assert parked.held == 18 * PULL_BYTES
+
+    def test_tags_of_its_own_count(self) -> None:
+        parked: ParkedPulls[str] = ParkedPulls(owner_bytes=3 * PULL_BYTES)
+        tags = frozenset(range(2 * PULL_BYTES // TAG_BYTES))
+        parked.park(("T", 0), 0, tags, 100, "first", owner="c", own_tags=len(tags))
+        gone = parked.park(("T", 0), 0, tags, 100, "second", owner="c", own_tags=len(tags))
+        assert [one.ticket for one in gone] == ["first"]
+
+    def test_an_owner_that_leaves_takes_everything_along(self) -> None:
+        parked: ParkedPulls[str] = ParkedPulls()
+        parked.park(("T", 0), 0, None, 100, "mine", owner="c")
+        parked.park(("T", 1), 0, None, 100, "mine", owner="c")
+        parked.park(("T", 1), 0, None, 100, "other", owner="d")
+        parked.leave("c")
+        parked.leave("nobody")
+        assert (len(parked), parked.held) == (1, PULL_BYTES)
+        assert [one.ticket for one in parked.expired(100)] == ["other"]
+        assert parked.held == 0
 
     def test_pulls_are_recalled_by_what_they_are(self) -> None:
         parked: ParkedPulls[str] = ParkedPulls()

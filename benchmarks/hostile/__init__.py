@@ -1,0 +1,1 @@
+"""One hostile client of each kind beside a stock producer and consumer."""

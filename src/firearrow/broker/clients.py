@@ -2,7 +2,7 @@
 
 A client says everything about itself in every heartbeat. A group's subscription is what its members last said: topics
 that a heartbeat does not name are gone, a known topic is replaced only by a newer version. That is why members of one
-group must subscribe alike. Verbs return the groups whose members must be told to divide their queues anew.
+group must subscribe alike. Verbs return the groups whose members must be told to divide their queues anew, by name.
 Java: ``ConsumerManager``, ``ConsumerGroupInfo``, ``ProducerManager``.
 
 Invariants: a group without members does not exist; a connection is in `_groups_of` exactly while it is a member
@@ -46,6 +46,8 @@ class ConsumerGroup(Struct, eq=False):
     consume_from_where: str | None = None
     members: dict[object, Client] = field(default_factory=dict)
     subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
+    listing: bytes | None = None
+    """The answer to who is in the group, until somebody comes or leaves: every member asks after every change."""
 
     @property
     def is_broadcasting(self) -> bool:
@@ -65,19 +67,13 @@ class ConsumerGroup(Struct, eq=False):
         return None
 
 
-class Notice(NamedTuple):
-    """Tell these connections that the members of a group changed."""
-
-    group: str
-    connections: tuple[object, ...]
-
-
 class Expired(NamedTuple):
     """What silence led to."""
 
     connections: tuple[object, ...]
     """To be closed."""
-    notices: tuple[Notice, ...]
+    changed: tuple[str, ...]
+    """Groups whose members must be told."""
 
 
 class ClientTable:
@@ -113,7 +109,7 @@ class ClientTable:
 
     # ---- coming
 
-    def consume(self, client: Client, data: ConsumerData, *, without_sub: bool = False) -> Notice | None:
+    def consume(self, client: Client, data: ConsumerData, *, without_sub: bool = False) -> str | None:
         """A client is alive as a consumer. ``without_sub``: it wants what it wanted before."""
         name = data.group_name or ""
         group = self._consumers.get(name)
@@ -124,13 +120,15 @@ class ClientTable:
         group.consume_from_where = _said(word(ConsumeFromWhere, data.consume_from_where), data.consume_from_where)
         known = group.members.get(client.connection)
         changed = known is None
+        if known is None or known.client_id != client.client_id:
+            group.listing = None
         client.subscriptions = known.subscriptions if known is not None else {}
         group.members[client.connection] = client
         self._consuming.setdefault(client.connection, {})[name] = None
         if not without_sub:
             client.subscriptions = {one.topic: one for one in data.subscription_data_set if one.topic}
             changed = _subscribe(group, client.subscriptions) or changed
-        return _notice(group) if changed else None
+        return _told(group) if changed else None
 
     def produce(self, client: Client, name: str) -> None:
         """A client is alive as a producer."""
@@ -139,16 +137,17 @@ class ClientTable:
 
     # ---- going
 
-    def stop_consuming(self, connection: object, name: str) -> Notice | None:
+    def stop_consuming(self, connection: object, name: str) -> str | None:
         """A member leaves a consumer group."""
         group = self._consumers.get(name)
         if group is None or group.members.pop(connection, None) is None:
             return None
         _forget(self._consuming, connection, name)
+        group.listing = None
         if not group.members:
             del self._consumers[name]
             return None
-        return _notice(group)
+        return _told(group)
 
     def stop_producing(self, connection: object, name: str) -> None:
         """A member leaves a producer group."""
@@ -159,22 +158,22 @@ class ClientTable:
         if not members:
             del self._producers[name]
 
-    def disconnected(self, connection: object) -> tuple[Notice, ...]:
+    def disconnected(self, connection: object) -> tuple[str, ...]:
         """A connection ended: it leaves everything."""
         for name in tuple(self._producing.get(connection, ())):
             self.stop_producing(connection, name)
-        notices = [self.stop_consuming(connection, name) for name in tuple(self._consuming.get(connection, ()))]
-        return tuple(notice for notice in notices if notice is not None)
+        changed = [self.stop_consuming(connection, name) for name in tuple(self._consuming.get(connection, ()))]
+        return tuple(name for name in changed if name is not None)
 
     def expire(self, before_ms: int) -> Expired:
         """Everybody who was last heard before that time is gone."""
         silent: dict[object, None] = {}
         for members in self._all_members():
             silent |= {client.connection: None for client in members if client.heard_ms < before_ms}
-        notices: list[Notice] = []
+        changed: dict[str, None] = {}
         for connection in silent:
-            notices += self.disconnected(connection)
-        return Expired(tuple(silent), tuple(notices))
+            changed.update(dict.fromkeys(self.disconnected(connection)))
+        return Expired(tuple(silent), tuple(changed))
 
     def _all_members(self) -> Iterator[Iterable[Client]]:
         for group in self._consumers.values():
@@ -183,8 +182,9 @@ class ClientTable:
             yield members.values()
 
 
-def _notice(group: ConsumerGroup) -> Notice | None:
-    return None if group.is_broadcasting else Notice(group.name, tuple(group.members))
+def _told(group: ConsumerGroup) -> str | None:
+    """The group whose members must be told; nobody where nothing is divided."""
+    return None if group.is_broadcasting else group.name
 
 
 def _subscribe(group: ConsumerGroup, wanted: dict[str, SubscriptionData]) -> bool:

@@ -106,6 +106,26 @@ def test_members_are_told_when_somebody_comes_or_goes() -> None:
     simulate(scenario)
 
 
+def test_many_who_come_and_leave_together_are_told_together() -> None:
+    many = 200
+
+    async def scenario(world: World, broker: SimBroker, _asker: SimClient) -> None:
+        stays = Listening(world, broker, "stays")
+        await stays.client.heartbeat()
+        others = [Listening(world, broker, f"other-{number}") for number in range(many)]
+        await asyncio.gather(*(other.client.heartbeat() for other in others))
+        await asyncio.sleep(1)
+        told = len(stays.told)
+        assert 1 < told < 10, "once at first, then together"
+        await asyncio.gather(*(other.client.caller.close() for other in others))
+        await asyncio.sleep(1)
+        assert told < len(stays.told) < told + 10
+        assert sum(len(other.told) for other in others) < 10 * many
+        assert await ids(stays.client) == ["stays"]
+
+    simulate(scenario)
+
+
 def test_silent_clients_are_dropped_and_their_group_is_told() -> None:
     async def scenario(world: World, broker: SimBroker, asker: SimClient) -> None:
         one, two = Listening(world, broker, "one"), Listening(world, broker, "two")

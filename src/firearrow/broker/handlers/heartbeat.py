@@ -2,20 +2,21 @@
 ``DefaultConsumerIdsChangeListener``.
 
 A heartbeat of a consumer makes the group's retry topic, so that a message that fails has somewhere to go. Whoever
-changes a group has all its members told at once (code 40); a member that cannot be told notices at its own next
-rebalance. Silent clients are looked for every ten seconds and dropped, and their groups told, as on a closed one.
+changes a group has its members told (`notices`). Silent clients are looked for every ten seconds and dropped, and their
+groups told, as on a closed one.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final, Protocol, cast
 
 from firearrow import fastjson
-from firearrow.broker.clients import Client, ClientTable, Notice
+from firearrow.broker.clients import Client, ClientTable
 from firearrow.broker.disagreement import Disagreements, between
 from firearrow.broker.grouping import Groups
-from firearrow.errors import BadBody, FireArrowError
+from firearrow.broker.notices import Notices
+from firearrow.errors import BadBody
 from firearrow.protocol.bodies.body import encode_body
 from firearrow.protocol.bodies.heartbeat import CheckClientBody, ConsumerData, ConsumerIdList, HeartbeatData
 from firearrow.protocol.codes import ResponseCode
@@ -25,7 +26,6 @@ from firearrow.protocol.requests.heartbeat import (
     GetConsumerListByGroup,
     HeartBeat,
     HeartbeatAnswer,
-    NotifyConsumerIdsChanged,
     UnregisterClient,
 )
 from firearrow.remoting.handlers import Answer, Call, Handlers, Peer
@@ -62,6 +62,7 @@ class HeartbeatHandlers:
         self._elapsed_ms = elapsed_ms
         self._refuses_disagreement = refuses_disagreement
         self._fingerprints: dict[str, int] = {}
+        self._notices = Notices(clients)
         self.disagreements: Final = Disagreements()
 
     def add_to(self, handlers: Handlers) -> None:
@@ -76,22 +77,24 @@ class HeartbeatHandlers:
         data = _decoded(call.body)
         if self._refuses_disagreement and not data.without_sub:
             self._check_agreement(data, call)
-        notices = [self._consumer(data, one, call) for one in data.consumer_data_set if one.group_name]
+        for consumer in data.consumer_data_set:
+            if consumer.group_name:
+                self._consumer(data, consumer, call)
         for producer in data.producer_data_set:
             if producer.group_name:
                 self._clients.produce(self._client(data, call), producer.group_name)
-        self._tell(notice for notice in notices if notice is not None)
         return Answer(HeartbeatAnswer(is_support_heart_beat_v2=True, is_sub_change=self._sub_changed(data)))
 
-    def _consumer(self, data: HeartbeatData, consumer: ConsumerData, call: Call) -> Notice | None:
+    def _consumer(self, data: HeartbeatData, consumer: ConsumerData, call: Call) -> None:
         name = consumer.group_name or ""
         group = self._groups.get(name)
         if group is None:
-            return None
+            return
         if self._topics.ensure_retry(name, group.retry_queue_nums):
             log.info("retry topic made", extra={"group": name})
-        notice = self._clients.consume(self._client(data, call), consumer, without_sub=data.without_sub)
-        return notice if group.notify_consumer_ids_changed_enable else None
+        changed = self._clients.consume(self._client(data, call), consumer, without_sub=data.without_sub)
+        if changed is not None and group.notify_consumer_ids_changed_enable:
+            self._notices.add(changed)
 
     def _check_agreement(self, data: HeartbeatData, call: Call) -> None:
         """Refuse a client that wants something else than the other members of its group."""
@@ -121,18 +124,20 @@ class HeartbeatHandlers:
             self._clients.stop_producing(call.peer, request.producer_group)
         if request.consumer_group is None:
             return
-        notice = self._clients.stop_consuming(call.peer, request.consumer_group)
+        changed = self._clients.stop_consuming(call.peer, request.consumer_group)
         group = self._groups.get(request.consumer_group)
-        if notice is not None and (group is None or group.notify_consumer_ids_changed_enable):
-            self._tell([notice])
+        if changed is not None and (group is None or group.notify_consumer_ids_changed_enable):
+            self._notices.add(changed)
 
     def list_consumers(self, request: GetConsumerListByGroup, _call: Call) -> Answer:
         """Who is in a group."""
         group = self._clients.group(request.consumer_group)
         if group is None:
             raise Refused(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {request.consumer_group}")
-        ids = ConsumerIdList(consumer_id_list=[client.client_id for client in group.members.values()])
-        return Answer(body=encode_body(ids))
+        if group.listing is None:
+            ids = [client.client_id for client in group.members.values()]
+            group.listing = encode_body(ConsumerIdList(consumer_id_list=ids))
+        return Answer(body=group.listing)
 
     def check_client(self, _request: CheckClientConfig, call: Call) -> None:
         """Whether a subscription can be filtered by. Tags can; expressions are not offered yet."""
@@ -148,10 +153,16 @@ class HeartbeatHandlers:
 
     def disconnected(self, peer: Peer) -> None:
         """A connection ended."""
-        self._tell(self._clients.disconnected(peer))
+        for group in self._clients.disconnected(peer):
+            self._notices.add(group)
 
     async def run(self) -> None:
-        """Look for silent clients until cancelled."""
+        """Tell who has to be told and look for silent clients, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._notices.run())
+            group.create_task(self._look())
+
+    async def _look(self) -> None:
         while True:
             await asyncio.sleep(SCAN_INTERVAL_MS / 1000)
             self.expire()
@@ -165,21 +176,13 @@ class HeartbeatHandlers:
             peer = cast("Peer", connection)
             log.warning("client is gone", extra={"peer": str(peer.address), "why": "it was silent for too long"})
             peer.close()
-        self._tell(expired.notices)
+        for group in expired.changed:
+            self._notices.add(group)
         self._drop_fingerprints()
 
     def _drop_fingerprints(self) -> None:
         for name in [name for name in self._fingerprints if self._clients.group(name) is None]:
             del self._fingerprints[name]
-
-    def _tell(self, notices: Iterable[Notice]) -> None:
-        for notice in notices:
-            push = NotifyConsumerIdsChanged(consumer_group=notice.group)
-            for connection in notice.connections:
-                try:
-                    cast("Peer", connection).push(push)
-                except FireArrowError as error:
-                    log.info("a consumer could not be told", extra={"group": notice.group, "reason": str(error)})
 
 
 def _decoded(body: bytes) -> HeartbeatData:

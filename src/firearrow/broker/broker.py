@@ -318,7 +318,7 @@ def _without(handlers: Handlers, codes: frozenset[RequestCode]) -> Handlers:
 async def _sample(stats: BrokerStats) -> None:
     while True:
         await asyncio.sleep(SAMPLE_MS / 1000)
-        stats.sample(_elapsed_ms())
+        await stats.sample(_elapsed_ms())
 
 
 def _elapsed_ms() -> int:

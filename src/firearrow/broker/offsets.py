@@ -38,6 +38,9 @@ class OffsetTable:
         self._committed: dict[Key, dict[int, int]] = {}
         self._pulled: dict[Key, dict[int, int]] = {}
         self._moved: dict[Key, dict[int, int]] = {}
+        self._groups: dict[str, dict[str, None]] = {}
+        self._topics: dict[str, dict[str, None]] = {}
+        """The groups that anything is known of by topic, and the topics by group: nobody looks through all."""
         self.changes: dict[Change, None] = {}
         """What the file does not have as it is."""
 
@@ -64,11 +67,11 @@ class OffsetTable:
 
     def topics_of(self, group: str) -> list[str]:
         """The topics that a group has offsets in."""
-        return sorted(topic for topic, name in self._committed if name == group)
+        return sorted(topic for topic in self._topics.get(group, ()) if (topic, group) in self._committed)
 
     def groups_of(self, topic: str) -> list[str]:
         """The groups that have offsets in a topic."""
-        return sorted(group for name, group in self._committed if name == topic)
+        return sorted(group for group in self._groups.get(topic, ()) if (topic, group) in self._committed)
 
     def lowest(self, topic: str, without: Iterable[str], start_of: EndOf) -> dict[int, int]:
         """The lowest offset of all groups by queue, those below a queue's first message not counted."""
@@ -95,13 +98,18 @@ class OffsetTable:
         queues = self._committed.get((topic, group))
         if queues is None:
             queues = self._committed[topic, group] = {}
+            self._index(topic, group)
         if queues.get(queue_id) != offset:
             queues[queue_id] = offset
             self.changes[topic, group, queue_id] = None
 
     def note_pulled(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """A group has pulled this far."""
-        self._pulled.setdefault((topic, group), {})[queue_id] = offset
+        queues = self._pulled.get((topic, group))
+        if queues is None:
+            queues = self._pulled[topic, group] = {}
+            self._index(topic, group)
+        queues[queue_id] = offset
 
     def move(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Send a group to a place."""
@@ -129,21 +137,29 @@ class OffsetTable:
         offsets = self._committed.get((topic, source))
         if offsets is not None:
             self._committed[topic, target] = dict(offsets)
+            self._index(topic, target)
             self.changes[topic, target, ALL_QUEUES] = None
+
+    def _index(self, topic: str, group: str) -> None:
+        self._groups.setdefault(topic, {})[group] = None
+        self._topics.setdefault(group, {})[topic] = None
 
     def forget_group(self, group: str) -> None:
         """Forget everything about a group."""
-        self._forget(lambda key: key[1] == group)
+        for topic in self._topics.pop(group, {}):
+            _drop(self._groups, topic, group)
+            self._forget(topic, group)
 
     def forget_topic(self, topic: str) -> None:
         """Forget everything about a topic."""
-        self._forget(lambda key: key[0] == topic)
+        for group in self._groups.pop(topic, {}):
+            _drop(self._topics, group, topic)
+            self._forget(topic, group)
 
-    def _forget(self, is_gone: Callable[[Key], bool]) -> None:
+    def _forget(self, topic: str, group: str) -> None:
         for table in (self._committed, self._pulled, self._moved):
-            for key in [key for key in table if is_gone(key)]:
-                del table[key]
-                self.changes[*key, ALL_QUEUES] = None
+            table.pop((topic, group), None)
+        self.changes[topic, group, ALL_QUEUES] = None
 
     def by_group(self) -> dict[str, dict[str, dict[int, int]]]:
         """Everything committed, by group, topic and queue."""
@@ -184,7 +200,17 @@ class OffsetTable:
             self._committed.pop((topic, group), None)
         else:
             self._committed[topic, group] = queues
+            self._index(topic, group)
 
     def put_queue(self, topic: str, group: str, queue_id: int, offset: int) -> None:
         """Take over what a file says of one queue."""
-        self._committed.setdefault((topic, group), {})[queue_id] = offset
+        queues = self._committed.get((topic, group), {})
+        queues[queue_id] = offset
+        self.put_row(topic, group, queues)
+
+
+def _drop(table: dict[str, dict[str, None]], key: str, member: str) -> None:
+    members = table.get(key, {})
+    members.pop(member, None)
+    if not members:
+        table.pop(key, None)

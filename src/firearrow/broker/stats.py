@@ -2,12 +2,14 @@
 ``StoreStatsService``, ``BrokerStats``.
 
 Numbers are read by their Java names: a statistic and a key, as ``mqadmin statsAll`` asks for them. Handlers add to
-plain counters; every ten seconds `sample` takes them over into meters with a history.
+plain counters; every ten seconds `sample` notes where they are, in steps, because there may be very many.
 """
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Iterable, Iterator
 from typing import Final
 
+from firearrow.broker.counthistory import CountHistory
 from firearrow.broker.meters import DAY_MS, HOUR_MS, MINUTE_MS, Counts, Meter, Span
 from firearrow.protocol.bodies.stats import BrokerStatsData, BrokerStatsItem
 
@@ -18,7 +20,61 @@ GROUP_GET_SIZE: Final = "GROUP_GET_SIZE"
 SEND_BACK_NUMS: Final = "SNDBCK_PUT_NUMS"
 BROKER_PUT_NUMS: Final = "BROKER_PUT_NUMS"
 BROKER_GET_NUMS: Final = "BROKER_GET_NUMS"
+PAUSE_S: Final = 0.002
 SPANS_MS: Final = (10_000, MINUTE_MS, 10 * MINUTE_MS)
+
+
+STATISTICS: Final = {
+    TOPIC_PUT_NUMS: ("put", 0),
+    TOPIC_PUT_SIZE: ("put", 1),
+    GROUP_GET_NUMS: ("get", 0),
+    GROUP_GET_SIZE: ("get", 1),
+    SEND_BACK_NUMS: ("back", 0),
+}
+"""Which counter a statistic is read from, and whether it is messages or bytes."""
+ROWS_AT_ONCE: Final = 10_000
+
+
+class _Family:
+    """Counters of one kind, by topic or by topic and group."""
+
+    def __init__(self, history: CountHistory) -> None:
+        self._history = history
+        self._rows: dict[str, tuple[Counts, int]] = {}
+        self._gone = Counts()
+        """What was counted of topics that are gone."""
+
+    def of(self, key: str) -> Counts:
+        known = self._rows.get(key)
+        if known is None:
+            counts = Counts()
+            known = self._rows[key] = (counts, self._history.add(counts))
+        return known[0]
+
+    def row(self, key: str) -> int | None:
+        known = self._rows.get(key)
+        return None if known is None else known[1]
+
+    def forget(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            counts, row = self._rows.pop(key)
+            self._gone.messages += counts.messages
+            self._gone.size += counts.size
+            self._history.remove(row)
+
+    def of_topic(self, topic: str) -> list[str]:
+        if topic in self._rows:
+            return [topic]
+        prefix = f"{topic}@"
+        return [key for key in self._rows if key.startswith(prefix)]
+
+    def sums(self) -> Iterator[tuple[int, int]]:
+        """Messages and bytes of all, so many counters a step."""
+        rows = list(self._rows.values())
+        yield self._gone.messages, self._gone.size
+        for first in range(0, len(rows), ROWS_AT_ONCE):
+            some = [counts for counts, _ in rows[first : first + ROWS_AT_ONCE]]
+            yield sum([one.messages for one in some]), sum([one.size for one in some])
 
 
 class BrokerStats:
@@ -27,35 +83,28 @@ class BrokerStats:
     def __init__(self, cluster: str, started_ms: int) -> None:
         self.started_ms: Final = started_ms
         self._cluster = cluster
-        self._puts: dict[str, Counts] = {}
-        self._gets: dict[tuple[str, str], Counts] = {}
-        self._sent_back: dict[tuple[str, str], Counts] = {}
+        self._history = CountHistory(started_ms)
+        self._families = {kind: _Family(self._history) for kind in ("put", "get", "back")}
+        self._gets = self._families["get"]
         self._misses = 0
         self._hits = 0
-        self._meters: dict[tuple[str, str], Meter] = {}
         self.put = Meter(started_ms)
         self.put_size = Meter(started_ms)
         self.got = Meter(started_ms)
         self.found = Meter(started_ms)
         self.missed_pulls = Meter(started_ms)
         self._days = (0, 0, 0, 0)
-        self._sampled_ms = started_ms
 
     # ---- counting
 
     def of_topic(self, topic: str) -> Counts:
         """What is stored for a topic, to be added to."""
-        counts = self._puts.get(topic)
-        if counts is None:
-            counts = self._puts[topic] = Counts()
-        return counts
+        return self._families["put"].of(topic)
 
     def pulled(self, group: str, topic: str, messages: int, size: int) -> None:
         """A pull found messages."""
         self._hits += 1
-        counts = self._gets.get((topic, group))
-        if counts is None:
-            counts = self._gets[topic, group] = Counts()
+        counts = self._gets.of(f"{topic}@{group}")
         counts.messages += messages
         counts.size += size
 
@@ -65,79 +114,64 @@ class BrokerStats:
 
     def sent_back(self, group: str, topic: str) -> None:
         """A consumer sent a message back."""
-        counts = self._sent_back.setdefault((topic, group), Counts())
-        counts.messages += 1
+        self._families["back"].of(f"{topic}@{group}").messages += 1
 
     def forget_topic(self, topic: str) -> None:
         """Drop the numbers of a topic that is gone; the sums of the broker keep them."""
-        for name, key in [known for known in self._meters if known[1].partition("@")[0] == topic]:
-            del self._meters[name, key]
+        for family in self._families.values():
+            family.forget(family.of_topic(topic))
 
     # ---- sampling
 
-    def sample(self, now_ms: int) -> None:
-        """Take the counters over into the meters."""
-        self.refresh()
+    async def sample(self, now_ms: int) -> None:
+        """Note where the counters are."""
+        await self.refresh()
         for meter in (self.put, self.put_size, self.got, self.found, self.missed_pulls):
             meter.sample(now_ms)
-        for meter in self._meters.values():
-            meter.sample(now_ms)
-        self._sampled_ms = now_ms
+        for _ in self._history.sample(now_ms):
+            await asyncio.sleep(PAUSE_S)
 
-    def refresh(self) -> None:
+    async def refresh(self) -> None:
         """Bring the sums up to date."""
-        for (name, key), total, events in self._totals():
-            meter = self._meters.get((name, key))
-            if meter is None:
-                meter = self._meters[name, key] = Meter(self._sampled_ms)
-            meter.total, meter.events = total, events
-        self.put.total = self.put.events = sum(counts.messages for counts in self._puts.values())
-        self.put_size.total = sum(counts.size for counts in self._puts.values())
-        self.put_size.events = self.put.total
-        self.got.total = self.got.events = sum(counts.messages for counts in self._gets.values())
+        put, size = await _sum(self._families["put"])
+        got, _ = await _sum(self._families["get"])
+        self.put.total = self.put.events = self.put_size.events = put
+        self.put_size.total = size
+        self.got.total = self.got.events = got
         self.found.total = self.found.events = self._hits
         self.missed_pulls.total = self.missed_pulls.events = self._misses
 
-    def _totals(self) -> Iterator[tuple[tuple[str, str], int, int]]:
-        for topic, counts in self._puts.items():
-            yield (TOPIC_PUT_NUMS, topic), counts.messages, counts.messages
-            yield (TOPIC_PUT_SIZE, topic), counts.size, counts.messages
-        for (topic, group), counts in self._gets.items():
-            yield (GROUP_GET_NUMS, f"{topic}@{group}"), counts.messages, counts.messages
-            yield (GROUP_GET_SIZE, f"{topic}@{group}"), counts.size, counts.messages
-        for (topic, group), counts in self._sent_back.items():
-            yield (SEND_BACK_NUMS, f"{topic}@{group}"), counts.messages, counts.messages
-
-    # ---- asking
+    # ---- asking; of the sums after `refresh`
 
     def rates(self, meter: Meter, now_ms: int) -> str:
         """How many a second over ten seconds, a minute and ten minutes, as Apache writes them."""
-        self.refresh()
         return " ".join(str(meter.over(span, now_ms).per_second) for span in SPANS_MS)
 
     def view(self, name: str, key: str, now_ms: int) -> BrokerStatsData | None:
         """One statistic over a minute, an hour and a day."""
-        self.refresh()
-        meter = self._broker_meter(name, key) or self._meters.get((name, key))
-        if meter is None:
+        spans = [self._over(name, key, span, now_ms) for span in (MINUTE_MS, HOUR_MS, DAY_MS)]
+        minute, hour, day = (None if span is None else _item(span) for span in spans)
+        if minute is None or hour is None or day is None:
             return None
-        spans = [_item(meter.over(span, now_ms)) for span in (MINUTE_MS, HOUR_MS, DAY_MS)]
-        return BrokerStatsData(stats_minute=spans[0], stats_hour=spans[1], stats_day=spans[2])
+        return BrokerStatsData(stats_minute=minute, stats_hour=hour, stats_day=day)
 
-    def _broker_meter(self, name: str, key: str) -> Meter | None:
-        if key != self._cluster:
-            return None
-        return {BROKER_PUT_NUMS: self.put, BROKER_GET_NUMS: self.got}.get(name)
+    def _over(self, name: str, key: str, span_ms: int, now_ms: int) -> Span | None:
+        meter = {BROKER_PUT_NUMS: self.put, BROKER_GET_NUMS: self.got}.get(name) if key == self._cluster else None
+        if meter is not None:
+            return meter.over(span_ms, now_ms)
+        kind, which = STATISTICS.get(name, ("", 0))
+        row = self._families[kind].row(key) if kind else None
+        return None if row is None else self._history.over(row, span_ms, now_ms)[which]
 
     def topic_put_tps(self, topic: str, now_ms: int) -> float:
         """Messages a second that were stored for a topic in the last minute."""
-        meter = self._meters.get((TOPIC_PUT_NUMS, topic))
-        return meter.over(MINUTE_MS, now_ms).per_second if meter else 0.0
+        span = self._over(TOPIC_PUT_NUMS, topic, MINUTE_MS, now_ms)
+        return span.per_second if span else 0.0
 
     def consume_tps(self, group: str, topic: str, now_ms: int) -> float:
         """Messages a second that a group took of a topic in the last minute."""
-        meter = self._meters.get((GROUP_GET_NUMS, f"{topic}@{group}"))
-        return meter.over(MINUTE_MS, now_ms).per_second if meter else 0.0
+        span = self._over(GROUP_GET_NUMS, f"{topic}@{group}", MINUTE_MS, now_ms)
+        return span.per_second if span else 0.0
 
     # ---- days
 
@@ -146,12 +180,20 @@ class BrokerStats:
         """Stored and handed out until yesterday's morning and until this morning."""
         return self._days
 
-    def begin_day(self) -> None:
+    async def begin_day(self) -> None:
         """It is midnight."""
-        self.refresh()
+        await self.refresh()
         _, put, _, got = self._days
         self._days = (put, self.put.total, got, self.got.total)
 
 
 def _item(span: Span) -> BrokerStatsItem:
     return BrokerStatsItem(sum=span.total, tps=span.per_second, avgpt=span.per_event)
+
+
+async def _sum(family: _Family) -> tuple[int, int]:
+    messages = size = 0
+    for more_messages, more_size in family.sums():
+        messages, size = messages + more_messages, size + more_size
+        await asyncio.sleep(0)
+    return messages, size

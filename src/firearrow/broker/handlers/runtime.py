@@ -67,8 +67,12 @@ class RuntimeHandlers:
         handlers.on(DeleteExpiredCommitLog, self.delete_expired, urgent=True)
         handlers.on(CleanExpiredConsumeQueue, self.clean_queues, urgent=True)
 
-    def statistic(self, request: ViewBrokerStatsData, _call: Call) -> Answer:
+    def statistic(self, request: ViewBrokerStatsData, call: Call) -> Later:
         """One statistic over a minute, an hour and a day."""
+        return self._errands.do(call, self._statistic(request))
+
+    async def _statistic(self, request: ViewBrokerStatsData) -> Answer:
+        await self._stats.refresh()
         found = self._stats.view(request.stats_name, request.stats_key, self._elapsed_ms())
         if found is None:
             remark = f"The stats <{request.stats_name}> <{request.stats_key}> not exist"
@@ -91,6 +95,7 @@ class RuntimeHandlers:
         return self._errands.do(call, self._runtime())
 
     async def _runtime(self) -> Answer:
+        await self._stats.refresh()
         table = {**self._traffic(), **self._storage(), **self._days(), **_no_pools(), **self._levels()}
         table["earliestMessageTimeStamp"] = str(await self._earliest_ms())
         return Answer(body=encode_body(KVTable(table=table)))
@@ -99,7 +104,6 @@ class RuntimeHandlers:
 
     def _traffic(self) -> dict[str, str]:
         stats, now_ms = self._stats, self._elapsed_ms()
-        stats.refresh()
         stored, size = stats.put.total, stats.put_size.total
         transferred = stats.rates(stats.got, now_ms)
         found, missed = stats.rates(stats.found, now_ms), stats.rates(stats.missed_pulls, now_ms)
@@ -205,4 +209,4 @@ async def begin_days(stats: BrokerStats, clock: Clock) -> None:
     while True:
         until_midnight = _DAY_S - clock.now_ms() // 1000 % _DAY_S
         await asyncio.sleep(until_midnight)
-        stats.begin_day()
+        await stats.begin_day()

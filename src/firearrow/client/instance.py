@@ -4,7 +4,7 @@ Brokers know a member of a group by its connection, so an instance has connectio
 nobody. Its id is unique among instances, except for broadcasting, where it names the local file of offsets and stays
 the same from one start to the next.
 
-What runs in the background: routes of the topics in use are asked for every ``poll_name_server_ms``, and soon after a
+What runs in the background: every route that is held is asked for every ``poll_name_server_ms``, and soon after a
 broker could not be reached; a heartbeat goes to every broker in use every ``heartbeat_ms``, and first of all over every
 new connection, so that a broker that was restarted knows its clients again before it is asked anything.
 
@@ -197,7 +197,7 @@ class Instance:
             begun = loop.time()
             await self._wait_for_hurry(self._rhythm.poll_name_server_ms / 1000)
             await asyncio.sleep(max(0.0, begun + HURRY_S - loop.time()))
-            for topic in list(self._wanted):
+            for topic in dict.fromkeys((*self._wanted, *self.routes.topics())):
                 try:
                     await self.refresh(topic)
                 except FireArrowError as error:

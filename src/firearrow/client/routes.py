@@ -5,7 +5,9 @@ known, or exactly those of ``orderTopicConf`` for a topic of strict order, wheth
 to a missing one fails rather than moves). Queues to read: of every broker that permits it. Both lists are in Java's
 order: by broker name, then number.
 
-A ``RouteTable`` holds the routes of all topics in use and, merged from them, the addresses of brokers by name and id.
+A ``RouteTable`` holds the routes of all topics in use and, merged from them, the addresses of brokers by name and id:
+of what routes say about a broker, the one that was heard last counts. A topic that no name server knows any more keeps
+its route, since a name server that has just started knows nothing yet; what others say of its brokers counts more.
 
 Java: ``MQClientInstance.topicRouteData2TopicPublishInfo``, ``topicRouteData2TopicSubscribeInfo``,
 ``findBrokerAddressInSubscribe``.
@@ -107,10 +109,9 @@ class RouteTable:
 
     def __init__(self) -> None:
         self._routes: dict[str, Route] = {}
+        self._heard: dict[str, BrokerAddresses] = {}
+        """The brokers of each topic; what was heard last stands last."""
         self._brokers: dict[str, Mapping[int, Address]] = {}
-
-    def __contains__(self, topic: str) -> bool:
-        return topic in self._routes
 
     def get(self, topic: str) -> Route | None:
         """The route as last heard, or None."""
@@ -122,21 +123,21 @@ class RouteTable:
 
     def update(self, route: Route) -> bool:
         """Take a route in; return whether it says something new."""
-        if self._routes.get(route.topic) == route:
+        topic, known = route.topic, self._routes.get(route.topic)
+        self._heard.pop(topic, None)
+        self._heard[topic] = route.brokers
+        if known == route:
+            if any(self._brokers.get(name) != members for name, members in route.brokers.items()):
+                self._merge()
             return False
-        self._routes[route.topic] = route
+        self._routes[topic] = route
         self._merge()
         return True
 
-    def forget(self, topic: str) -> None:
-        """A topic is not used any more, or nobody knows it any more."""
-        if self._routes.pop(topic, None) is not None:
-            self._merge()
-
     def _merge(self) -> None:
         self._brokers = {}
-        for route in self._routes.values():
-            self._brokers.update(route.brokers)
+        for brokers in self._heard.values():
+            self._brokers.update(brokers)
 
     @property
     def brokers(self) -> BrokerAddresses:

@@ -91,6 +91,17 @@ def test_the_table_tells_changes_and_finds_somebody_to_read_from() -> None:
     assert table.master("a") is None
     assert table.readable("a") == (1, Address("2.2.2.2", 2))
 
-    table.forget("T")
-    assert table.readable("a") is None
-    assert "T" not in table
+
+def test_of_a_broker_the_address_that_was_heard_last_counts() -> None:
+    def at(address: str) -> TopicRouteData:
+        return TopicRouteData(broker_datas=[broker_data("a", id0=address)], queue_datas=[queue_data("a")])
+
+    table = RouteTable()
+    table.update(read_route("T", at("1.1.1.1:1")))
+    table.update(read_route("deleted", at("1.1.1.1:1")))
+    assert table.update(read_route("T", at("2.2.2.2:2")))
+    assert table.master("a") == Address("2.2.2.2", 2)
+    table.update(read_route("deleted", at("1.1.1.1:1")))  # an answer of a name server that is behind
+    assert not table.update(read_route("T", at("2.2.2.2:2")))
+    assert table.master("a") == Address("2.2.2.2", 2)
+    assert table.topics() == ["T", "deleted"]

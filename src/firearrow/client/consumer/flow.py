@@ -44,6 +44,8 @@ class Flow:
         """Ordered: what was pulled and not handed out."""
         self.handed: dict[int, ReceivedMessage] = {}
         """What handlers have, by offset."""
+        self.outdated: list[ReceivedMessage] = []
+        """Ordered: what handlers still have of windows that were replaced. Nothing is handed out beside them."""
         self.room = asyncio.Event()
         self.idle = asyncio.Event()
         self.idle.set()
@@ -53,8 +55,11 @@ class Flow:
         self.window.is_dropped = True
         self.window = Window(offset)
         self.waiting.clear()
+        if self.ordered:
+            self.outdated += [message for message in self.handed.values() if message.handed_at is not None]
         self.handed.clear()
-        self.idle.set()
+        if not self.outdated:
+            self.idle.set()
         self.is_started = True
         self.moved_at = now
         self._seen_committable = offset
@@ -74,12 +79,14 @@ class Flow:
 
     def take_back(self, message: ReceivedMessage) -> bool:
         """A handler has it no more; return whether that matters still."""
-        if message.window is not self.window:
-            return False
-        self.handed.pop(message.queue_offset, None)
-        if not self.handed:
+        is_current = message.window is self.window
+        if is_current:
+            self.handed.pop(message.queue_offset, None)
+        elif message in self.outdated:
+            self.outdated.remove(message)
+        if not self.handed and not self.outdated:
             self.idle.set()
-        return not self.window.is_dropped
+        return is_current and not self.window.is_dropped
 
     def finish(self, message: ReceivedMessage, now: float) -> bool:
         """A message is done with; return whether that matters still."""
@@ -92,7 +99,13 @@ class Flow:
 
     def may_hand_out(self, now: float) -> bool:
         """Ordered: whether the next message may be handed out."""
-        return bool(self.waiting) and not self.handed and not self.is_leaving and now < self.locked_until
+        is_free = not self.handed and not self.outdated
+        return bool(self.waiting) and is_free and not self.is_leaving and now < self.locked_until
+
+    @property
+    def is_handled(self) -> bool:
+        """Whether a handler has a message of it."""
+        return bool(self.outdated) or any(message.handed_at is not None for message in self.handed.values())
 
     def note_movement(self, now: float) -> None:
         """Look whether the committable offset has moved since the last look."""
@@ -129,14 +142,20 @@ def why_stuck(flow: Flow, now: float, *, busy_workers: str) -> str:
         return f"it has not started: {flow.error or 'its offset is not known yet'}"
     if flow.ordered and now >= flow.locked_until:
         return "its lock is held by another member of the group, or could not be had"
+    if flow.outdated:
+        return f"{_who_has(flow.outdated[0], now)}, handed out before the queue went on elsewhere"
     if oldest is not None:
         held = flow.handed.get(oldest.queue_offset)
         if held is not None and held.handed_at is not None:
-            return (
-                f"{held.holder or 'somebody'} has had the message at offset {oldest.queue_offset} "
-                f"({held.message_id}) for {now - held.handed_at:.0f} s and has not settled it"
-            )
+            return _who_has(held, now)
         return f"the message at offset {oldest.queue_offset} waits for a handler: {busy_workers}"
     if flow.error:
         return f"pulls fail: {flow.error}"
     return f"offset {flow.window.next_offset} is not delivered although the queue reaches {flow.max_offset}"
+
+
+def _who_has(held: ReceivedMessage, now: float) -> str:
+    return (
+        f"{held.holder or 'somebody'} has had the message at offset {held.queue_offset} "
+        f"({held.message_id}) for {now - (held.handed_at or now):.0f} s and has not settled it"
+    )

@@ -31,8 +31,8 @@ log: Final = logging.getLogger(__name__)
 
 AGAIN_S: Final = 5.0
 """Before a message that could not be sent back is handled here again."""
-LEAVING_S: Final = 60.0
-"""How long an ordered queue that goes to another member waits for its handler."""
+CLOSING_S: Final = 5.0
+"""How long closing waits for queues that are being given up: to commit and to unlock."""
 
 Filter = Callable[[ReceivedMessage], bool]
 
@@ -109,6 +109,11 @@ class Receiver:
 
     def _revoke(self, queue: MessageQueue) -> None:
         flow = self.flows.pop(queue)
+        if queue in self._leaving:  # it waits for the departure of before, and has begun nothing
+            flow.drop()
+            if flow.task is not None:
+                flow.task.cancel()
+            return
         leaving = self._instance.tasks.spawn(self._leave(flow), f"leave {queue}")
         self._leaving[queue], self._departing[queue] = leaving, flow
         leaving.add_done_callback(lambda _: self._has_left(queue))
@@ -122,10 +127,8 @@ class Receiver:
         flow.is_leaving = True
         if flow.task is not None:
             flow.task.cancel()
-        if flow.ordered and any(message.handed_at is not None for message in flow.handed.values()):
-            with suppress(TimeoutError):
-                async with asyncio.timeout(LEAVING_S):
-                    await flow.idle.wait()
+        if flow.ordered and flow.is_handled:
+            await self._wait_for_handler(flow)
         if self._settings.auto_commit:
             self._reader.note(flow)
         flow.drop()
@@ -135,33 +138,52 @@ class Receiver:
         if self.needs_locks and flow.is_started:
             await self.locks.unlock([flow.queue])
 
+    async def _wait_for_handler(self, flow: Flow) -> None:
+        """Wait while a handler has a message of an ordered queue; its lock is renewed meanwhile."""
+        limit_ms = self._settings.consume_timeout_ms
+        with suppress(TimeoutError):
+            async with asyncio.timeout(limit_ms / 1000):
+                await flow.idle.wait()
+        if flow.is_handled:
+            log.error(
+                "%s goes to another member although its handler still runs: it took longer than consume_timeout_ms (%d)",
+                flow.queue,
+                limit_ms,
+                extra={"queue": str(flow.queue)},
+            )
+
     async def close(self) -> None:
-        """Give every queue up. Handlers that still run change nothing any more."""
+        """Give every queue up. Handlers that still run change nothing any more.
+
+        The lock of an ordered queue whose handler still runs is left to lapse: nobody else begins before that.
+        """
         self.ready.close()
         flows = list(self.flows.values())
         for flow in flows:
             flow.is_leaving = True
             if flow.task is not None:
                 flow.task.cancel()
-        if self._leaving:
-            await asyncio.wait(list(self._leaving.values()), timeout=LEAVING_S)
+        flows += [flow for flow in self._departing.values() if flow.is_handled]
         if self._settings.drain_ms:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._settings.drain_ms / 1000):
                     for flow in flows:
                         await flow.idle.wait()
+        settled = [task for queue, task in self._leaving.items() if not self._departing[queue].is_handled]
+        if settled:
+            await asyncio.wait(settled, timeout=CLOSING_S)
         if self._settings.auto_commit:
             await self.persist()
         for flow in flows:
             flow.drop()
         if self.needs_locks:
-            await self.locks.unlock(flow.queue for flow in flows if flow.is_started)
+            await self.locks.unlock(flow.queue for flow in flows if flow.is_started and not flow.is_handled)
 
     # -- offsets
 
     async def persist(self) -> FireArrowError | None:
         """Commit how far every queue is; return why, if that did not work for one."""
-        for flow in self.flows.values():
+        for flow in (*self.flows.values(), *self._departing.values()):
             self._reader.note(flow)
         return await self.offsets.persist()
 
@@ -183,14 +205,19 @@ class Receiver:
     # -- locks
 
     async def renew_locks(self) -> None:
-        """Renew the locks of all queues; a queue that is locked again goes on where its group is."""
+        """Renew the locks of all queues; a queue that is locked again goes on where its group is.
+
+        A queue that is given up keeps its lock while its handler still runs.
+        """
         asked_at = self._now()
-        flows = [flow for flow in self.flows.values() if flow.is_started]
+        flows = [flow for flow in (*self.flows.values(), *self._departing.values()) if flow.is_started]
         ours = await self.locks.lock(flow.queue for flow in flows)
         for flow in flows:
             if flow.queue not in ours or flow.is_leaving:
                 continue
             if self._now() >= flow.locked_until:  # somebody else may have read on meanwhile
+                if flow.is_handled:
+                    continue  # nothing is handed out beside a handler of before; the next renewal looks again
                 await self._resume(flow)
             flow.locked_until = asked_at + TRUST_S
             self._offer(flow)
@@ -258,7 +285,7 @@ class Receiver:
         return None if message is None else self._hand(message, holder)
 
     def _hand(self, message: ReceivedMessage, holder: str) -> ReceivedMessage:
-        flow = self.flows.get(message.queue)
+        flow = self._flow_of(message)
         if flow is not None:
             flow.hand(message, holder, self._now())
         return message
@@ -268,7 +295,7 @@ class Receiver:
         first = await self.ready.take()
         if first is None:
             return []
-        flow = self.flows.get(first.queue)
+        flow = self._flow_of(first)
         taken = [first]
         if count > 1 and flow is not None and flow.ordered:
             while len(taken) < count and flow.waiting and goes_with(first, flow.waiting[0]):
@@ -285,21 +312,32 @@ class Receiver:
 
     def _flow_of(self, message: ReceivedMessage) -> Flow | None:
         """The queue of a message, unless it is somebody else's by now. An ordered queue counts until it has left."""
-        for flows in (self.flows, self._departing):
-            flow = flows.get(message.queue)
-            if flow is not None and flow.window is message.window:
-                return flow
-        return None
+        flow = self.flows.get(message.queue)
+        if flow is None or flow.window is not message.window:
+            flow = self._departing.get(message.queue)
+        return flow if flow is not None and flow.window is message.window else None
 
     def ack(self, message: ReceivedMessage) -> None:
         """A message is done with."""
         flow = self._flow_of(message)
-        if flow is not None and flow.finish(message, self._now()) and flow.ordered:
+        if flow is None:
+            self._settle_outdated(message)
+        elif flow.finish(message, self._now()) and flow.ordered:
             self._offer(flow)
+
+    def _settle_outdated(self, message: ReceivedMessage) -> None:
+        """A handler is done with a message that does not count any more: an ordered queue may have waited for that."""
+        for flows in (self.flows, self._departing):
+            flow = flows.get(message.queue)
+            if flow is not None and message in flow.outdated:
+                flow.take_back(message)
+                self._offer(flow)
 
     def release(self, message: ReceivedMessage) -> None:
         """A message goes back to those that wait."""
         flow = self._flow_of(message)
+        if flow is None:
+            self._settle_outdated(message)
         if flow is None or not flow.take_back(message):
             return
         again = ReceivedMessage(message.stored, message.queue, message.window, self)
@@ -316,6 +354,7 @@ class Receiver:
         self.failures += 1
         flow = self._flow_of(message)
         if flow is None or message.window.is_dropped:
+            self._settle_outdated(message)
             return  # whoever owns the queue now gets it
         if self._settings.broadcasting:
             log.error("a broadcast message is given up", extra={"id": message.message_id, "queue": str(message.queue)})

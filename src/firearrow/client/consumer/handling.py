@@ -57,8 +57,7 @@ async def handle_batch(
         await call(messages)
     except Exception:
         log.exception("a batch was not handled, it comes again", extra={"messages": len(messages)})
-        for message in messages:
-            await message.retry()
+        await _retry_all(messages)
     except BaseException:
         for message in messages:
             message.release()
@@ -66,3 +65,12 @@ async def handle_batch(
     else:
         for message in messages:
             message.done()
+
+
+async def _retry_all(messages: list[ReceivedMessage]) -> None:
+    try:
+        for message in messages:
+            await message.retry()
+    finally:
+        for message in messages:
+            message.release()  # those that were not reached, because this was cancelled

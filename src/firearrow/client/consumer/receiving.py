@@ -350,7 +350,10 @@ class Receiver:
             self.ready.put_back(again)
 
     async def retry(self, message: ReceivedMessage, delay_level: int) -> None:
-        """A message is to be delivered again."""
+        """A message is to be delivered again.
+
+        Whoever waits for that may give up waiting (a handler's task is cancelled): the message is settled all the same.
+        """
         self.failures += 1
         flow = self._flow_of(message)
         if flow is None or message.window.is_dropped:
@@ -362,7 +365,12 @@ class Receiver:
         elif flow.ordered and delay_level >= 0 and not self._is_beyond_limit(message):
             message.attempts += 1
             self._again(message, self._settings.suspend_ms / 1000)
-        elif await self._returns.send_back(message, TO_DEAD_LETTERS if flow.ordered else delay_level):
+        else:
+            level = TO_DEAD_LETTERS if flow.ordered else delay_level
+            await asyncio.shield(self._instance.tasks.spawn(self._send_back(message, level), "send back"))
+
+    async def _send_back(self, message: ReceivedMessage, delay_level: int) -> None:
+        if await self._returns.send_back(message, delay_level):
             self.ack(message)
         else:
             message.attempts += 1

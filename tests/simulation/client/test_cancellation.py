@@ -1,0 +1,57 @@
+"""Cancelling ``run`` leaves no message in nobody's hands."""
+
+import asyncio
+
+import pytest
+
+from firearrow.client import Consumer, PullConsumer, ReceivedMessage
+from firearrow.client.consumer.returning import Returns
+from firearrow.testing.sim.world import World
+from tests.simulation.broker.cluster import SimCluster
+from tests.simulation.client.chaos import doors_of
+from tests.simulation.client.kit import ask, until
+from tests.simulation.client.test_consumer import fill
+
+
+@pytest.mark.parametrize("is_batch", [False, True])
+@pytest.mark.parametrize("is_taken", [False, True])
+def test_a_cancellation_while_messages_are_sent_back_orphans_none(
+    is_batch: bool, is_taken: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send_back = Returns.send_back
+
+    async def slowly(self: Returns, message: ReceivedMessage, level: int) -> bool:
+        await asyncio.sleep(1)
+        return is_taken and await send_back(self, message, level)
+
+    async def scenario(world: World, _cluster: SimCluster, names: str) -> None:
+        await fill(world, names, 5)
+        seen: set[bytes] = set()
+
+        async def fail(_given: object) -> None:
+            raise ValueError("no")
+
+        async def handle(message: ReceivedMessage) -> None:
+            seen.add(message.body)
+
+        doors = doors_of(world.node("c"))
+        async with Consumer(names, group="G", topics="T", start="first", doors=doors) as consumer:
+            loop = asyncio.get_running_loop()
+            with monkeypatch.context() as patch:
+                patch.setattr(Returns, "send_back", slowly)
+                failing = consumer.run_batches(fail, size=5) if is_batch else consumer.run(fail, workers=5)
+                running = loop.create_task(failing)
+                await until(lambda: consumer.failures >= (1 if is_batch else 5))
+                running.cancel()
+                await asyncio.gather(running, return_exceptions=True)
+                await asyncio.sleep(2)
+            running = loop.create_task(consumer.run(handle))
+            await until(lambda: len(seen) == 5, 60)
+            await consumer.commit()
+            async with PullConsumer(names, group="G", doors=doors_of(world.node("other"))) as other:
+                (queue,) = await other.queues("T")
+                assert await other.committed(queue) == 5
+            consumer.stop()
+            await running
+
+    ask(scenario, brokers=1, queues=1)

@@ -5,12 +5,16 @@ All nouns are frozen. A mapping of properties inside one must not be changed eit
 """
 
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
-from msgspec.structs import replace
+from msgspec import Struct, StructMeta
 
+from firearrow.errors import IllegalMessage
 from firearrow.model import keys as key
 from firearrow.model.units import EpochMs, PhysicalOffset, QueueOffset
+
+Body = bytes | bytearray | memoryview
+"""What a body is made of; a message keeps it as bytes."""
 
 
 class Address(Struct, frozen=True, order=True, gc=False):
@@ -31,41 +35,80 @@ class MessageQueue(Struct, frozen=True, order=True, cache_hash=True, rename="cam
     queue_id: int
 
 
-class Message(Struct, frozen=True):
-    """What an application sends: a body for a topic, with properties."""
+class _Checked(StructMeta):
+    """Makes messages of their usual parts, and refuses what is not of its type."""
+
+    def __call__(
+        cls,  # noqa: N805 - this is the class of a class
+        topic: str,
+        body: Body,
+        properties: Mapping[str, str] | None = None,
+        flag: int = 0,
+        *,
+        tag: str = "",
+        keys: str | Iterable[str] = (),
+        delay_level: int = 0,
+        sharding_key: str = "",
+    ) -> Any:  # noqa: ANN401 - a Message, which is not there yet
+        if tag or keys or delay_level or sharding_key:
+            properties = _merged(properties, tag, keys, delay_level, sharding_key)
+        if body.__class__ is not bytes:
+            body = _bytes(body)
+        if topic.__class__ is not str:
+            raise IllegalMessage(f"the topic of a message is a str; this is {_kind(topic)}")
+        if properties:
+            _check_properties(properties)
+        if flag:
+            _check_flag(flag)
+        return StructMeta.__call__(cls, topic, body, {} if properties is None else properties, flag)
+
+
+class Message(Struct, frozen=True, metaclass=_Checked):
+    """What an application sends: a body for a topic, with properties.
+
+    ``tag``, ``keys``, ``delay_level`` and ``sharding_key`` are properties with rules of their own; empty ones leave no
+    property behind. ``keys`` are words by which the message can be found again: one text, or several. Whatever is not
+    of its type is refused with ``IllegalMessage`` when the message is made, before anything is sent.
+    """
 
     topic: str
     body: bytes
     properties: Mapping[str, str] = {}
     flag: int = 0
 
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            topic: str,
+            body: Body,
+            properties: Mapping[str, str] | None = None,
+            flag: int = 0,
+            *,
+            tag: str = "",
+            keys: str | Iterable[str] = (),
+            delay_level: int = 0,
+            sharding_key: str = "",
+        ) -> None: ...
+
     @classmethod
     def of(
         cls,
         topic: str,
-        body: bytes,
+        body: Body,
         *,
         tag: str = "",
-        keys: Iterable[str] = (),
+        keys: str | Iterable[str] = (),
         delay_level: int = 0,
         sharding_key: str = "",
         properties: Mapping[str, str] | None = None,
     ) -> "Message":
-        """A message from its usual parts; empty parts leave no property behind."""
-        merged = dict(properties) if properties else {}
-        if tag:
-            merged[key.TAGS] = tag
-        if keys and (joined := key.KEY_SEPARATOR.join(keys)):
-            merged[key.KEYS] = joined
-        if delay_level:
-            merged[key.DELAY] = str(delay_level)
-        if sharding_key:
-            merged[key.SHARDING_KEY] = sharding_key
-        return cls(topic, body, merged)
+        """The same as ``Message(topic, body, ...)``."""
+        return cls(topic, body, properties, tag=tag, keys=keys, delay_level=delay_level, sharding_key=sharding_key)
 
     def with_properties(self, more: Mapping[str, str]) -> "Message":
         """This message with ``more`` properties set over its own."""
-        return replace(self, properties={**self.properties, **more})
+        return Message(self.topic, self.body, {**self.properties, **more}, self.flag)
 
     @property
     def tag(self) -> str:
@@ -76,6 +119,59 @@ class Message(Struct, frozen=True):
     def keys(self) -> list[str]:
         """The words by which the message can be found again."""
         return self.properties.get(key.KEYS, "").split()
+
+
+def _bytes(body: object) -> bytes:
+    if isinstance(body, (bytes, bytearray, memoryview)):
+        return bytes(body)
+    hint = "encode the text first: text.encode()" if isinstance(body, str) else "make bytes of it first, as JSON or so"
+    raise IllegalMessage(f"the body of a message is bytes; this is {_kind(body)}: {hint}")
+
+
+def _kind(value: object) -> str:
+    return "None" if value is None else f"of type {type(value).__name__}"
+
+
+def _check_flag(flag: object) -> None:
+    if not isinstance(flag, int) or not -(2**31) <= flag < 2**31:
+        raise IllegalMessage(f"the flag of a message is an int of 32 bits; this is {flag!r}")
+
+
+def _check_properties(properties: object) -> None:
+    if not isinstance(properties, Mapping):
+        raise IllegalMessage(f"the properties of a message are a mapping of str to str; these are {_kind(properties)}")
+    try:
+        "".join(properties)
+        "".join(properties.values())
+    except TypeError:
+        name, value = next(pair for pair in properties.items() if not all(isinstance(part, str) for part in pair))
+        raise IllegalMessage(
+            f"the properties of a message are str; {name!r}: {value!r} is not, write str(...)"
+        ) from None
+
+
+def _merged(
+    properties: Mapping[str, str] | None, tag: str, keys: str | Iterable[str], delay_level: int, sharding_key: str
+) -> dict[str, str]:
+    merged = dict(properties) if properties else {}
+    if tag:
+        merged[key.TAGS] = tag
+    if keys:
+        joined = keys if isinstance(keys, str) else _joined(keys)
+        if joined:
+            merged[key.KEYS] = joined
+    if delay_level:
+        merged[key.DELAY] = str(delay_level)
+    if sharding_key:
+        merged[key.SHARDING_KEY] = sharding_key
+    return merged
+
+
+def _joined(keys: Iterable[str]) -> str:
+    try:
+        return key.KEY_SEPARATOR.join(keys)
+    except TypeError:
+        raise IllegalMessage(f"the keys of a message are one str or several; these are {keys!r}") from None
 
 
 class StoredMessage(Struct, frozen=True, gc=False):

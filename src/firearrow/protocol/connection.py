@@ -351,6 +351,10 @@ class Connection:
     ) -> None:
         if self.is_ended:
             raise BrokenInvariant("a request on a connection that has ended")
+        if body.__class__ is not bytes and not isinstance(body, (bytes, bytearray, memoryview)):
+            raise TypeError(
+                f"the body of {type(request).__name__} is bytes, not {type(body).__name__}; nothing was sent"
+            )
         code = int(request.code)
         encoding = Encoding.JSON if code > _COMPACT_CODE_MAX else self._encoding
         if extra:

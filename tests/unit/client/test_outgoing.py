@@ -7,7 +7,15 @@ from typing import get_type_hints
 import msgspec
 import pytest
 
-from firearrow.client.producer.outgoing import Portion, encoded_batch, portions, prepare, prepare_batch, request_for
+from firearrow.client.producer.outgoing import (
+    Portion,
+    encoded_batch,
+    entry_of,
+    portions,
+    prepare,
+    prepare_batch,
+    request_for,
+)
 from firearrow.client.producer.result import SendStatus, read_batch_result
 from firearrow.client.producer.settings import ProducerOptions, ProducerSettings, producer_settings
 from firearrow.errors import IllegalMessage, SettingsError
@@ -87,12 +95,14 @@ def test_batches_are_cut_at_the_size_limit() -> None:
     assert len(cut) > 3
     for portion in cut:
         if not portion.is_alone:
-            assert len(prepare_batch(portion, settings, unique_keys(), NOW).body) <= 1000
+            entries = [entry_of(message, settings, unique_keys(), NOW) for message in portion.messages]
+            assert len(prepare_batch(entries, settings, NOW).body) <= 1000
 
 
 def test_a_batch_holds_its_messages_each_with_a_key_of_its_own() -> None:
     portion = Portion(tuple(Message.of("T", b"%d" % n, tag="A") for n in range(3)))
-    batch = prepare_batch(portion, SETTINGS, unique_keys(), NOW)
+    made = unique_keys()
+    batch = prepare_batch([entry_of(message, SETTINGS, made, NOW) for message in portion.messages], SETTINGS, NOW)
     inside = decode_batch(batch.body, "T")
     assert [message.body for message in inside] == [b"0", b"1", b"2"]
     assert tuple(message.properties[keys.UNIQ_KEY] for message in inside) == batch.unique_keys

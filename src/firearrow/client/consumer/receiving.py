@@ -146,7 +146,7 @@ class Receiver:
                 await flow.idle.wait()
         if flow.is_handled:
             log.error(
-                "%s goes to another member although its handler still runs: it took longer than consume_timeout_ms (%d)",
+                "%s goes to another member while its handler still runs: that took longer than consume_timeout_ms (%d)",
                 flow.queue,
                 limit_ms,
                 extra={"queue": str(flow.queue)},

@@ -43,13 +43,16 @@ class Outgoing(Struct, frozen=True):
 
 def check(message: Message, settings: ProducerSettings) -> None:
     """Raise ``IllegalMessage`` if no broker would take the message."""
+    if not isinstance(message, Message):
+        raise IllegalMessage(f"what is sent is a Message; this is {message!r}: write Message(topic, body)")
     fault = _fault(message.topic)
     if fault:
         raise IllegalMessage(fault)
-    if len(message.body) > settings.max_message_bytes:
-        raise IllegalMessage(
-            f"the body has {len(message.body)} bytes, more than max_message_bytes ({settings.max_message_bytes})"
-        )
+    size = len(message.body)
+    if not size:
+        raise IllegalMessage(f"the body of a message for topic {message.topic!r} is empty; brokers take none without")
+    if size > settings.max_message_bytes:
+        raise IllegalMessage(f"the body has {size} bytes, more than max_message_bytes ({settings.max_message_bytes})")
 
 
 @lru_cache(maxsize=1024)
@@ -165,27 +168,40 @@ def _shared_properties(wait: str | None) -> str:
     return format_properties({keys.WAIT: wait} if wait is not None else {})
 
 
-def prepare_batch(portion: Portion, settings: ProducerSettings, unique_keys: UniqueKeys, now: EpochMs) -> OutgoingBatch:
-    """Make a portion ready."""
-    stamped, ids = [], []
-    for message in portion.messages:
-        check(message, settings)
-        properties = message.properties
-        key = properties.get(keys.UNIQ_KEY)
-        if key is None:
-            key = unique_keys.next(now)
-            message = Message(message.topic, message.body, {**properties, keys.UNIQ_KEY: key}, message.flag)
-        ids.append(key)
-        stamped.append(message)
-    body = encode_batch(stamped)
+class Entry(Struct, frozen=True):
+    """One message of a batch: checked, with its unique key, and encoded."""
+
+    message: Message
+    encoded: bytes
+
+    @property
+    def unique_key(self) -> str:
+        """The id that consumers will show."""
+        return self.message.properties[keys.UNIQ_KEY]
+
+
+def entry_of(message: Message, settings: ProducerSettings, unique_keys: UniqueKeys, now: EpochMs) -> Entry:
+    """Make a message ready to travel with others; raise ``IllegalMessage`` if it is not fit to."""
+    check(message, settings)
+    properties = message.properties
+    if keys.UNIQ_KEY not in properties:
+        message = Message(
+            message.topic, message.body, {**properties, keys.UNIQ_KEY: unique_keys.next(now)}, message.flag
+        )
+    return Entry(message, encode_batch((message,)))
+
+
+def prepare_batch(entries: Sequence[Entry], settings: ProducerSettings, now: EpochMs) -> OutgoingBatch:
+    """Put entries of one topic together."""
+    body = b"".join([entry.encoded for entry in entries])
     if len(body) > settings.max_message_bytes:
         raise IllegalMessage(
-            f"a batch of {len(stamped)} messages has {len(body)} bytes, "
+            f"a batch of {len(entries)} messages has {len(body)} bytes, "
             f"more than max_message_bytes ({settings.max_message_bytes})"
         )
-    first = stamped[0]
+    first = entries[0].message
     shared = _shared_properties(first.properties.get(keys.WAIT))
-    return OutgoingBatch(first.topic, body, shared, now, tuple(ids))
+    return OutgoingBatch(first.topic, body, shared, now, tuple(entry.unique_key for entry in entries))
 
 
 def batch_request_for(batch: OutgoingBatch, queue: MessageQueue, settings: ProducerSettings) -> SendBatchMessage:

@@ -20,11 +20,13 @@ from firearrow.client.instance import Instance, Rhythm, client_id
 from firearrow.client.nameservers import UNANSWERED, whereabouts
 from firearrow.client.producer.linger import Linger, may_wait
 from firearrow.client.producer.outgoing import (
+    Entry,
     Outgoing,
     OutgoingBatch,
     Portion,
     batch_request_for,
     check,
+    entry_of,
     portions,
     prepare,
     prepare_batch,
@@ -166,10 +168,12 @@ class Producer:
         It goes to ``queue`` if that is given, else to the one that ``selector`` chooses, else to the one of its
         sharding key if it has one, else to the next one.
         """
-        choose = _fixed_choice(message, queue, selector)
-        if self._linger is not None and timeout_ms is None and may_wait(message):
-            return await self._send_together(self._linger, message, choose)
+        if self._linger is not None and timeout_ms is None:
+            check(message, self.settings)
+            if may_wait(message):
+                return await self._send_together(self._linger, message, _fixed_choice(message, queue, selector))
         outgoing = self._prepared(message)
+        choose = _fixed_choice(message, queue, selector)
         if self._places is None:
             code, answer, sent_to = await self._attempts(outgoing, choose, timeout_ms)
         else:
@@ -178,12 +182,12 @@ class Producer:
         return read_result(code, answer, sent_to, outgoing.unique_key)
 
     async def _send_together(self, linger: Linger, message: Message, choose: "_Choice | None") -> SendResult:
-        check(message, self.settings)
+        entry = self._entry(message)
         fixed = choose((await self._route(message.topic)).write_queues) if choose else None
         order = message.properties.get(keys.SHARDING_KEY), message.properties.get(keys.WAIT)
         again = None if fixed is None else (lambda _queues: fixed)
         return await linger.send(
-            message, (message.topic, fixed, *order), lambda portion: self._send_portion(portion, again, None)
+            entry, (message.topic, fixed, *order), lambda entries: self._send_entries(entries, again, None)
         )
 
     async def send_batch(
@@ -199,8 +203,11 @@ class Producer:
         Requests go out one after the other, each to a queue of its own unless the messages have an order to keep.
         When one fails, ``SendFailed.stored`` counts the messages before it, which are stored.
         """
+        listed = list(messages)
         results: list[SendResult] = []
-        for portion in portions(list(messages), self.settings):
+        for message in listed:
+            check(message, self.settings)
+        for portion in portions(listed, self.settings):
             choose = _fixed_choice(portion.messages[0], queue, selector)
             try:
                 results += await self._send_portion(portion, choose, timeout_ms)
@@ -213,12 +220,20 @@ class Producer:
         self, portion: Portion, choose: "_Choice | None", timeout_ms: float | None
     ) -> list[SendResult]:
         if portion.is_alone:
-            outgoing = self._prepared(portion.messages[0])
-            code, answer, sent_to = await self._attempts(outgoing, choose, timeout_ms)
-            return [read_result(code, answer, sent_to, outgoing.unique_key)]
-        doors = self._opened().doors
-        assert self._unique_keys is not None
-        batch = prepare_batch(portion, self.settings, self._unique_keys, EpochMs(doors.clock.now_ms()))
+            return [await self._send_alone(portion.messages[0], choose, timeout_ms)]
+        return await self._send_entries(list(map(self._entry, portion.messages)), choose, timeout_ms)
+
+    async def _send_alone(self, message: Message, choose: "_Choice | None", timeout_ms: float | None) -> SendResult:
+        outgoing = self._prepared(message)
+        code, answer, sent_to = await self._attempts(outgoing, choose, timeout_ms)
+        return read_result(code, answer, sent_to, outgoing.unique_key)
+
+    async def _send_entries(
+        self, entries: list[Entry], choose: "_Choice | None", timeout_ms: float | None
+    ) -> list[SendResult]:
+        if len(entries) == 1:
+            return [await self._send_alone(entries[0].message, choose, timeout_ms)]
+        batch = prepare_batch(entries, self.settings, EpochMs(self._opened().doors.clock.now_ms()))
         code, answer, sent_to = await self._attempts(batch, choose, timeout_ms)
         return read_batch_result(code, answer, sent_to, list(batch.unique_keys))
 
@@ -247,6 +262,11 @@ class Producer:
         doors = self._opened().doors
         assert self._unique_keys is not None
         return prepare(message, self.settings, self._unique_keys, EpochMs(doors.clock.now_ms()))
+
+    def _entry(self, message: Message) -> Entry:
+        doors = self._opened().doors
+        assert self._unique_keys is not None
+        return entry_of(message, self.settings, self._unique_keys, EpochMs(doors.clock.now_ms()))
 
     # -- attempts
 

@@ -3,7 +3,6 @@
 import asyncio
 
 import pytest
-from msgspec.structs import replace
 
 from firearrow.client import Consumer, Message, Producer, ReceivedMessage
 from firearrow.errors import FireArrowError
@@ -44,7 +43,7 @@ async def delete_other(cluster: SimCluster, caller: Caller) -> None:
 async def move(broker: BrokerNode) -> None:
     """Stop a broker and start it at another address."""
     await broker.node.stop()
-    broker.settings = replace(broker.settings, broker=replace(broker.settings.broker, listen_port=ELSEWHERE))
+    broker.port = ELSEWHERE
     await broker.start()
 
 

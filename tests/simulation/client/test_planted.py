@@ -1,0 +1,103 @@
+"""The small clusters find what they are for: each planted bug is caught by the question that it answers wrongly."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from firearrow.client.consumer.flow import Flow
+from firearrow.client.consumer.receiving import Receiver
+from firearrow.client.producer import linger
+from firearrow.client.routes import RouteTable
+from firearrow.record.decode import decode_all
+from tests.simulation.client import (
+    test_addresses,
+    test_cancellation,
+    test_neighbours,
+    test_ordering,
+    test_poison,
+)
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+Question = Callable[[pytest.MonkeyPatch], None]
+
+
+def fails_the_pull_for_one_bad_body(patch: pytest.MonkeyPatch) -> None:
+    def strict(body: bytes, *, max_body_bytes: int, keep_bad_bodies: bool) -> object:
+        return decode_all(body, max_body_bytes=max_body_bytes, keep_bad_bodies=not keep_bad_bodies)
+
+    patch.setattr("firearrow.client.consumer.pulling.decode_all", strict)
+
+
+def believes_the_first_route(patch: pytest.MonkeyPatch) -> None:
+    def oldest_last(self: RouteTable) -> None:
+        self._brokers = {name: members for each in reversed(self._heard.values()) for name, members in each.items()}
+
+    patch.setattr(RouteTable, "_merge", oldest_last)
+
+
+def lets_the_lock_of_a_departing_queue_lapse(patch: pytest.MonkeyPatch) -> None:
+    renew = Receiver.renew_locks
+
+    async def forgetful(self: Receiver) -> None:
+        departing, self._departing = self._departing, {}
+        try:
+            await renew(self)
+        finally:
+            self._departing = departing
+
+    patch.setattr(Receiver, "renew_locks", forgetful)
+
+
+def forgets_handlers_at_a_reset(patch: pytest.MonkeyPatch) -> None:
+    restart = Flow.restart
+
+    def forgetful(self: Flow, offset: int, now: float) -> None:
+        self.handed.clear()
+        restart(self, offset, now)
+
+    patch.setattr(Flow, "restart", forgetful)
+
+
+def sends_back_in_the_task_of_the_handler(patch: pytest.MonkeyPatch) -> None:
+    async def unshielded(given: asyncio.Task[Any]) -> Any:
+        try:
+            return await asyncio.wait_for(given, None)
+        except asyncio.CancelledError:
+            given.cancel()
+            raise
+
+    patch.setattr("firearrow.client.consumer.receiving.asyncio.shield", unshielded)
+
+
+def fails_a_batch_for_one_of_its_messages(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(linger, "FAULTED", frozenset())
+
+
+PLANTS: list[tuple[Plant, Question]] = [
+    (fails_the_pull_for_one_bad_body, lambda _: test_poison.test_it_is_in_no_batch_with_others()),
+    (believes_the_first_route, lambda _: test_addresses.test_a_topic_that_was_deleted_leaves_no_address_behind()),
+    (
+        lets_the_lock_of_a_departing_queue_lapse,
+        lambda _: test_ordering.test_a_queue_that_changes_hands_waits_for_its_handler(),
+    ),
+    (forgets_handlers_at_a_reset, lambda _: test_ordering.test_a_queue_that_is_reset_waits_for_its_handler()),
+    (
+        sends_back_in_the_task_of_the_handler,
+        lambda patch: test_cancellation.test_a_cancellation_while_messages_are_sent_back_orphans_none(
+            is_batch=False, is_taken=True, monkeypatch=patch
+        ),
+    ),
+    (
+        fails_a_batch_for_one_of_its_messages,
+        lambda _: test_neighbours.test_what_a_broker_finds_fault_with_is_told_to_its_sender_alone(),
+    ),
+]
+
+
+@pytest.mark.parametrize(("plant", "question"), PLANTS, ids=[plant.__name__ for plant, _ in PLANTS])
+def test_a_planted_bug_is_caught(plant: Plant, question: Question, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    with pytest.raises(AssertionError):
+        question(monkeypatch)

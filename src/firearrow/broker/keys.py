@@ -240,7 +240,7 @@ _GROUPS: Final = {
         metricsLabel metricsOtelCardinalityLimit metricsPromExporterHost metricsPromExporterPort""",
     "cold reads never hold up others here": """
         cgColdReadThreshold coldCtrStrategyEnable coldDataScanEnable globalColdReadThreshold usePIDColdCtrStrategy""",
-    "every registration is full, and a changed topic is registered at once": """
+    "a changed topic is registered at once, and a table of more than 2,000 topics in parts of as many": """
         enableSingleTopicRegister enableSplitRegistration splitRegistrationSize forceRegister enableSplitMetadata
         splitMetadataSize updateNameServerAddrPeriod fetchNamesrvAddrInterval""",
     "nothing is looked up there": "rocketmqHome brokerConfigPath",

@@ -4,6 +4,12 @@ Each name server has a task of its own, so a slow one holds up nobody. A changed
 server does not take that (it does not know the broker yet, or Apache's rule against first registrations of one topic
 struck), the whole table follows at once. The answer says which topics are strictly ordered.
 
+A table of more than `PART_TOPICS` topics goes in parts, as Apache's brokers send it with ``enableSplitRegistration``:
+no frame is too large, and no turn of the loop too long. A name server overwrites what it knows only when a part says
+another edition than it last heard, so all parts but the last say editions just before the table's own. When nothing has
+changed, such a table is not sent again: the name server is asked whether it has this edition (QUERY_DATA_VERSION, which
+keeps the lease alive), and gets a few parts in turn, so that what went missing there is back within `TURN_PERIODS`.
+
 `leave` unregisters everywhere. `wipe_writes` takes the write permission away first, so that producers go elsewhere
 while the broker still answers. Java: ``BrokerController.registerBrokerAll``, ``BrokerOuterAPI``.
 
@@ -13,6 +19,7 @@ Invariants: what a name server last heard is never older than the change before 
 import asyncio
 import logging
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any, Final
 from zlib import crc32
 
@@ -24,11 +31,13 @@ from firearrow.broker.live import LiveSettings
 from firearrow.broker.topicbook import Topics
 from firearrow.errors import BadBody, FireArrowError
 from firearrow.model.flags import PERM_READ, PERM_WRITE
+from firearrow.protocol.bodies.body import encode_body
 from firearrow.protocol.bodies.registration import RegisterBrokerBody, encode_registration
 from firearrow.protocol.bodies.route import KVTable
 from firearrow.protocol.bodies.topic import TopicConfig, TopicConfigAndMappingTable
+from firearrow.protocol.bodies.version import DataVersion
 from firearrow.protocol.conversation import Request
-from firearrow.protocol.requests.registration import RegisterBroker, UnregisterBroker
+from firearrow.protocol.requests.registration import QueryDataVersion, RegisterBroker, UnregisterBroker
 from firearrow.protocol.requests.route import WipeWritePermOfBroker
 from firearrow.record.layout import CRC_MASK
 from firearrow.remoting.caller import Caller
@@ -39,6 +48,10 @@ LONGEST_PERIOD_MS: Final = 60_000
 LEAVE_TIMEOUT_MS: Final = 3_000
 ANNOUNCE_TIMEOUT_MS: Final = 3_000
 """How long whoever changed a topic waits for name servers to hear of it."""
+PART_TOPICS: Final = 2_000
+"""Topics in one registration at most: half a MiB, a millisecond to encode."""
+TURN_PERIODS: Final = 20
+"""Periods in which every part of a large table is sent once more."""
 RETRY_AFTER_MS: Final = 1_000
 """A registration that failed is tried again after this long, and no later than the period says."""
 
@@ -124,8 +137,36 @@ class Registration:
 
     async def register(self, address: Address, topics: dict[str, TopicConfig]) -> None:
         """Say at one name server that these topics are here; raise when it does not take it."""
+        version, parts = self._topics.table.version, in_parts(topics)
+        for number, part in enumerate(parts, 1):
+            await self._register_part(address, part, _before(version, len(parts) - number))
+
+    async def refresh(self, address: Address, period: int) -> None:
+        """Keep the lease of a large table alive where it is known, and send some of it again; or send all of it."""
+        topics = self.all_topics()
+        if len(topics) <= PART_TOPICS or not await self._is_known(address):
+            await self.register(address, topics)
+            return
+        for number, part in enumerate(in_parts(topics)):
+            if number % TURN_PERIODS == period % TURN_PERIODS:
+                await self._register_part(address, part, self._topics.table.version)
+
+    async def _is_known(self, address: Address) -> bool:
+        """Whether a name server has this edition of the table; asking keeps the lease alive."""
         broker = self._settings.broker
-        body = encode_registration(self._body(topics), compressed=broker.compressed_register)
+        request = QueryDataVersion(
+            broker_name=self._identity.name,
+            broker_addr=self._identity.address,
+            cluster_name=broker.broker_cluster_name,
+            broker_id=broker.broker_id,
+        )
+        body = encode_body(self._topics.table.version)
+        reply = await self._caller.call(address, request, body, timeout_ms=broker.register_broker_timeout_mills)
+        return not reply.answer.changed
+
+    async def _register_part(self, address: Address, topics: dict[str, TopicConfig], version: DataVersion) -> None:
+        broker = self._settings.broker
+        body = encode_registration(self._body(topics, version), compressed=broker.compressed_register)
         request = RegisterBroker(
             broker_name=self._identity.name,
             broker_addr=self._identity.address,
@@ -140,14 +181,14 @@ class Registration:
         if reply.body:
             self._topics.order(_ordered(reply.body))
 
-    def _body(self, topics: dict[str, TopicConfig]) -> RegisterBrokerBody:
+    def _body(self, topics: dict[str, TopicConfig], version: DataVersion) -> RegisterBrokerBody:
         permission = self._settings.broker.broker_permission
         if self._drains:
             permission &= ~PERM_WRITE
         if permission & (PERM_READ | PERM_WRITE) != PERM_READ | PERM_WRITE:
             # What the whole broker forbids no topic allows.
             topics = {name: replace(topic, perm=topic.perm & permission) for name, topic in topics.items()}
-        table = TopicConfigAndMappingTable(data_version=self._topics.table.version, topic_config_table=topics)
+        table = TopicConfigAndMappingTable(data_version=version, topic_config_table=topics)
         return RegisterBrokerBody(topic_config_serialize_wrapper=table)
 
     @property
@@ -174,6 +215,8 @@ class _NameServer:
         self._registration = registration
         self._pending: dict[str, TopicConfig] = {}
         self._whole = True
+        self._period = 0
+        self._is_due = False
         self._wanted = asyncio.Event()
         self._one_at_a_time = asyncio.Lock()
         self._watching: list[asyncio.Future[None]] = []
@@ -193,7 +236,8 @@ class _NameServer:
         while True:
             await self._pause(min(wait_s, max(due - loop.time(), 0)))
             if loop.time() >= due:
-                self._whole = True
+                self._is_due = True
+                self._period += 1
                 due = loop.time() + self._registration.period_s
             done = await self._register()
             wait_s = self._registration.period_s if done else RETRY_AFTER_MS / 1000
@@ -229,20 +273,39 @@ class _NameServer:
         async with self._one_at_a_time:
             self._wanted.clear()
             registration, pending = self._registration, self._pending
-            if registration.has_left or not (self._whole or pending):
+            if registration.has_left or not (self._whole or self._is_due or pending):
                 return True
-            self._pending = {}
-            topics = registration.all_topics() if self._whole else pending
-            self._whole = False
+            whole, self._pending, self._whole = self._whole, {}, False
             try:
-                await registration.register(self.address, topics)
+                await self._say(whole, pending)
             except FireArrowError as error:
                 # What a name server did not take by itself it gets with everything else.
                 self._whole = True
-                extra = {"name_server": str(self.address), "reason": str(error), "topics": len(topics)}
-                log.warning("registration failed", extra=extra)
+                extra = {"name_server": str(self.address), "reason": str(error), "topics": len(pending)}
+                log.warning("registration at %s failed: %s", self.address, error, extra=extra)
                 return False
             return True
+
+    async def _say(self, whole: bool, pending: dict[str, TopicConfig]) -> None:
+        registration = self._registration
+        if whole:
+            await registration.register(self.address, registration.all_topics())
+        elif pending:
+            await registration.register(self.address, pending)
+        if self._is_due and not whole:
+            await registration.refresh(self.address, self._period)
+        self._is_due = False
+
+
+def in_parts(topics: dict[str, TopicConfig]) -> list[dict[str, TopicConfig]]:
+    """Topics, so many at a time."""
+    rows = iter(topics.items())
+    return [dict(islice(rows, PART_TOPICS)) for _ in range(0, len(topics), PART_TOPICS)]
+
+
+def _before(version: DataVersion, steps: int) -> DataVersion:
+    """An edition that is not this one, a different one for each number of steps; this one for none."""
+    return replace(version, timestamp=version.timestamp - steps)
 
 
 def _ordered(body: bytes) -> list[str]:

@@ -4,11 +4,17 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 
+from firearrow.broker import registration
 from firearrow.broker.config import BrokerConfig
 from firearrow.errors import RequestRefused
+from firearrow.protocol.bodies.body import encode_body
 from firearrow.protocol.bodies.route import TopicRouteData
+from firearrow.protocol.bodies.topic import CreateTopicListBody, TopicConfig
 from firearrow.protocol.requests.kvconfig import PutKvConfig
+from firearrow.protocol.requests.route import DeleteTopicInNamesrv
+from firearrow.protocol.requests.topic import UpdateAndCreateTopicList
 from firearrow.remoting.caller import Caller
 from firearrow.runtime.network import Address
 from firearrow.testing.sim.world import World
@@ -140,3 +146,38 @@ def test_draining_takes_the_permission_away_and_goes_on_answering() -> None:
         await broker.node.stop()
 
     World(5).run(run)
+
+
+def test_a_table_that_no_frame_holds_is_registered_in_parts_and_stays_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    many = 25
+    monkeypatch.setattr(registration, "PART_TOPICS", 10)
+
+    async def run(world: World) -> None:
+        names = Names(world.node("names"))
+        address = await names.start()
+        settings = at(settings_of(BrokerConfig(register_name_server_period=10_000)), address)
+        broker = Simulated(world.node("broker"), settings)
+        await broker.start()
+        client = Client(world.node("client"), broker.address)
+        topics = [TopicConfig(topic_name=f"t{number}") for number in range(many)]
+        made = encode_body(CreateTopicListBody(topic_config_list=topics))
+        await client.ask(UpdateAndCreateTopicList(), made)
+        wider = [replace(topic, write_queue_nums=9) for topic in topics]
+        await client.ask(UpdateAndCreateTopicList(), encode_body(CreateTopicListBody(topic_config_list=wider)))
+        for topic in topics:
+            known = await route(client.caller, address, topic.topic_name or "")
+            assert known.queue_datas[0].write_queue_nums == 9, "a change is taken over in every part"
+        await client.caller.call(address, DeleteTopicInNamesrv(topic="t7"))
+        await asyncio.sleep(200)
+        for topic in topics:
+            if topic.topic_name != "t7":
+                await route(client.caller, address, topic.topic_name or "")  # longer than a lease lasts
+        await until_route(client.caller, address, "t7", anything, 10 * registration.TURN_PERIODS + 10)
+        await names.node.crash()
+        await asyncio.sleep(5)
+        await names.start()
+        for topic in topics:
+            await until_route(client.caller, address, topic.topic_name or "", anything, 11)
+        await broker.node.stop()
+
+    World(6).run(run)

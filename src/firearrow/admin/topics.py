@@ -19,14 +19,17 @@ from firearrow.errors import AlreadyExists, IllegalMessage, NoSuchName, RequestR
 from firearrow.model import MessageQueue
 from firearrow.model.flags import PERM_READ, PERM_WRITE, is_legal_perm
 from firearrow.model.names import AUTO_CREATE_TOPIC, is_dlq_topic, is_retry_topic, is_system_topic, topic_fault
+from firearrow.protocol.bodies.body import encode_body
 from firearrow.protocol.bodies.route import TopicRouteData
 from firearrow.protocol.bodies.topic import SINGLE_TAG, GroupList, TopicConfig, TopicConfigTable, TopicStatsTable
+from firearrow.protocol.bodies.version import DataVersion
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.requests.kvconfig import DeleteKvConfig, GetKvConfig, PutKvConfig
 from firearrow.protocol.requests.route import DeleteTopicInNamesrv
 from firearrow.protocol.requests.topic import (
     DeleteTopicInBroker,
     GetAllTopicConfig,
+    GetTopicConfig,
     GetTopicStatsInfo,
     QueryTopicConsumeByWho,
     UpdateAndCreateTopic,
@@ -34,6 +37,8 @@ from firearrow.protocol.requests.topic import (
 
 ORDER_TOPIC_CONFIG: Final = "ORDER_TOPIC_CONFIG"
 QUEUES: Final = 8
+PAGE: Final = 2000
+"""Topics in one answer, where brokers know pages."""
 READ_AND_WRITE: Final = PERM_READ | PERM_WRITE
 ROUTE_SECONDS: Final = 40.0
 """How long a change may take to reach the name servers: brokers register every thirty seconds, if nothing hurries."""
@@ -153,7 +158,7 @@ class Topics:
 
     async def exists(self, topic: str) -> bool:
         """Whether any broker has it."""
-        return any([topic in await self._configs(member) for member in await self._brokers.readable()])
+        return any([await self._config(member, topic) is not None for member in await self._brokers.readable()])
 
     # -- changing
 
@@ -179,7 +184,7 @@ class Topics:
             raise IllegalMessage(fault)
         masters = await self._brokers.masters(cluster, broker)
         for master in masters:
-            if topic in await self._configs(master):
+            if await self._config(master, topic) is not None:
                 raise AlreadyExists(f"broker {master.name} has a topic {topic!r} already; update it instead")
         config = TopicConfig(
             topic_name=topic,
@@ -275,15 +280,39 @@ class Topics:
 
     async def _holders(self, topic: str) -> dict[BrokerMember, TopicConfig]:
         members = await self._brokers.readable()
-        tables = await together(self._configs(member) for member in members)
-        found = {member: table[topic] for member, table in zip(members, tables, strict=True) if topic in table}
+        configs = await together(self._config(member, topic) for member in members)
+        found = {member: config for member, config in zip(members, configs, strict=True) if config is not None}
         if not found:
             raise NoSuchName(f"no broker has a topic {topic!r}; firearrow topic list shows those that are there")
         return found
 
+    async def _config(self, member: BrokerMember, topic: str) -> TopicConfig | None:
+        try:
+            reply = await self._brokers.ask(member.at, GetTopicConfig(topic=topic))
+        except RequestRefused as refusal:
+            if refusal.code == ResponseCode.TOPIC_NOT_EXIST:
+                return None
+            if refusal.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                return (await self._configs(member)).get(topic)  # brokers of 4.9 tell of all or of none
+            raise
+        return fastjson.decode(reply.body, TopicConfig)
+
     async def _configs(self, member: BrokerMember) -> dict[str, TopicConfig]:
-        reply = await self._brokers.ask(member.at, GetAllTopicConfig())
-        return fastjson.decode(reply.body, TopicConfigTable).topic_config_table
+        """Every topic of a broker, by pages; begun anew when it changes meanwhile. 4.9 gives all at once."""
+        found: dict[str, TopicConfig] = {}
+        version: DataVersion | None = None
+        while True:
+            known = None if version is None else encode_body(version).decode()
+            page = GetAllTopicConfig(topic_seq=len(found), data_version=known, max_topic_num=PAGE)
+            reply = await self._brokers.ask(member.at, page)
+            table = fastjson.decode(reply.body, TopicConfigTable)
+            if version is not None and table.data_version != version:
+                found = {}
+            version = table.data_version
+            found |= table.topic_config_table
+            total = reply.answer.total_topic_num
+            if total is None or len(found) >= total or not table.topic_config_table:
+                return found
 
     async def _stats(self, member: BrokerMember, topic: str) -> TopicStatsTable:
         try:

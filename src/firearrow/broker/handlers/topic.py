@@ -9,6 +9,7 @@ its first message when the old one is gone.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from itertools import islice
 from typing import Final, Protocol
 
 import msgspec
@@ -53,6 +54,12 @@ from firearrow.store.store import Store
 
 PAGE: Final = 2000
 """Topics in one answer at most, for those who know pages."""
+ANSWER_BYTES_MAX: Final = 15 << 20
+"""Clients take frames of 16 MiB."""
+NO_STATIC_TOPICS: Final = (
+    b',"mappingDataVersion":%b,"topicQueueMappingDetailMap":{},"topicQueueMappingInfoMap":{}}'
+    % encode_body(DataVersion())
+)
 QUEUES_MAX: Final = 65_536
 MADE: Final = Answer(remark="not set any response code")
 """What Apache says when a topic was made, because it forgets to say nothing."""
@@ -213,17 +220,27 @@ class TopicHandlers:
 
     # ---- looking
 
-    def all_topics(self, request: GetAllTopicConfig, _call: Call) -> Answer:
-        """All topics, or a page of them."""
+    def all_topics(self, request: GetAllTopicConfig, call: Call) -> Answer | Later:
+        """All topics, or a page of them. All are put together in turns: there may be very many."""
+        if (request.topic_seq, request.data_version, request.max_topic_num) == (None, None, None):
+            return self._errands.do(call, self._all_topics())
         table = self._topics.table
-        names = list(table)
-        if (request.topic_seq, request.data_version, request.max_topic_num) != (None, None, None):
-            start = request.topic_seq or 0 if self._is_current(request.data_version) else 0
-            names = names[start : start + min(request.max_topic_num or PAGE, PAGE)]
-        body = TopicConfigAndMappingTable(
-            data_version=table.version, topic_config_table={name: table.topics[name] for name in names}
-        )
+        start = request.topic_seq or 0 if self._is_current(request.data_version) else 0
+        page = dict(islice(table.topics.items(), start, start + min(request.max_topic_num or PAGE, PAGE)))
+        body = TopicConfigAndMappingTable(data_version=table.version, topic_config_table=page)
         return Answer(GetAllTopicConfigAnswer(total_topic_num=len(table)), encode_body(body))
+
+    async def _all_topics(self) -> Answer:
+        table = self._topics.table
+        count, body = len(table), bytearray()
+        for piece in table.pieces():
+            body += piece
+            if len(body) > ANSWER_BYTES_MAX:
+                remark = f"{count} topics are more than an answer of {ANSWER_BYTES_MAX >> 20} MiB holds: ask by pages"
+                raise Refused(ResponseCode.SYSTEM_ERROR, f"{remark} (topicSeq, maxTopicNum), as clients of 5.x do")
+            await asyncio.sleep(0)
+        body[-1:] = NO_STATIC_TOPICS
+        return Answer(GetAllTopicConfigAnswer(total_topic_num=count), bytes(body))
 
     def _is_current(self, version: str | None) -> bool:
         try:

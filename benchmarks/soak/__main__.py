@@ -48,7 +48,7 @@ def entry(figures: Figures, broken: list[str]) -> dict[str, object]:
         "acknowledged": figures.acknowledged,
         "failed_sends": figures.failed_sends,
         "lost": figures.lost,
-        "tracebacks": figures.tracebacks,
+        "exceptions": figures.exceptions,
         "steady_rate": round(figures.steady_rate),
         "steady_p99_ms": round(steady.p99_ms, 2) if steady else None,
         "anon_mib_by_thirds": [round(value, 1) for value in figures.thirds("anon_mib")],

@@ -70,7 +70,7 @@ class Figures(msgspec.Struct):
     delivered: dict[str, int] = {}
     repeated: dict[str, int] = {}
     lost: dict[str, int] = {}
-    tracebacks: dict[str, int] = {}
+    exceptions: dict[str, int] = {}
     steady: Latency | None = None
     steady_rate: float = 0.0
 
@@ -93,7 +93,7 @@ class Figures(msgspec.Struct):
 
 def complaints(figures: Figures, ours: str, rival: str, most_ratio: float = MOST_P99_RATIO) -> list[str]:
     """What does not hold, each in a sentence; none when all is well."""
-    found = [f"{count} exceptions in the log of {who}" for who, count in figures.tracebacks.items() if count]
+    found = [f"{count} exceptions in the log of {who}" for who, count in figures.exceptions.items() if count]
     found += [f"{count} acknowledged messages never came to {group}" for group, count in figures.lost.items() if count]
     found += [f"{turn.lost} acknowledged messages lost in a turn of {turn.side}" for turn in figures.turns if turn.lost]
     ratio = figures.ratio(ours, rival)

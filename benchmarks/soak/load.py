@@ -14,6 +14,7 @@ from typing import NamedTuple, Self
 from benchmarks.soak.clients import Kind, Member, Producer
 from benchmarks.soak.records import Delays, Delivered, Numbers
 from firearrow.testing.apache import ApacheBroker
+from firearrow.testing.complaints import complaints_in
 
 QUEUES = 32
 RATE = 1_500
@@ -116,10 +117,10 @@ class Load:
                 found.merge(self.delivered[group].between(from_ns, to_ns))
         return found
 
-    def tracebacks(self) -> dict[str, int]:
+    def exceptions(self) -> dict[str, int]:
         """Exceptions in the logs of our clients, by member."""
         ours = [member for member in self._all() if member.kind == "ours"]
-        return {member.name: count for member in ours if (count := count_tracebacks(member.log))}
+        return {member.name: count for member in ours if (count := count_exceptions(member.log))}
 
     def keep_logs(self, directory: Path) -> None:
         """Copy what the clients said."""
@@ -141,6 +142,6 @@ class Load:
         shutil.rmtree(self.directory, ignore_errors=True)
 
 
-def count_tracebacks(log: Path) -> int:
-    """How many exceptions a log tells of."""
-    return log.read_text(errors="replace").count("Traceback (most recent call last)") if log.exists() else 0
+def count_exceptions(log: Path) -> int:
+    """How many exceptions a log tells of, those that follow each other closely as one."""
+    return len(complaints_in(log.read_text(errors="replace"))) if log.exists() else 0

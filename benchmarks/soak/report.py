@@ -37,7 +37,7 @@ def _soaked(figures: Figures) -> list[str]:
         "messages acknowledged / sends failed": f"{figures.acknowledged:,} / {figures.failed_sends:,}",
         "lost, by group": _listed(figures.lost),
         "delivered more than once, by group": _listed(figures.repeated),
-        "exceptions, by log": _listed(figures.tracebacks),
+        "exceptions, by log": _listed(figures.exceptions),
         "acknowledged a second, broker alive": f"{figures.steady_rate:,.0f} of {figures.rate:,}",
         "delivery p50 / p99 / longest, broker alive, consumers dying": (
             f"{steady.p50_ms:.2f} / {steady.p99_ms:.2f} / {steady.longest_ms:,.0f} ms"

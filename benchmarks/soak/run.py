@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from benchmarks.soak.figures import LATE_MS, Figures, Latency, Sample, Slice, Turn
-from benchmarks.soak.load import GROUPS, QUEUES, Load, count_tracebacks
+from benchmarks.soak.load import GROUPS, QUEUES, Load, count_exceptions
 from benchmarks.soak.plan import Plan
 from benchmarks.soak.records import SLICE_NS, Delays
 from benchmarks.soak.sides import APACHE, OURS, Side, started
@@ -37,7 +37,7 @@ class Soak:
         with ExitStack() as stack:
             ours = stack.enter_context(started(OURS))
             ours.check_loop()
-            stack.callback(self._look_into, ours.broker.log)
+            stack.callback(self._look_into, ours)
             sides = [ours, *([stack.enter_context(started(APACHE))] if plan.rounds_before else [])]
             for side in sides:
                 side.pause()
@@ -51,9 +51,10 @@ class Soak:
             self._rounds(plan.rounds_after, sides)
         return self.figures
 
-    def _look_into(self, log: Path) -> None:
-        self.figures.tracebacks["broker"] = count_tracebacks(log)
-        shutil.copy(log, self._output / "broker.log")
+    def _look_into(self, side: Side) -> None:
+        for server, log in side.logs().items():
+            self.figures.exceptions[server] = count_exceptions(log)
+            shutil.copy(log, self._output / f"{server}.log")
 
     # ---- turns
 
@@ -81,7 +82,7 @@ class Soak:
                 load.look()
                 rate = (load.acknowledged.total - before) / ((to_ns - from_ns) / 1e9)
                 lost = sum(load.finish().values())
-                self._note_tracebacks(load)
+                self._note_exceptions(load)
                 return Turn(
                     side.name,
                     whole=_latency(load.between(from_ns, to_ns)),
@@ -93,9 +94,9 @@ class Soak:
         finally:
             side.pause()
 
-    def _note_tracebacks(self, load: Load) -> None:
-        for member, count in load.tracebacks().items():
-            self.figures.tracebacks[member] = self.figures.tracebacks.get(member, 0) + count
+    def _note_exceptions(self, load: Load) -> None:
+        for member, count in load.exceptions().items():
+            self.figures.exceptions[member] = self.figures.exceptions.get(member, 0) + count
             load.keep_logs(self._output)
 
     # ---- deaths and steady hours
@@ -120,7 +121,7 @@ class Soak:
             }
             figures.steady = _latency(load.between(steady_ns, ended_ns))
             figures.slices = list(self._slices(load, began_ns))
-            self._note_tracebacks(load)
+            self._note_exceptions(load)
             load.keep_logs(self._output)
 
     def _settle(self, side: Side, load: Load) -> None:

@@ -74,7 +74,7 @@ def good() -> Figures:
         turns=[turn(OURS, 5), turn(RIVAL, 6), turn(OURS, 90), turn(RIVAL, 7), turn(OURS, 4), turn(RIVAL, 5)],
         samples=[Sample(float(at), "steady", 60.0 + (at < 10) * 5, 60, at * 1500) for at in range(30)],
         lost={"group": 0},
-        tracebacks={"broker": 0},
+        exceptions={"broker": 0},
         steady_rate=1200.0,
     )
 
@@ -85,7 +85,7 @@ def test_nothing_to_complain_of() -> None:
 
 def test_each_promise_is_asked_for() -> None:
     figures = good()
-    figures.tracebacks["broker"] = 3
+    figures.exceptions["broker"] = 3
     figures.lost["group"] = 1
     figures.turns += [turn(OURS, 80, lost=2), turn(RIVAL, 7), turn(OURS, 80)]
     figures.steady_rate = 800.0

@@ -14,9 +14,9 @@ from typing import Final
 
 import msgspec
 
+from benchmarks.hostile.stock import StockClients
 from benchmarks.overload.cores import pin
 from benchmarks.store.report import percentile
-from benchmarks.versus.clients import Client
 from benchmarks.versus.contestants import FireArrowInEarnest
 from firearrow import Message, Producer
 from firearrow.testing.apache import FireArrowNameServer, fresh
@@ -80,7 +80,7 @@ class Round(msgspec.Struct):
 class Bench:
     """A broker on one core; a stock producer and consumer, and whoever attacks, on the other."""
 
-    def __init__(self, broker: FireArrowInEarnest, load: Client, core: int) -> None:
+    def __init__(self, broker: FireArrowInEarnest, load: StockClients, core: int) -> None:
         self._broker = broker
         self._load = load
         self._core = core
@@ -140,7 +140,7 @@ def bench(warm_s: float = WARM_S) -> Iterator[Bench]:
         topic = broker.create_topic(fresh("hostile"), 8)
         broker.create_topic(BULK, 2)
         asyncio.run(_fill(names.address))
-        load = stack.enter_context(Client("Load", ("latency", names.address, topic, str(BYTES), str(RATE))))
+        load = stack.enter_context(StockClients(names.address, topic, BYTES, RATE))
         pin(load.pid, cores[-1])
         time.sleep(warm_s)
         load.check()

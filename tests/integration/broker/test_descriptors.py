@@ -4,6 +4,7 @@ import asyncio
 import resource
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -31,32 +32,36 @@ sys.stdin.read()
 """
 
 
-@pytest.fixture(autouse=True)
-def _few_descriptors() -> Iterator[None]:
+@contextmanager
+def few_descriptors() -> Iterator[None]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+async def send_beside_a_flood() -> None:
+    async with Cluster(settings={"dispatchFlushInterval": "500"}) as cluster:
+        await cluster.create_topic("t", queues=1)
+        async with Producer(cluster.address, retries=0) as producer:
+            await producer.send(Message.of("t", b"before"))
+            pipe = asyncio.subprocess.PIPE
+            words = [sys.executable, "-c", FLOOD, cluster.broker_address().rpartition(":")[2]]
+            flood = await asyncio.create_subprocess_exec(*words, stdin=pipe, stdout=pipe)
+            assert flood.stdout is not None
+            assert await flood.stdout.readline() == b"flooded\n"
+            for number in range(150):  # several flushes of the store's queues and index
+                try:
+                    await producer.send(Message.of("t", b"beside %d" % number, keys=[f"k{number}"]))
+                except FireArrowError as error:
+                    pytest.fail(f"send {number} beside the flood: {error}")
+                await asyncio.sleep(0.01)
+            await flood.communicate(b"")
+            await producer.send(Message.of("t", b"after"))
 
 
 def test_sends_go_on_beside_a_flood_of_connections_and_after_it(run: Callable[[Scenario], None]) -> None:
-    async def scenario() -> None:
-        async with Cluster(settings={"dispatchFlushInterval": "500"}) as cluster:
-            await cluster.create_topic("t", queues=1)
-            async with Producer(cluster.address, retries=0) as producer:
-                await producer.send(Message.of("t", b"before"))
-                pipe = asyncio.subprocess.PIPE
-                words = [sys.executable, "-c", FLOOD, cluster.broker_address().rpartition(":")[2]]
-                flood = await asyncio.create_subprocess_exec(*words, stdin=pipe, stdout=pipe)
-                assert flood.stdout is not None
-                assert await flood.stdout.readline() == b"flooded\n"
-                for number in range(150):  # several flushes of the store's queues and index
-                    try:
-                        await producer.send(Message.of("t", b"beside %d" % number, keys=[f"k{number}"]))
-                    except FireArrowError as error:
-                        pytest.fail(f"send {number} beside the flood: {error}")
-                    await asyncio.sleep(0.01)
-                await flood.communicate(b"")
-                await producer.send(Message.of("t", b"after"))
-
-    run(scenario)
+    with few_descriptors():
+        run(send_beside_a_flood)

@@ -1,0 +1,97 @@
+"""Faults that a review found, put back: the scenarios of this directory must see each of them."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+import uvloop
+
+from firearrow.broker.backlog import PULL_BYTES
+from firearrow.broker.handlers import pull
+from firearrow.broker.handlers.pull import PullHandlers
+from firearrow.broker.longpoll import Parked
+from firearrow.remoting.connection import Connection
+from firearrow.remoting.handlers import Call
+from tests.integration.broker.test_hostile_pulls import (
+    leave_while_waiting,
+    pipeline_without_reading,
+    read_in_vain,
+    wait_beside_a_producer,
+    wake_a_herd,
+)
+from tests.integration.broker.test_long_polls import poll_for_no_time
+
+pytestmark = [pytest.mark.real, pytest.mark.complaints("")]  # faults may complain
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def timer_asked_when(patch: pytest.MonkeyPatch) -> None:
+    """A23: a handle of the loop is asked when it is due."""
+
+    def set_timer(self: PullHandlers) -> None:
+        deadline_ms = self.parked.next_deadline_ms
+        if deadline_ms is None:
+            return
+        if self._timer is not None:
+            if self._timer.when() <= deadline_ms / 1000:
+                return
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_at(deadline_ms / 1000, self._expire, deadline_ms)
+
+    patch.setattr(PullHandlers, "_set_timer", set_timer)
+
+
+def answers_without_room(patch: pytest.MonkeyPatch) -> None:
+    """A4: everything that was read is answered before anything is written."""
+    patch.setattr(Connection, "_is_full", lambda _self, _size: False)
+
+
+def waiting_in_the_shared_budget(patch: pytest.MonkeyPatch) -> None:
+    """A5: pulls that wait count among requests that keep everybody from being read."""
+    patch.setattr(Call, "hold", Call.later)
+
+
+def forgotten_disconnect(patch: pytest.MonkeyPatch) -> None:
+    """A5: pulls stay after their connection has ended."""
+    patch.setattr(PullHandlers, "disconnected", lambda _self, _peer: None)
+
+
+def unguarded_wake(patch: pytest.MonkeyPatch) -> None:
+    """A17: an exception of one pull that woke ends the turn of all."""
+
+    def serve(self: PullHandlers, parked: Parked[Any], made: Any) -> int:
+        answer = self._late_answer(parked, made)
+        if answer is not None:
+            parked.ticket.later.answer(answer)
+        return 0
+
+    patch.setattr(PullHandlers, "_serve", serve)
+
+
+def herd_in_one_turn(patch: pytest.MonkeyPatch) -> None:
+    """D8: everybody who woke is served in one turn."""
+    patch.setattr(pull, "SLICE_BYTES", PULL_BYTES << 30)
+
+
+PLANTED: dict[Plant, Callable[[], Coroutine[Any, Any, None]]] = {
+    timer_asked_when: poll_for_no_time,
+    answers_without_room: pipeline_without_reading,
+    waiting_in_the_shared_budget: wait_beside_a_producer,
+    forgotten_disconnect: leave_while_waiting,
+    unguarded_wake: read_in_vain,
+    herd_in_one_turn: wake_a_herd,
+}
+
+
+@pytest.mark.parametrize("plant", PLANTED, ids=lambda plant: plant.__name__)
+def test_a_planted_fault_is_seen(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner, pytest.raises((AssertionError, TimeoutError)):
+        runner.run(_within(PLANTED[plant]))
+
+
+async def _within(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async with asyncio.timeout(30):
+        await scenario()

@@ -11,7 +11,7 @@ MINUTES ?= 30
 .PHONY: help venv check format test test-all-pythons sim integration interop fuzz bench bench-codec bench-remoting \
         spark spark-kills spark-versions \
         bench-nameserver bench-client bench-store bench-spark bench-versus bench-overload bench-size \
-        pages surface docs dist new-user judges matrix broker-deaths soak clean
+        pages surface docs dist new-user judges matrix broker-deaths soak hostile clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ matrix: judges ## every stock client in every row, at our broker and at Apache's
 broker-deaths: judges ## kills and power cuts of the broker under eight producers and eight consumers (DEATHS each)
 	$(BIN)/python -m firearrow.testing.brokercheck kill --deaths $(DEATHS) --ledger
 	$(BIN)/python -m firearrow.testing.brokercheck power --deaths $(DEATHS) --ledger
+
+hostile: judges ## hostile clients of every kind beside stock ones; a table, a line of the ledger
+	$(BIN)/python -m benchmarks.hostile --ledger
 
 soak: judges ## our broker under load with deaths, beside Apache's, for MINUTES; a table, a plot, a line of the ledger
 	$(BIN)/python -m benchmarks.soak --minutes $(MINUTES) --ledger

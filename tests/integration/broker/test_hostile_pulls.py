@@ -16,7 +16,7 @@ from firearrow.broker.longpoll import ParkedPulls
 from firearrow.client import Producer, PullConsumer
 from firearrow.errors import DiskError
 from firearrow.model import Message, MessageQueue
-from firearrow.protocol.codes import ResponseCode
+from firearrow.protocol.codes import RequestCode, ResponseCode
 from firearrow.remoting.connection import Connection
 from firearrow.store.store import Store
 from firearrow.testing import Cluster
@@ -31,19 +31,29 @@ PIPELINED = 150
 HERD = 2000
 
 
-def the(kind: type[Any]) -> Any:
-    """The one object of a class in this process."""
-    gc.collect()
-    found = [one for one in gc.get_objects() if type(one) is kind]
-    assert len(found) == 1, found
-    return found[0]
-
-
 async def until(condition: Callable[[], object], what: str, seconds: float = 20.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, f"not within {seconds} s: {what}"
         await asyncio.sleep(0.005)
+
+
+def connections() -> list[Connection]:
+    """The open ones of this process, at either end."""
+    return [one for one in gc.get_objects() if type(one) is Connection and one.is_open]
+
+
+async def waiting_pulls() -> ParkedPulls[Any]:
+    """Where the pulls of the broker that is connected to wait."""
+    found: list[ParkedPulls[Any]] = []
+
+    def look() -> bool:
+        pulls = [one._by_code.get(RequestCode.PULL_MESSAGE) for one in connections()]
+        found[:] = [one.__self__.parked for one in pulls if one is not None]  # type: ignore[attr-defined]
+        return bool(found)
+
+    await until(look, "somebody is connected")
+    return found[0]
 
 
 async def fill(cluster: Cluster, megabytes: int) -> None:
@@ -55,7 +65,7 @@ async def fill(cluster: Cluster, megabytes: int) -> None:
 
 def unsent_bytes() -> int:
     """What all connections of this process hold for peers that do not read."""
-    transports = [one._transport for one in gc.get_objects() if type(one) is Connection and one.is_open]
+    transports = [one._transport for one in connections()]
     return sum(transport.get_write_buffer_size() for transport in transports if transport is not None)
 
 
@@ -99,7 +109,7 @@ async def wait_beside_a_producer() -> None:
         await cluster.create_topic("t", queues=1)
         async with Line(cluster.broker_address()) as line:
             line.write(*(a_pull(wait_ms=20_000) for _ in range(1000)))
-            parked = the(ParkedPulls)
+            parked = await waiting_pulls()
             await until(lambda: len(parked) == 1000, "all wait")
             await producer.send(Message.of("t", b"b"), timeout_ms=5000)
             assert {heading.code for heading, _ in await line.answers(1000)} == {0}
@@ -112,7 +122,7 @@ def test_pulls_that_wait_stop_nobody(run: Callable[[Scenario], None]) -> None:
 async def leave_while_waiting() -> None:
     async with Cluster() as cluster:
         await cluster.create_topic("t", queues=1)
-        parked = the(ParkedPulls)
+        parked = await waiting_pulls()
         tags = "||".join(f"tag{number:06}" for number in range(500))
         async with Line(cluster.broker_address()) as line:
             line.write(*(a_pull(wait_ms=600_000, subscription=tags) for _ in range(100)))
@@ -136,8 +146,9 @@ def test_a_pull_waits_for_half_a_minute_at_most() -> None:
             await cluster.create_topic("t", queues=1)
             async with Line(cluster.broker_address()) as line:
                 line.write(a_pull(wait_ms=600_000))
-                pulls = the(ParkedPulls)
+                pulls = await waiting_pulls()
                 await until(lambda: len(pulls) == 1, "it waits")
+                assert pulls.next_deadline_ms is not None
                 parked.append(pulls.next_deadline_ms - int(asyncio.get_running_loop().time() * 1000))
 
     asyncio.run(scenario())
@@ -172,7 +183,7 @@ async def read_in_vain() -> None:
         await producer.send(Message.of("t", b"0", tag="A"))
         async with Line(cluster.broker_address()) as line:
             line.write(*(a_pull(offset=1, wait_ms=15_000, subscription=tags) for tags in ("*", "A", "B||A", "*")))
-            parked = the(ParkedPulls)
+            parked = await waiting_pulls()
             await until(lambda: len(parked) == 4, "all wait")
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(Store, "read_hot", failing)
@@ -209,7 +220,7 @@ async def wake_a_herd() -> None:
             async with Line(cluster.broker_address()) as one, Line(cluster.broker_address()) as other:
                 for line in (one, other):
                     line.write(*(a_pull(wait_ms=20_000) for _ in range(HERD // 2)))
-                parked = the(ParkedPulls)
+                parked = await waiting_pulls()
                 await until(lambda: len(parked) == HERD, "all wait")
                 patch.setattr(Store, "read_hot", counting)
                 await producer.send(Message.of("t", b"x" * 1000))
@@ -238,7 +249,7 @@ async def wake_beside_a_peer_that_does_not_read() -> None:
             await until(lambda: unsent_bytes() > MIB, "the peer does not read")
             pull = consumer.pull_bytes(MessageQueue("t", "broker-a", 0), 5, wait_ms=15_000, timeout_ms=15_000)
             waiting = asyncio.create_task(pull)
-            parked = the(ParkedPulls)
+            parked = await waiting_pulls()
             await until(lambda: len(parked) == 51, "all wait")
             await producer.send(Message.of("t", b"x"))
             assert (await waiting).status.name == "FOUND"

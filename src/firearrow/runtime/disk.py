@@ -37,6 +37,9 @@ from firearrow.errors import DiskError, DiskFull, FileMissing
 
 Bytes = bytes | bytearray | memoryview
 
+Listings = dict[str, list[str]]
+"""Names in directories, by the directory's name."""
+
 
 class Usage(NamedTuple):
     """Bytes of the file system below the disk's root."""
@@ -164,6 +167,13 @@ class Disk(Protocol):
 
     async def list(self, path: str = "") -> list[str]:
         """Return the names in a directory, sorted; ``""`` is the root."""
+        ...
+
+    async def list_below(self, path: str) -> Listings:
+        """Return the names in every directory directly below a directory, by its name, all sorted.
+
+        For thousands of directories: one call instead of one for each. Files directly below are left out.
+        """
         ...
 
     def make_directory(self, path: str) -> None:

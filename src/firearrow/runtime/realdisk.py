@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import Final, TypeVar
 
 from firearrow.runtime.clock import Clock, SystemClock
-from firearrow.runtime.disk import Bytes, Status, Usage, checked, refusal
+from firearrow.runtime.disk import Bytes, Listings, Status, Usage, checked, refusal
 from firearrow.runtime.opencache import Handle, OpenCache
 from firearrow.runtime.realfile import NOWAIT, SCRATCH_BYTES, RealFile
 from firearrow.runtime.recordlock import RecordLock
@@ -229,6 +229,14 @@ class RealDisk:
         except OSError as error:
             raise refusal(error, f"list {path or 'the root'}") from error
 
+    async def list_below(self, path: str) -> Listings:
+        """Return the names in every directory directly below a directory, by its name."""
+        where = self._absolute(path)
+        try:
+            return await self.off_loop(lambda: _listed_below(where))
+        except OSError as error:
+            raise refusal(error, f"list {path or 'the root'}") from error
+
     def make_directory(self, path: str) -> None:
         """Make a directory and its parents."""
         try:
@@ -330,3 +338,9 @@ def _sync_names(directory: str) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _listed_below(where: str) -> Listings:
+    with os.scandir(where) as entries:
+        names = sorted(entry.name for entry in entries if entry.is_dir())
+    return {name: sorted(os.listdir(os.path.join(where, name))) for name in names}

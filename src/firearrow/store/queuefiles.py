@@ -14,6 +14,7 @@ from firearrow.store.consumequeue import ENTRY_BYTES, ConsumeQueue, queue_direct
 from firearrow.store.paths import CONSUME_QUEUE
 
 DEFAULT_FILE_BYTES: Final = 6_000_000
+_PAGE_BYTES: Final = 4096
 
 
 class QueueFiles:
@@ -82,15 +83,23 @@ class QueueFiles:
             at += len(piece)
             offset += len(piece) // ENTRY_BYTES
 
-    def cut(self, queue: ConsumeQueue, offset: int) -> bool:
-        """Make every slot of the file that holds ``offset``, from there on, zero; False when there is no such file."""
+    def ends_at(self, queue: ConsumeQueue, offset: int) -> bool:
+        """Whether every slot of the file that holds ``offset``, from there on, is zero; so is what is not there."""
         try:
             file = self._file(queue, self.first_of(offset))
         except FileMissing:
+            return True
+        at = self._position(offset)
+        page_end = min(-(-at // _PAGE_BYTES) * _PAGE_BYTES, self.file_bytes)
+        if file.size != self.file_bytes or any(file.read_at(at, page_end - at)):
             return False
+        return page_end == self.file_bytes or file.next_data(page_end) >= self.file_bytes
+
+    def cut(self, queue: ConsumeQueue, offset: int) -> None:
+        """Make every slot of the file that holds ``offset``, from there on, zero."""
+        file = self._file(queue, self.first_of(offset))
         file.truncate(self._position(offset))
         file.truncate(self.file_bytes)
-        return True
 
     def there(self, queue: ConsumeQueue, first: int) -> bool:
         """Whether a file is there."""

@@ -3,14 +3,14 @@
 Three ways in:
 
 * `load_trusted`: closed by us in order. The snapshot is the table; no queue file is opened.
-* `load_cut`: a crash of ours. Every queue is cut back to the snapshot, and what the snapshot does not know goes.
+* `load_cut`: a crash of ours. Every queue is cut back to the snapshot, and what the snapshot does not know goes. A file
+  with nothing behind its last entry, and after most crashes that is nearly every one, is looked at and not touched.
 * `load_found`: Apache was here. The end of each queue is found in its files. An entry only counts if it lies below the
   place up to which the files can be believed, and the last one must name the right record.
 
 Each returns from where the log must be dispatched again. Java: ``ConsumeQueue.recover``, ``truncateDirtyLogicFiles``.
 """
 
-from collections.abc import AsyncIterator
 from typing import Final
 
 from firearrow.errors import FileMissing
@@ -42,7 +42,7 @@ async def load_trusted(queues: Queues, snapshot: Snapshot) -> bool:
 async def load_cut(queues: Queues, snapshot: Snapshot) -> int:
     """Cut every queue back to the snapshot."""
     pace = Pace(SLICE)
-    async for topic, queue_id in _queues_there(queues.files.disk):
+    for topic, queue_id in await _queues_there(queues.files.disk):
         known = snapshot.topics.get(topic, {}).get(queue_id)
         queue = ConsumeQueue(topic, queue_id, *(known[1:] if known else (0, 0)))
         if known is None:
@@ -51,6 +51,8 @@ async def load_cut(queues: Queues, snapshot: Snapshot) -> int:
             queues.add(queue)
             await queues.cut_files(queue)
         await pace.did()
+    # An earlier start may have cut what needs no cut now, and died before that was durable.
+    queues.doubt_files()
     return min([snapshot.standing.durable, *_lost(queues, snapshot)])
 
 
@@ -70,7 +72,7 @@ async def load_found(queues: Queues, segments: Segments, believed: int | None, l
     resume = limit if believed is not None else 0
     behind: list[int] = []
     pace = Pace(SLICE)
-    async for topic, queue_id in _queues_there(queues.files.disk):
+    for topic, queue_id in await _queues_there(queues.files.disk):
         queue = await _found(queues, topic, queue_id)
         if queue is None:
             continue
@@ -143,7 +145,7 @@ async def names_its_record(segments: Segments, queue: ConsumeQueue, offset: int,
 
 async def found_file_bytes(disk: Disk) -> int:
     """The size of the queue files in a directory, by the first one there; Apache's default when there is none."""
-    async for topic, queue_id in _queues_there(disk):
+    for topic, queue_id in await _queues_there(disk):
         directory = queue_directory(topic, queue_id)
         for name in await _names(disk, directory):
             size = disk.status(f"{directory}/{name}").size if segment_start(name) is not None else 0
@@ -152,11 +154,15 @@ async def found_file_bytes(disk: Disk) -> int:
     return DEFAULT_FILE_BYTES
 
 
-async def _queues_there(disk: Disk) -> AsyncIterator[tuple[str, int]]:
-    for topic in await _names(disk, CONSUME_QUEUE):
-        for name in sorted(await _names(disk, f"{CONSUME_QUEUE}/{topic}"), key=lambda name: (len(name), name)):
-            if name.isascii() and name.isdigit():
-                yield topic, int(name)
+async def _queues_there(disk: Disk) -> list[tuple[str, int]]:
+    try:
+        topics = await disk.list_below(CONSUME_QUEUE)
+    except FileMissing:
+        return []
+    numbers = {
+        topic: [int(name) for name in names if name.isascii() and name.isdigit()] for topic, names in topics.items()
+    }
+    return [(topic, number) for topic, of_topic in numbers.items() for number in sorted(of_topic)]
 
 
 async def _names(disk: Disk, path: str) -> list[str]:

@@ -77,6 +77,7 @@ class Queues:
         self._unsynced: dict[ConsumeQueue, int] = {}  # lowest entry written since the last sync
         self._changed: dict[ConsumeQueue, None] = {}  # since the journal was last told
         self._deleted: dict[str, None] = {}
+        self._doubted = False
         self._dropped_below = -1  # the log's start when every file below it was last known to be gone
         self._flushing: list[ConsumeQueue] = []
         self._synced_early: list[ConsumeQueue] = []
@@ -219,13 +220,18 @@ class Queues:
         """Leave nothing on disk behind the last entry of a queue that has nothing waiting in memory."""
         following = self.files.first_of(queue.max_offset)
         # A file without a single entry goes: nobody knows whether its name is durable.
-        if following != queue.max_offset and self.files.cut(queue, queue.max_offset):
+        if following != queue.max_offset and not self.files.ends_at(queue, queue.max_offset):
+            self.files.cut(queue, queue.max_offset)
             self._unsynced[queue] = queue.max_offset
         if following != queue.max_offset:
             following += self.files.per_file
         while self.files.there(queue, following):
             await self.files.remove(queue, following)
             following += self.files.per_file
+
+    def doubt_files(self) -> None:
+        """Let the next flush sync all files: what they show may be in memory alone."""
+        self._doubted = True
 
     # ---- flushing
 
@@ -244,8 +250,9 @@ class Queues:
             self.write_out(queue)
             await pace.did()
         synced = self._flushing
-        if len(synced) > self.synced_each:
+        if self._doubted or len(synced) > self.synced_each:
             synced = await self._sync_all()
+            self._doubted = False
         else:
             for queue in synced:
                 await self._sync(queue)

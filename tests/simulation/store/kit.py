@@ -16,7 +16,7 @@ from firearrow.model import Address, EpochMs
 from firearrow.record.encode import Draft
 from firearrow.record.hosts import host_bytes
 from firearrow.record.properties import stored_properties
-from firearrow.runtime.disk import Bytes, Disk, Status, Usage, checked, parent_of, refusal
+from firearrow.runtime.disk import Bytes, Disk, Listings, Status, Usage, checked, parent_of, refusal
 from firearrow.store.config import LogConfig
 from firearrow.store.placement import QueueTail, Rows
 from firearrow.testing.sim.diskfile import PAGE_BYTES, FileNode, SyncInProgress
@@ -55,9 +55,10 @@ class Died(FireArrowError):
 
 
 def now(coroutine: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine that never waits."""
+    """The result of a coroutine that never waits for anybody. Turns that it leaves to others, nobody takes."""
     try:
-        coroutine.send(None)
+        while coroutine.send(None) is None:
+            pass
     except StopIteration as end:
         result: T = end.value
         return result
@@ -255,6 +256,10 @@ class InstantDisk:
     async def list(self, path: str = "") -> list[str]:
         """Names, sorted."""
         return sorted(self._do("list", path, lambda: self.image.directory(path)).names)
+
+    async def list_below(self, path: str) -> Listings:
+        """Names in every directory below, sorted."""
+        return self._do("list", path, lambda: self.image.names_below(path))
 
     def make_directory(self, path: str) -> None:
         """Make a directory and its parents."""

@@ -8,11 +8,13 @@ import pytest
 from firearrow.store.consumequeue import ConsumeQueue
 from firearrow.store.queues import QueueConfig, Queues
 from firearrow.store.snapshot import COPIES, QUEUES_A_LINE, Standing, ViewsJournal, read_journal
+from firearrow.store.views import ViewsConfig
 from firearrow.testing.sim.diskimage import DiskImage
-from tests.property.store.shop import Shop, open_shop
+from tests.property.store.shop import SMALL_INDEX, Shop, open_shop
 from tests.simulation.store.kit import InstantDisk, clone, draft, fresh_image
 
 TOPICS = 300
+VIEWS_OF_ONE_FILE = ViewsConfig(queues=QueueConfig(mapped_file_size_consume_queue=20_000), index=SMALL_INDEX)
 
 
 def _standing(durable: int = 0) -> Standing:
@@ -196,5 +198,44 @@ def test_queues_are_not_walked_for_files_that_cannot_have_expired() -> None:
         queues = _many(10_000)
         await queues.drop_files_below(0, 10)
         assert await _turns_beside(queues.drop_files_below(0, 10)) <= 1
+
+    asyncio.run(main())
+
+
+class CountingDisk(InstantDisk):
+    """Remembers what was done to queue files."""
+
+    def __init__(self, image: DiskImage) -> None:
+        super().__init__(image)
+        self.done: list[tuple[str, str]] = []
+
+    def step(self, operation: str, path: str) -> None:
+        """Count a call."""
+        super().step(operation, path)
+        if path.startswith("consumequeue"):
+            self.done.append((operation, path))
+
+
+def test_a_start_after_a_crash_touches_only_files_with_something_behind_their_end() -> None:
+    async def main() -> None:
+        image = fresh_image()
+        shop = await open_shop(image, segment=1 << 20, views_config=VIEWS_OF_ONE_FILE)
+        await _fill(shop)
+        ahead = [shop.views.queues.tail_of(f"T{number}", 0) for number in range(3)]
+        for queue in ahead:
+            shop.append(draft(topic=queue.topic))
+        await shop.flush_log()
+        for queue in ahead:
+            shop.views.queues.write_out(queue)
+        image.process_died()
+        disk = CountingDisk(image)
+        again = await open_shop(image, segment=1 << 20, views_config=VIEWS_OF_ONE_FILE, disk=disk)
+        cut = {path for operation, path in disk.done if operation == "truncate"}
+        assert cut == {f"consumequeue/T{number}/0/00000000000000000000" for number in range(3)}
+        assert [again.views.queues.tail_of(f"T{number}", 0).max_offset for number in (2, 3)] == [2, 1]
+        assert ("sync_below", "consumequeue") not in disk.done
+        again.append(draft(topic="T9"))
+        await again.flush_all()
+        assert ("sync_below", "consumequeue") in disk.done
 
     asyncio.run(main())

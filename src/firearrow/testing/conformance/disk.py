@@ -180,7 +180,7 @@ async def missing_files_are_missing(disk: Disk) -> None:
     _refuses(lambda: disk.rename("a", "b"), FileMissing)
     _refuses(lambda: disk.status("a"), FileMissing)
     syncs = (disk.sync_directory("a"), disk.sync_below("a"))
-    for missing in (disk.read_whole("a"), disk.unlink("a"), disk.list("a"), *syncs):
+    for missing in (disk.read_whole("a"), disk.unlink("a"), disk.list("a"), disk.list_below("a"), *syncs):
         await _refuses_later(missing, FileMissing)
 
 
@@ -200,6 +200,10 @@ async def directories_nest_and_list_sorted(disk: Disk) -> None:
     assert await disk.list() == ["x"]
     assert disk.exists("x/y")
     assert disk.status("x/y").is_directory
+    disk.make_directory("x/e")
+    disk.open("x/file", create=True)
+    assert await disk.list_below("x") == {"e": [], "y": ["a", "b", "c", "z"]}
+    assert list(await disk.list_below("x")) == ["e", "y"]
     await _refuses_later(disk.remove_directory("x/y"), DiskError)
     await disk.remove_directory("x/y/z")
     assert await disk.list("x/y") == ["a", "b", "c"]

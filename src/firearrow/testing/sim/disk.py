@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from firearrow.errors import DiskError, LockHeld
-from firearrow.runtime.disk import Bytes, Status, Usage, checked, refusal
+from firearrow.runtime.disk import Bytes, Listings, Status, Usage, checked, refusal
 from firearrow.runtime.replacing import Replacements
 from firearrow.runtime.syncing import SyncEnded, SyncTurns
 from firearrow.testing.sim.diskfile import PAGE_BYTES, FileNode
@@ -372,6 +372,11 @@ class SimDisk:
         """Return the names in a directory, sorted."""
         await self.pause()
         return self._do("list", path, lambda: sorted(self.image.directory(path).names))
+
+    async def list_below(self, path: str) -> Listings:
+        """Return the names in every directory directly below a directory, by its name."""
+        await self.pause()
+        return self._do("list", path, lambda: self.image.names_below(path))
 
     def make_directory(self, path: str) -> None:
         """Make a directory and its parents."""

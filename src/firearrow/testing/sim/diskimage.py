@@ -283,6 +283,11 @@ class DiskImage:
                     directories.append(entry)
         return files, directories
 
+    def names_below(self, path: str) -> dict[str, list[str]]:
+        """Return the names in every directory directly below a directory, by its name."""
+        below = sorted(self.directory(path).names.items())
+        return {name: sorted(entry.names) for name, entry in below if isinstance(entry, DirectoryNode)}
+
     def lose_power(self) -> None:
         """Keep the durable tree and durable contents, and what luck adds."""
         everyone = list(self._entries())

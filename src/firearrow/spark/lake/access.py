@@ -7,11 +7,12 @@ Spark where the session has one (``native``), else through `sink`. All of them t
 
 import random
 from collections.abc import Mapping
-from inspect import signature
 from typing import TYPE_CHECKING, Final
 
 from firearrow.errors import SettingsError
-from firearrow.spark.lake.sink import NAME, LakeSink, committer
+from firearrow.spark.lake import fit, partitioning
+from firearrow.spark.lake.sink import NAME, LakeSink, arrow_schema, committer
+from firearrow.spark.lake.storage import for_spark
 from firearrow.spark.lake.table import LakeTable
 
 if TYPE_CHECKING:
@@ -35,12 +36,24 @@ def has_runtime(spark: "SparkSession", table: LakeTable) -> bool:
 
 
 def ensure(spark: "SparkSession", table: LakeTable, schema: "StructType") -> None:
-    """Make the table unless it is there."""
+    """Make the table unless it is there; one that is there must take rows of this schema."""
     table.checked()
     if table.native:
         _ensure_native(spark, table, schema)
-    elif table.format != "parquet":
+    elif table.format == "parquet":
+        _ensure_parquet(spark, table, schema)
+    else:
         committer(table).ensure(table, arrow_schema(schema))
+
+
+def _ensure_parquet(spark: "SparkSession", table: LakeTable, schema: "StructType") -> None:
+    from pyspark.errors import AnalysisException
+
+    try:
+        found = spark.read.parquet(for_spark(table.location)).schema
+    except AnalysisException:  # nothing is there yet
+        return
+    fit.require_fit(arrow_schema(schema), arrow_schema(found), table.called)
 
 
 def _ensure_native(spark: "SparkSession", table: LakeTable, schema: "StructType") -> None:
@@ -52,22 +65,23 @@ def _ensure_native(spark: "SparkSession", table: LakeTable, schema: "StructType"
     if table.name and not spark.catalog.tableExists(table.name):
         empty.writeTo(table.name).using(table.format).create()
     elif not table.name:
-        empty.write.format("delta").mode("append").save(table.location)
+        empty.write.format("delta").mode("append").save(for_spark(table.location))
 
 
 def start(frame: "DataFrame", table: LakeTable, checkpoint: str, trigger: Trigger, query: str = "") -> "StreamingQuery":
     """Append a stream to a table, each row once over any number of starts with the same checkpoint."""
     ensure(frame.sparkSession, table, frame.schema)
-    writer = frame.writeStream.outputMode("append").option("checkpointLocation", checkpoint).trigger(**trigger)  # type: ignore[arg-type]
+    writer = frame.writeStream.outputMode("append").option("checkpointLocation", for_spark(checkpoint))
+    writer = writer.trigger(**trigger)  # type: ignore[arg-type]
     return _start(frame, writer.queryName(query) if query else writer, table)
 
 
 def _start(frame: "DataFrame", writer: "DataStreamWriter", table: LakeTable) -> "StreamingQuery":
     if table.format == "parquet":
-        return writer.format("parquet").start(table.location)
+        return writer.format("parquet").start(for_spark(table.location))
     if table.native:
         writer = writer.format(table.format)
-        return writer.toTable(table.name) if table.name else writer.start(table.location)
+        return writer.toTable(table.name) if table.name else writer.start(for_spark(table.location))
     frame.sparkSession.dataSource.register(LakeSink)
     return writer.format(NAME).options(**_options(table)).start()
 
@@ -77,12 +91,12 @@ def append(frame: "DataFrame", table: LakeTable, job: str = "") -> None:
     ensure(frame.sparkSession, table, frame.schema)
     writer = frame.write.mode("append")
     if table.format == "parquet":
-        writer.parquet(table.location)
+        writer.parquet(for_spark(table.location))
     elif table.native and table.name:
         frame.writeTo(table.name).append()
     elif table.native:
         once = {"txnAppId": job, "txnVersion": "0"} if job else {}
-        writer.format("delta").options(**once).save(table.location)
+        writer.format("delta").options(**once).save(for_spark(table.location))
     else:
         frame.sparkSession.dataSource.register(LakeSink)
         named = job or f"write-{random.Random().getrandbits(64):016x}"
@@ -90,28 +104,20 @@ def append(frame: "DataFrame", table: LakeTable, job: str = "") -> None:
 
 
 def _options(table: LakeTable) -> dict[str, str]:
-    return {**table.options(), "dataDirectory": committer(table).data_directory(table)}
+    rules = partitioning.to_text(committer(table).partitioning(table))
+    return {**table.options(), "dataDirectory": committer(table).data_directory(table), "partitioning": rules}
 
 
 def read(spark: "SparkSession", table: LakeTable) -> "DataFrame":
     """The rows of a table as it is now."""
     table.checked()
     if table.format == "parquet":
-        return spark.read.parquet(table.location)
+        return spark.read.parquet(for_spark(table.location))
     if table.native:
-        return spark.table(table.name) if table.name else spark.read.format("delta").load(table.location)
-    files = committer(table).data_files(table)
+        return spark.table(table.name) if table.name else spark.read.format("delta").load(for_spark(table.location))
+    files = [for_spark(file) for file in committer(table).data_files(table)]
     schema = spark_schema(committer(table).schema(table))
     return spark.read.schema(schema).parquet(*files) if files else spark.createDataFrame([], schema)
-
-
-def arrow_schema(schema: "StructType") -> "pa.Schema":
-    """A schema of Spark in Arrow's terms, with times in UTC."""
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    if "timezone" in signature(to_arrow_schema).parameters:
-        return to_arrow_schema(schema, timezone="UTC")
-    return to_arrow_schema(schema)  # Spark 4.1, where times are in UTC unless it is told otherwise
 
 
 def spark_schema(schema: "pa.Schema") -> "StructType":

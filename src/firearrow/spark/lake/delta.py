@@ -1,4 +1,4 @@
-"""Delta tables through deltalake: made, appended to exactly once, listed.
+"""Delta tables through deltalake: made, compared with the rows, appended to exactly once, listed.
 
 One commit adds the files of a batch together with an application transaction ``(writer, batch)``. A batch at or below
 the noted one is not added again, however often Spark repeats it.
@@ -10,8 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from firearrow.errors import FireArrowError, Unsupported
 from firearrow.runtime.clock import SystemClock
-from firearrow.spark.lake.files import Bounds, DataFile, filesystem
+from firearrow.spark.lake import fit
+from firearrow.spark.lake.files import Bounds, DataFile
+from firearrow.spark.lake.partitioning import Rule, Rules, delta_values, require_supported
+from firearrow.spark.lake.storage import delta_settings, filesystem, for_python
 from firearrow.spark.lake.table import LakeTable
 
 if TYPE_CHECKING:
@@ -22,28 +26,63 @@ ATTEMPTS: Final = 8
 DATA_DIRECTORY: Final = "data"
 
 
+class CommitRefused(FireArrowError):
+    """Files that the table cannot take any more."""
+
+
 def ensure(table: LakeTable, schema: "pa.Schema") -> None:
-    """Make the table unless it is there."""
+    """Make the table unless it is there; one that is there must take rows of this schema."""
     from deltalake import DeltaTable, Schema
 
-    if not DeltaTable.is_deltatable(table.location):
-        DeltaTable.create(table.location, schema=Schema.from_arrow(schema), mode="ignore")
+    place, settings = for_python(table.location), delta_settings(table.storage_settings)
+    if DeltaTable.is_deltatable(place, storage_options=settings):
+        _require_fit(_open(table), table, schema)
+    else:
+        made = Schema.from_arrow(schema)
+        DeltaTable.create(place, schema=made, mode="ignore", storage_options=settings)
+
+
+def _open(table: LakeTable) -> "DeltaTable":
+    from deltalake import DeltaTable
+
+    return DeltaTable(for_python(table.location), storage_options=delta_settings(table.storage_settings))
+
+
+def _require_fit(found: "DeltaTable", table: LakeTable, schema: "pa.Schema") -> None:
+    fit.require_fit(schema, _schema(found), table.called)
+    require_supported(_rules(found), schema, table.called)
+    told = found.metadata().configuration
+    for name, value in sorted(told.items()):
+        if name.startswith("delta.constraints.") or (name == "delta.columnMapping.mode" and value != "none"):
+            raise Unsupported(
+                f"Delta table {table.called} has {name} = {value}, which is not kept without Delta's own runtime. "
+                "Nothing was written. Use the native runtime, or fill another table"
+            )
 
 
 def data_directory(table: LakeTable) -> str:
     """Where files of the table go."""
-    return f"{table.location.rstrip('/')}/{DATA_DIRECTORY}"
+    return f"{for_python(table.location).rstrip('/')}/{DATA_DIRECTORY}"
 
 
-def commit(table: LakeTable, writer: str, batch: int, files: Sequence[DataFile]) -> bool:
+def partitioning(table: LakeTable) -> Rules:
+    """What the table is partitioned by."""
+    return _rules(_open(table))
+
+
+def _rules(found: "DeltaTable") -> Rules:
+    return tuple(Rule(column) for column in found.metadata().partition_columns)
+
+
+def commit(table: LakeTable, writer: str, batch: int, files: Sequence[DataFile], schema: "pa.Schema") -> bool:
     """Add the files of a batch unless it is there already; say whether they were added."""
-    from deltalake import DeltaTable
     from deltalake.exceptions import CommitFailedError
 
     for attempt in range(ATTEMPTS):
-        found = DeltaTable(table.location)
+        found = _open(table)
         if last_batch(found, writer) >= batch:
             return False
+        _require_fit(found, table, schema)
         try:
             _add(found, table, writer, batch, files)
         except CommitFailedError:
@@ -65,13 +104,15 @@ def _add(found: "DeltaTable", table: LakeTable, writer: str, batch: int, files: 
     from deltalake import CommitProperties, Transaction
     from deltalake.transaction import AddAction, RemoveAction
 
-    _, root = filesystem(table.location)
-    now = SystemClock().now_ms()
+    _, root = filesystem(table.location, table.storage_settings)
+    now, rules = SystemClock().now_ms(), _rules(found)
+    if any(len(file.partition) != len(rules) for file in files):
+        raise CommitRefused(f"table {table.called} was partitioned anew while rows were written; start again")
     actions: list[AddAction | RemoveAction] = [
         AddAction(
             path=file.path.removeprefix(root).lstrip("/"),
             size=file.size,
-            partition_values={},
+            partition_values=delta_values(rules, file.partition),
             modification_time=now,
             data_change=True,
             stats=_stats(file),
@@ -82,6 +123,7 @@ def _add(found: "DeltaTable", table: LakeTable, writer: str, batch: int, files: 
     found.create_write_transaction(
         actions,
         mode="append",
+        partition_by=[rule.column for rule in rules] or None,
         schema=found.schema(),
         commit_properties=CommitProperties(custom_metadata=notes, app_transactions=[Transaction(writer, batch)]),
     )
@@ -105,14 +147,25 @@ def _plain(value: object) -> object:
 
 def data_files(table: LakeTable) -> list[str]:
     """The files that hold the rows of the table now."""
-    from deltalake import DeltaTable
-
-    return list(DeltaTable(table.location).file_uris())
+    found = _open(table)
+    files = list(found.file_uris())
+    if "deletionVectors" in (found.protocol().reader_features or ()):
+        raise Unsupported(f"table {table.called} has deletion vectors, which only Delta's own runtime in Spark applies")
+    ours = data_directory(table).rpartition("://")[2] + "/"
+    if _rules(found) and not all(file.rpartition("://")[2].startswith(ours) for file in files):
+        raise Unsupported(
+            f"table {table.called} is partitioned and was written by others too, whose files lack the columns of its "
+            "partitions; only Delta's own runtime in Spark reads them"
+        )
+    return files
 
 
 def schema(table: LakeTable) -> "pa.Schema":
     """The columns of the table."""
-    import pyarrow as pa
-    from deltalake import DeltaTable
+    return _schema(_open(table))
 
-    return pa.schema(DeltaTable(table.location).schema().to_arrow())
+
+def _schema(found: "DeltaTable") -> "pa.Schema":
+    import pyarrow as pa
+
+    return pa.schema(found.schema().to_arrow())

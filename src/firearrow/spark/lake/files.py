@@ -1,7 +1,8 @@
 """Rows of one task -> Parquet files, with what a table needs to know about them.
 
 Invariants: a file is complete and closed before anyone hears its name; its name is never used twice, so a repeated
-task never touches what an earlier attempt wrote; memory holds one row group, whatever the number of rows.
+task never touches what an earlier attempt wrote; it holds rows of one partition alone; memory holds one row group,
+whatever the number of rows, and so many files are open at most.
 
 Bodies and ids are all different: a dictionary for them costs time and saves nothing, so only columns of few values
 have one. Offsets and timestamps are written as differences.
@@ -16,10 +17,14 @@ import pyarrow.parquet as pq
 from msgspec import Struct
 from pyarrow import fs
 
+from firearrow.spark.lake.partitioning import Key, Rules, cut
+from firearrow.spark.lake.storage import NONE, Settings, filesystem
+
 ROW_GROUP_BYTES: Final = 64 << 20
 FILE_BYTES: Final = 512 << 20
 COMPRESSION: Final = "zstd"
 COMPRESSION_LEVEL: Final = 1
+MOST_OPEN: Final = 32
 FEW_VALUES: Final = ("topic", "broker", "tags", "born_host", "store_host")
 _COUNTED: Final = (pa.types.is_integer, pa.types.is_timestamp)
 
@@ -39,14 +44,7 @@ class DataFile(Struct, frozen=True):
     rows: int
     size: int
     bounds: dict[str, Bounds]
-
-
-def filesystem(location: str) -> tuple[fs.FileSystem, str]:
-    """The file system of a location, and the path inside it."""
-    if "://" in location:
-        found, path = fs.FileSystem.from_uri(location)
-        return found, path.rstrip("/")
-    return fs.LocalFileSystem(), location.rstrip("/")
+    partition: Key = ()
 
 
 def fresh_name(prefix: str) -> str:
@@ -54,22 +52,47 @@ def fresh_name(prefix: str) -> str:
     return f"{prefix}-{random.Random().getrandbits(64):016x}.parquet"
 
 
-def write_files(batches: Iterable[pa.RecordBatch], directory: str, prefix: str) -> list[DataFile]:
+def write_files(
+    batches: Iterable[pa.RecordBatch], directory: str, prefix: str, rules: Rules = (), settings: Settings = NONE
+) -> list[DataFile]:
     """Write rows below a directory; no rows, no files."""
-    door, root = filesystem(directory)
-    done: list[DataFile] = []
-    current: _Growing | None = None
+    writing = _Writing(directory, prefix, settings)
     for group in _row_groups(batches):
+        for key, rows in cut(group, rules):
+            writing.write(key, rows)
+    return writing.finish()
+
+
+class _Writing:
+    """The files of one task: one that grows for each partition."""
+
+    def __init__(self, directory: str, prefix: str, settings: Settings) -> None:
+        self._door, self._root = filesystem(directory, settings)
+        self._prefix = prefix
+        self._growing: dict[Key, _Growing] = {}
+        self._done: list[DataFile] = []
+
+    def write(self, key: Key, rows: pa.Table) -> None:
+        """Add rows of one partition."""
+        current = self._growing.get(key)
         if current is None:
-            door.create_dir(root, recursive=True)
-            current = _Growing(door, f"{root}/{fresh_name(prefix)}", group.schema)
-        current.write(group)
+            if len(self._growing) >= MOST_OPEN:
+                self._close(next(iter(self._growing)))
+            self._door.create_dir(self._root, recursive=True)
+            current = _Growing(self._door, f"{self._root}/{fresh_name(self._prefix)}", rows.schema)
+            self._growing[key] = current
+        current.write(rows)
         if current.written >= FILE_BYTES:
-            done.append(current.close())
-            current = None
-    if current is not None:
-        done.append(current.close())
-    return done
+            self._close(key)
+
+    def _close(self, key: Key) -> None:
+        self._done.append(self._growing.pop(key).close(key))
+
+    def finish(self) -> list[DataFile]:
+        """Close what is open; say what was written."""
+        for key in list(self._growing):
+            self._close(key)
+        return self._done
 
 
 def _row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -111,12 +134,12 @@ class _Growing:
     def write(self, group: pa.Table) -> None:
         self._writer.write_table(group, row_group_size=group.num_rows)
 
-    def close(self) -> DataFile:
+    def close(self, key: Key) -> DataFile:
         self._writer.close()
         size = self.written
         self._stream.close()
         metadata = self._seen[0]
-        return DataFile(self._path, metadata.num_rows, size, _bounds(metadata, self._schema))
+        return DataFile(self._path, metadata.num_rows, size, _bounds(metadata, self._schema), key)
 
 
 def _bounds(metadata: pq.FileMetaData, schema: pa.Schema) -> dict[str, Bounds]:

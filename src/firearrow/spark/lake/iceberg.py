@@ -1,4 +1,4 @@
-"""Iceberg tables through pyiceberg: made, appended to exactly once, listed.
+"""Iceberg tables through pyiceberg: made, compared with the rows, appended to exactly once, listed.
 
 One commit adds the files of a batch and notes the batch in a property of the table, in one transaction:
 ``firearrow.sink.<writer>.last-batch``. A batch that is noted is not added again, however often Spark repeats it.
@@ -8,7 +8,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from firearrow.errors import Unsupported
+from firearrow.spark.lake import fit
 from firearrow.spark.lake.files import DataFile
+from firearrow.spark.lake.partitioning import Rule, Rules, require_supported
+from firearrow.spark.lake.storage import filesystem, for_python
 from firearrow.spark.lake.table import LakeTable
 
 if TYPE_CHECKING:
@@ -24,22 +27,25 @@ def catalog(table: LakeTable) -> "Catalog":
     """The catalog that knows the table."""
     from pyiceberg.catalog import load_catalog
 
+    place = for_python(table.location)
     if table.catalog:
-        return load_catalog("firearrow", **{"warehouse": table.location, **table.catalog})
-    from firearrow.spark.lake.files import filesystem
-
-    door, root = filesystem(table.location)
+        return load_catalog("firearrow", **{"warehouse": place, **table.storage, **table.catalog})
+    door, root = filesystem(place)
     door.create_dir(root, recursive=True)
-    return load_catalog(
-        "firearrow", type="sql", uri=f"sqlite:///{root}/{LOCAL_CATALOG}?timeout=60", warehouse=table.location
-    )
+    return load_catalog("firearrow", type="sql", uri=f"sqlite:///{root}/{LOCAL_CATALOG}?timeout=60", warehouse=place)
 
 
 def ensure(table: LakeTable, schema: "pa.Schema") -> None:
-    """Make the table unless it is there."""
+    """Make the table unless it is there; one that is there must take rows of this schema."""
     known = catalog(table)
     known.create_namespace_if_not_exists(table.name.rpartition(".")[0])
-    known.create_table_if_not_exists(table.name, schema=schema, properties={"format-version": "2"})
+    found = known.create_table_if_not_exists(table.name, schema=schema, properties={"format-version": "2"})
+    _require_fit(found, table, schema)
+
+
+def _require_fit(found: "Table", table: LakeTable, schema: "pa.Schema") -> None:
+    fit.require_fit(fit.without_small_integers(schema), _schema(found), table.called)
+    require_supported(_rules(found), schema, table.called)
 
 
 def data_directory(table: LakeTable) -> str:
@@ -47,7 +53,17 @@ def data_directory(table: LakeTable) -> str:
     return f"{catalog(table).load_table(table.name).location()}/data"
 
 
-def commit(table: LakeTable, writer: str, batch: int, files: Sequence[DataFile]) -> bool:
+def partitioning(table: LakeTable) -> Rules:
+    """What the table is partitioned by."""
+    return _rules(catalog(table).load_table(table.name))
+
+
+def _rules(found: "Table") -> Rules:
+    columns = found.schema()
+    return tuple(Rule(columns.find_field(field.source_id).name, str(field.transform)) for field in found.spec().fields)
+
+
+def commit(table: LakeTable, writer: str, batch: int, files: Sequence[DataFile], schema: "pa.Schema") -> bool:
     """Add the files of a batch unless it is there already; say whether they were added."""
     from pyiceberg.exceptions import CommitFailedException
 
@@ -55,6 +71,7 @@ def commit(table: LakeTable, writer: str, batch: int, files: Sequence[DataFile])
         found = catalog(table).load_table(table.name)
         if last_batch(found, writer) >= batch:
             return False
+        _require_fit(found, table, schema)
         try:
             _add(found, writer, batch, files)
         except CommitFailedException:
@@ -98,6 +115,10 @@ def data_files(table: LakeTable) -> list[str]:
 
 def schema(table: LakeTable) -> "pa.Schema":
     """The columns of the table."""
+    return _schema(catalog(table).load_table(table.name))
+
+
+def _schema(found: "Table") -> "pa.Schema":
     from pyiceberg.io.pyarrow import schema_to_pyarrow
 
-    return schema_to_pyarrow(catalog(table).load_table(table.name).schema(), include_field_ids=False)
+    return schema_to_pyarrow(found.schema(), include_field_ids=False)

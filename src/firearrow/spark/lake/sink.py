@@ -7,6 +7,7 @@ after the table had taken the files.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from inspect import signature
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
@@ -20,6 +21,7 @@ from pyspark.sql.datasource import (
 from firearrow.errors import Unsupported
 from firearrow.spark.lake import delta, iceberg
 from firearrow.spark.lake.files import DataFile, write_files
+from firearrow.spark.lake.partitioning import from_text
 from firearrow.spark.lake.table import LakeTable, table_of
 from firearrow.spark.writer import streaming_place
 
@@ -51,32 +53,52 @@ class LakeSink(DataSource):
         """What to write in ``format``."""
         return NAME
 
-    def writer(self, schema: "StructType", overwrite: bool) -> "BatchWriter":  # noqa: ARG002
+    def writer(self, schema: "StructType", overwrite: bool) -> "BatchWriter":
         """Append a DataFrame."""
         if overwrite:
             raise Unsupported("the lake sink only appends: use mode('append')")
-        return BatchWriter(self.options)
+        return BatchWriter(self.options, arrow_schema(schema))
 
     def streamWriter(self, schema: "StructType", overwrite: bool) -> "StreamWriter":  # noqa: ARG002, N802
         """Append the batches of a query."""
-        return StreamWriter(self.options)
+        return StreamWriter(self.options, arrow_schema(schema))
+
+
+class Target:
+    """What every task and the commit must know of the table."""
+
+    def __init__(self, options: Mapping[str, str], schema: "pa.Schema") -> None:
+        self._table = table_of(options)
+        self._directory = options["dataDirectory"]
+        self._rules = from_text(options.get("partitioning", ""))
+        self._schema = schema
+
+    def write(self, batches: "Iterator[pa.RecordBatch]", prefix: str) -> list[DataFile]:
+        """Write the rows of one partition, on an executor."""
+        return write_files(batches, self._directory, prefix, self._rules, self._table.storage_settings)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batch: int) -> None:
+        """Commit the files of a batch, on the driver."""
+        written = [message for message in messages if isinstance(message, Written)]
+        files = [file for message in written for file in message.files]
+        if files:
+            committer(self._table).commit(self._table, written[0].writer, batch, files, self._schema)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
     """Appends the batches of a streaming query, each once."""
 
-    def __init__(self, options: Mapping[str, str]) -> None:
-        self._table = table_of(options)
-        self._directory = options["dataDirectory"]
+    def __init__(self, options: Mapping[str, str], schema: "pa.Schema") -> None:
+        self._target = Target(options, schema)
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> Written:
         """Write the rows of one partition, on an executor."""
         query, batch = streaming_place()
-        return Written(query, write_files(iterator, self._directory, f"{query[:8]}-{batch:08d}"))
+        return Written(query, self._target.write(iterator, f"{query[:8]}-{batch:08d}"))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Commit the files of a batch, on the driver."""
-        _commit(self._table, messages, batchId)
+        self._target.commit(messages, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Leave the files: the table may have taken them before Spark heard of it."""
@@ -85,25 +107,26 @@ class StreamWriter(DataSourceStreamArrowWriter):
 class BatchWriter(DataSourceArrowWriter):
     """Appends a DataFrame, once for each ``jobId``."""
 
-    def __init__(self, options: Mapping[str, str]) -> None:
-        self._table = table_of(options)
-        self._directory = options["dataDirectory"]
+    def __init__(self, options: Mapping[str, str], schema: "pa.Schema") -> None:
+        self._target = Target(options, schema)
         self._job = options["jobId"]
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> Written:
         """Write the rows of one partition, on an executor."""
-        return Written(self._job, write_files(iterator, self._directory, self._job[:24]))
+        return Written(self._job, self._target.write(iterator, self._job[:24]))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Commit all files at once, on the driver."""
-        _commit(self._table, messages, 0)
+        self._target.commit(messages, 0)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Leave the files: the table may have taken them before Spark heard of it."""
 
 
-def _commit(table: LakeTable, messages: list[WriterCommitMessage | None], batch: int) -> None:
-    written = [message for message in messages if isinstance(message, Written)]
-    files = [file for message in written for file in message.files]
-    if files:
-        committer(table).commit(table, written[0].writer, batch, files)
+def arrow_schema(schema: "StructType") -> "pa.Schema":
+    """A schema of Spark in Arrow's terms, with times in UTC."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    if "timezone" in signature(to_arrow_schema).parameters:
+        return to_arrow_schema(schema, timezone="UTC")
+    return to_arrow_schema(schema)  # Spark 4.1, where times are in UTC unless it is told otherwise

@@ -4,11 +4,14 @@ from collections.abc import Mapping
 from typing import Final, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from firearrow.errors import SettingsError
+from firearrow.spark.lake.storage import KNOWN
 
 FORMATS: Final = ("parquet", "iceberg", "delta")
 _CATALOG: Final = "catalog."
+_STORAGE: Final = "storage."
 
 Format = Literal["parquet", "iceberg", "delta"]
 
@@ -18,8 +21,9 @@ class LakeTable(Struct, frozen=True):
 
     ``location`` is a directory or URI: of the table itself for Parquet and Delta, of the warehouse for Iceberg, whose
     tables have a ``name`` (``namespace.table``) in a catalog. ``catalog`` holds properties as pyiceberg takes them;
-    without any it is a SQLite file in the warehouse. With ``native`` the runtime inside Spark does the work, and
-    ``name`` is the table's name in Spark's catalog (``catalog.namespace.table``); Delta tables may go by location.
+    without any it is a SQLite file in the warehouse. ``storage`` holds settings of the file system (see `storage`),
+    which reach catalog, committer and writers. With ``native`` the runtime inside Spark does the work, and ``name`` is
+    the table's name in Spark's catalog (``catalog.namespace.table``); Delta tables may go by location.
     """
 
     format: Format
@@ -27,6 +31,18 @@ class LakeTable(Struct, frozen=True):
     name: str = ""
     catalog: Mapping[str, str] = {}
     native: bool = False
+    storage: Mapping[str, str] = {}
+
+    @property
+    def called(self) -> str:
+        """What to call it in words: by its name, or by its place."""
+        return self.name or self.location
+
+    @property
+    def storage_settings(self) -> dict[str, str]:
+        """What tells how its files are reached, from ``storage`` and ``catalog``."""
+        given = {**self.catalog, **self.storage}
+        return {name: value for name, value in given.items() if name in KNOWN}
 
     def checked(self) -> "LakeTable":
         """This table, or ``SettingsError`` when it does not say enough."""
@@ -44,26 +60,42 @@ class LakeTable(Struct, frozen=True):
             raise SettingsError(
                 f"an Iceberg table needs a name with its namespace, like shop.orders, not {self.name!r}"
             )
+        unknown = sorted(set(self.storage) - set(KNOWN))
+        if unknown:
+            raise SettingsError(f"there is no storage setting {', '.join(unknown)}; they are {', '.join(KNOWN)}")
+        if self.storage and (self.native or self.format == "parquet"):
+            raise SettingsError(
+                "Spark itself writes this table: give its file systems by settings of Spark, as spark.hadoop.fs.s3a.*"
+            )
+        is_local = self.location.partition("://")[0] == "file" or "://" not in self.location
+        if not self.native and self.format == "iceberg" and not is_local and not self.catalog:
+            raise SettingsError(
+                f"an Iceberg table at {self.location} needs a catalog, as a REST or SQL one: the one in a file that is "
+                "made without any works on a local file system alone"
+            )
         return self
 
     def options(self) -> dict[str, str]:
         """The options of the sink that writes it."""
         found = {"tableFormat": self.format, "location": self.location, "name": self.name}
-        return found | {f"{_CATALOG}{key}": value for key, value in self.catalog.items()}
+        found |= {f"{_CATALOG}{key}": value for key, value in self.catalog.items()}
+        return found | {f"{_STORAGE}{key}": value for key, value in self.storage.items()}
 
 
 def table_of(options: Mapping[str, str]) -> LakeTable:
     """The table that options of the sink name. Spark lowers the case of option names; catalog properties are lower."""
     lowered = {key.lower(): value for key, value in options.items()}
     catalog = {key[len(_CATALOG) :]: value for key, value in lowered.items() if key.startswith(_CATALOG)}
+    storage = {key[len(_STORAGE) :]: value for key, value in lowered.items() if key.startswith(_STORAGE)}
     form = lowered.get("tableformat", "")
     if form not in FORMATS:
         raise SettingsError(f"option tableFormat is one of {', '.join(FORMATS)}, not {form!r}")
-    return LakeTable(form, lowered.get("location", ""), lowered.get("name", ""), catalog).checked()  # type: ignore[arg-type]
+    place, name = lowered.get("location", ""), lowered.get("name", "")
+    return LakeTable(form, place, name, catalog, storage=storage).checked()  # type: ignore[arg-type]
 
 
 def beside(table: LakeTable, suffix: str) -> LakeTable:
     """A table next to this one, for what belongs to it: ``orders`` -> ``orders_quarantine``."""
     if table.name:
-        return LakeTable(table.format, table.location, f"{table.name}_{suffix}", table.catalog, table.native)
-    return LakeTable(table.format, f"{table.location.rstrip('/')}_{suffix}", "", table.catalog, table.native)
+        return replace(table, name=f"{table.name}_{suffix}")
+    return replace(table, location=f"{table.location.rstrip('/')}_{suffix}")

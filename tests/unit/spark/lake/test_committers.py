@@ -60,11 +60,12 @@ def test_a_batch_is_added_once(form: str, module: ModuleType, tmp_path: Path) ->
     directory = module.data_directory(where)
     first = write_files(rows(0, 10), directory, "q-0")
     again = write_files(rows(0, 10), directory, "q-0")
-    assert module.commit(where, "q", 0, first)
-    assert not module.commit(where, "q", 0, again), "a repeat of batch 0 adds nothing"
-    assert module.commit(where, "q", 1, write_files(rows(10, 5), directory, "q-1"))
-    assert not module.commit(where, "q", 0, again), "nor does one that comes late"
-    assert module.commit(where, "other", 0, write_files(rows(15, 1), directory, "o-0")), "another writer counts apart"
+    assert module.commit(where, "q", 0, first, SCHEMA)
+    assert not module.commit(where, "q", 0, again, SCHEMA), "a repeat of batch 0 adds nothing"
+    assert module.commit(where, "q", 1, write_files(rows(10, 5), directory, "q-1"), SCHEMA)
+    assert not module.commit(where, "q", 0, again, SCHEMA), "nor does one that comes late"
+    other = write_files(rows(15, 1), directory, "o-0")
+    assert module.commit(where, "other", 0, other, SCHEMA), "another writer counts apart"
     assert stored(module, where) == list(range(16))
     assert module.schema(where).names == SCHEMA.names
 
@@ -87,7 +88,7 @@ def test_a_commit_that_meets_another_looks_again(
         add(*arguments)
 
     monkeypatch.setattr(module, "_add", crossed)
-    assert not module.commit(where, "q", 0, files)
+    assert not module.commit(where, "q", 0, files, SCHEMA)
     assert stored(module, where) == [0, 1, 2]
 
 
@@ -124,9 +125,12 @@ def test_large_writes_are_cut_into_row_groups_and_files(tmp_path: Path, monkeypa
 
 
 def test_tables_travel_as_options() -> None:
-    where = LakeTable("iceberg", "/w", "shop.orders", {"uri": "sqlite:////w/c.db"})
+    where = LakeTable(
+        "iceberg", "/w", "shop.orders", {"uri": "sqlite:////w/c.db"}, storage={"s3.endpoint": "http://h:1"}
+    )
     assert table_of(where.options()) == where
     assert beside(where, "typed").name == "shop.orders_typed"
+    assert beside(where, "typed").storage == where.storage
     assert beside(LakeTable("delta", "/d/"), "typed").location == "/d_typed"
 
 
@@ -137,6 +141,9 @@ def test_tables_travel_as_options() -> None:
         (LakeTable("delta"), "needs a location"),
         (LakeTable("delta", "lake/orders"), "from the root on"),
         (LakeTable("iceberg", native=True), "name in Spark's catalog"),
+        (LakeTable("iceberg", "s3://lake/w", "a.b"), "needs a catalog"),
+        (LakeTable("delta", "/d", storage={"s3.region": "x", "region": "y"}), "no storage setting region"),
+        (LakeTable("parquet", "/d", storage={"s3.region": "x"}), "settings of Spark"),
         (LakeTable("orc", "/x"), "not 'orc'"),  # type: ignore[arg-type]
     ],
 )

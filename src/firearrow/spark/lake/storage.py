@@ -1,0 +1,66 @@
+"""Where files of a lake are kept, and how it is reached: names of places and settings, as each library takes them.
+
+Settings have pyiceberg's names (``s3.endpoint``, ``s3.access-key-id``, ``s3.secret-access-key``, ``s3.session-token``,
+``s3.region``). They reach the catalog, the committer and the writers of all tasks. Without any, every process looks for
+them where S3 clients do: in its environment and its machine's role. Spark itself calls S3 ``s3a://``, everybody else
+``s3://``: both are taken, and each is told its own.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pyarrow import fs
+
+Settings = Mapping[str, str]
+NONE: Final[Settings] = {}
+
+_S3: Final = ("s3://", "s3a://", "s3n://")
+_ARROW: Final = {
+    "s3.endpoint": "endpoint_override",
+    "s3.access-key-id": "access_key",
+    "s3.secret-access-key": "secret_key",
+    "s3.session-token": "session_token",
+    "s3.region": "region",
+}
+_DELTA: Final = {
+    "s3.endpoint": "AWS_ENDPOINT_URL",
+    "s3.access-key-id": "AWS_ACCESS_KEY_ID",
+    "s3.secret-access-key": "AWS_SECRET_ACCESS_KEY",
+    "s3.session-token": "AWS_SESSION_TOKEN",
+    "s3.region": "AWS_REGION",
+}
+KNOWN: Final = tuple(_ARROW)
+
+
+def is_s3(location: str) -> bool:
+    """Whether a place is in S3 or something that speaks like it."""
+    return location.startswith(_S3)
+
+
+def for_spark(location: str) -> str:
+    """A place as Spark's own writers call it."""
+    return f"s3a://{location.partition('://')[2]}" if is_s3(location) else location
+
+
+def for_python(location: str) -> str:
+    """A place as pyarrow, pyiceberg and deltalake call it."""
+    return f"s3://{location.partition('://')[2]}" if is_s3(location) else location
+
+
+def filesystem(location: str, settings: Settings = NONE) -> tuple[fs.FileSystem, str]:
+    """The file system of a place, and the path inside it."""
+    told: dict[str, Any] = {_ARROW[name]: value for name, value in settings.items() if name in _ARROW}
+    if is_s3(location) and told:
+        return fs.S3FileSystem(**told), location.partition("://")[2].rstrip("/")
+    if "://" in location:
+        found, path = fs.FileSystem.from_uri(for_python(location))
+        return found, path.rstrip("/")
+    return fs.LocalFileSystem(), location.rstrip("/")
+
+
+def delta_settings(settings: Settings) -> dict[str, str] | None:
+    """Settings as deltalake takes them."""
+    found = {_DELTA[name]: value for name, value in settings.items() if name in _DELTA}
+    if found.get("AWS_ENDPOINT_URL", "").startswith("http://"):
+        found["AWS_ALLOW_HTTP"] = "true"
+    return found or None

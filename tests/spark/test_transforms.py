@@ -62,6 +62,52 @@ def test_json_bodies_are_typed_or_quarantined_never_both(spark: "SparkSession") 
     assert transforms.quarantine(given, DDL).columns == [*given.columns, "reason"]
 
 
+STRICT = "id long NOT NULL, at timestamp, size float, inner struct<a: int NOT NULL>"
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b'{"id":1} trailing', "not one JSON object and nothing else"),
+        (b'{"id":400}{"id":401}', "not one JSON object and nothing else"),
+        (b'{"id":1},{"id":2}', "not one JSON object and nothing else"),
+        (b'[{"id":1},{"id":2}]', "not JSON of the schema"),
+        (b'{"id":1,"id":2}', "repeats a field"),
+        (b'{"id":null}', "field id must not be null"),
+        (b"{}", "field id must not be null"),
+        (b'{"id":1,"inner":{}}', "field inner.a must not be null"),
+        (b'{"id":1,"at":1700000000000}', "field at is outside of the years 1 to 9999"),
+        (b'{"id":1,"size":1e400}', "field size is too large"),
+        (b'{"id":9223372036854775808}', "not JSON of the schema"),
+    ],
+)
+def test_what_is_not_a_row_of_the_schema_is_quarantined(spark: "SparkSession", body: bytes, reason: str) -> None:
+    given = rows(spark, row(0, body))
+    (bad,) = transforms.quarantine(given, STRICT).collect()
+    assert reason in bad.reason
+    assert transforms.typed(given, STRICT).collect() == []
+
+
+def test_fields_that_the_schema_does_not_have_are_named(spark: "SparkSession") -> None:
+    given = rows(
+        spark,
+        row(0, b' {"id": 1, "at": 1700000000, "inner": {"a": 2}} \n'),
+        row(1, b'{"id": 2, "new": 5, "inner": {"a": 2, "newer": {}}}'),
+    )
+    one, two = transforms.typed(given, STRICT).orderBy("id").collect()
+    assert (one._unknown_fields, one.inner.a) == (None, 2)
+    assert two._unknown_fields == ["new", "inner.newer"]
+    assert transforms.quarantine(given, STRICT).collect() == []
+
+
+def test_a_body_that_does_not_inflate_is_quarantined_as_it_is_stored(spark: "SparkSession") -> None:
+    given = rows(spark, row(0, b"{}", sys_flag=1))
+    (bad,) = transforms.quarantine(given, DDL).collect()
+    assert "does not inflate" in bad.reason
+    assert bytes(bad.body) == b"{}"
+    assert transforms.typed(given, DDL).collect() == []
+
+
 def test_fields_of_bodies_may_be_called_like_columns_of_messages(spark: "SparkSession") -> None:
     given = rows(spark, row(0, b'{"topic": "mine", "body": "too"}'))
     (one,) = transforms.typed(given, "topic string, body string").collect()

@@ -122,6 +122,8 @@ def named_parts(batch: pa.RecordBatch) -> list[tuple[str, pa.Array]]:
 
 
 def _joined(lists: pa.Array) -> pa.Array:
+    # Spark says of elements whether they may be null, and Arrow joins only lists whose elements may.
+    lists = lists.cast(pa.list_(pa.string()))
     if lists.flatten().null_count:
         known = [None if words is None else [word for word in words if word is not None] for words in lists.to_pylist()]
         lists = pa.array(known, pa.list_(pa.string()))

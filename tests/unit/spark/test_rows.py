@@ -89,3 +89,26 @@ def test_a_shape_says_which_columns_are_missing() -> None:
     with pytest.raises(SettingsError, match="identityColumns names z"):
         RowShape("t", ("z",)).check(["body"])
     RowShape("t", ("k",)).check(["body", "k"])
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.list_(pa.field("element", pa.string(), nullable=False)),
+        pa.list_(pa.field("element", pa.string())),
+        pa.large_list(pa.field("element", pa.large_string(), nullable=False)),
+    ],
+)
+def test_keys_may_be_arrays_whose_elements_are_never_null(kind: pa.DataType) -> None:
+    """As Spark makes them of F.array and F.split."""
+    rows = batch(body=pa.array([b"x", b"y"]), keys=pa.array([["a", "b"], None], kind))
+    one, two = messages_of(rows, RowShape("t"), ["i", "j"])
+    assert one.properties["KEYS"] == "a b"
+    assert "KEYS" not in two.properties
+
+
+def test_properties_may_be_maps_whose_values_are_never_null() -> None:
+    kind = pa.map_(pa.string(), pa.field("value", pa.string(), nullable=False))
+    rows = batch(body=pa.array([b"x"]), properties=pa.array([[("a", "1")]], kind))
+    (message,) = messages_of(rows, RowShape("t"), ["i"])
+    assert message.properties["a"] == "1"

@@ -56,13 +56,15 @@ class Archive(Struct, frozen=True):
 
 
 def stream(spark: "SparkSession", archive: Archive) -> "DataFrame":
-    """The rows of the topics."""
+    """The rows of the topics. A body that does not inflate is kept as it is stored: it must not stop an archive."""
     given = [name.lower() for name in archive.source]
     options = dict(archive.source)
     if not any(name.startswith("starting") for name in given):
         options["startingOffsets"] = "earliest"
     if "maxoffsetspertrigger" not in given:
         options["maxOffsetsPerTrigger"] = str(ROWS_PER_BATCH)
+    if "badbodies" not in given:
+        options["badBodies"] = "keep"
     return spark.readStream.format("rocketmq").options(**options).load()
 
 

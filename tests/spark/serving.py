@@ -33,7 +33,7 @@ class Served:
 
     def start(self) -> None:
         """Serve; return when it does."""
-        words = [str(Path(sys.executable).with_name("firearrow")), "dev", "-d", str(self.directory)]
+        words = [sys.executable, "-m", "firearrow", "dev", "-d", str(self.directory)]
         words += ["--name-server-port", self._ports[0], "--port", self._ports[1]]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -62,9 +62,11 @@ class Served:
 
 
 @contextmanager
-def served(directory: Path) -> Iterator[Served]:
-    """Serve within the block."""
+def served(directory: Path, *, like: Served | None = None) -> Iterator[Served]:
+    """Serve within the block, on free ports or on those of another."""
     running = Served(directory)
+    if like is not None:
+        running._ports = like._ports
     running.start()
     try:
         yield running

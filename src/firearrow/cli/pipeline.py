@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from firearrow.cli.reaching import NameServers, name_servers, reach_of
 from firearrow.errors import FireArrowError, SettingsError
+from firearrow.runtime.tlssettings import ClientTls
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -24,41 +26,52 @@ pipeline = typer.Typer(
     add_completion=False, help="Topics as tables: archive, replay, audit. Needs the extra spark.", no_args_is_help=True
 )
 
-NameServer = Annotated[str, typer.Option("--name-server", "-n", help="Name servers, host:port; several with ';'.")]
-Master = Annotated[str, typer.Option(help="Spark's master, or sc://host:port of a Spark Connect server.")]
+Master = Annotated[
+    str,
+    typer.Option(
+        help="Spark's master, or sc://host:port of a Spark Connect server; else spark-submit's, else local[*].",
+        show_default=False,
+    ),
+]
 Settings = Annotated[list[str] | None, typer.Option("--conf", help="A setting of Spark, key=value; repeatable.")]
 Format = Annotated[str, typer.Option("--format", help="parquet, iceberg or delta.")]
 Location = Annotated[str, typer.Option(help="Directory or URI: of the table, or of the warehouse for iceberg.")]
 Table = Annotated[str, typer.Option(help="Iceberg: namespace.table. Native tables: the name in Spark's catalog.")]
 Catalog = Annotated[list[str] | None, typer.Option(help="Iceberg: a property of the catalog, key=value; repeatable.")]
+Storage = Annotated[
+    list[str] | None,
+    typer.Option(help="How Iceberg and Delta tables are reached, key=value as s3.endpoint=http://host; repeatable."),
+]
 Native = Annotated[bool, typer.Option(help="Use the format's own runtime inside Spark; its jar must be there.")]
 StorePath = Annotated[str, typer.Option(help="Directory of a broker's store: read its files instead of a table.")]
 
 
 @pipeline.command()
 def archive(
-    name_server: NameServer,
+    context: typer.Context,
     topics: Annotated[str, typer.Option(help="Topics, separated by commas.")],
     location: Location,
     checkpoint: Annotated[str, typer.Option(help="Directory that remembers how far the archive is. Keep it.")],
+    servers: NameServers = "",
     form: Format = "iceberg",
     table: Table = "",
     catalog: Catalog = None,
+    storage: Storage = None,
     native: Native = False,
     body_schema: Annotated[str, typer.Option(help="Schema of JSON bodies (DDL): fills a typed table too.")] = "",
     follow: Annotated[bool, typer.Option("--follow/--once", help="Go on, or stop when all is archived.")] = False,
     every: Annotated[str, typer.Option(help="With --follow: how often a batch is made.")] = "5 seconds",
     option: Annotated[list[str] | None, typer.Option(help="An option of the source, key=value; repeatable.")] = None,
     metrics: Annotated[Path | None, typer.Option(help="Keep metrics in this file, in Prometheus's format.")] = None,
-    master: Master = "local[*]",
+    master: Master = "",
     conf: Settings = None,
 ) -> None:
     """Archive topics into tables of a lake, each message once, over any number of starts."""
     with _explained("archive"):
         from firearrow.spark.pipelines.archive import Archive, drains, start
 
-        source = {"nameServer": name_server, "subscribe": topics, **_pairs(option)}
-        job = Archive(source, _table(form, location, table, catalog, native), checkpoint, body_schema)
+        source = {**_reached(context, servers), "subscribe": topics, **_pairs(option)}
+        job = Archive(source, _table(form, location, table, catalog, storage, native), checkpoint, body_schema)
         trigger: dict[str, str | bool] = {"processingTime": every} if follow else {"availableNow": True}
         with _session(master, conf) as spark:
             for _ in range(1 if follow else drains(spark)):
@@ -73,25 +86,26 @@ def backfill(
     form: Format = "iceberg",
     table: Table = "",
     catalog: Catalog = None,
+    storage: Storage = None,
     native: Native = False,
     option: Annotated[
         list[str] | None, typer.Option(help="An option of rocketmq-store, key=value; repeatable.")
     ] = None,
-    master: Master = "local[*]",
+    master: Master = "",
     conf: Settings = None,
 ) -> None:
     """Write everything that store files hold into a table, in one job and one commit, without a broker."""
     with _explained("backfill"):
         from firearrow.spark.pipelines import archive as archiving
 
-        target = _table(form, location, table, catalog, native)
+        target = _table(form, location, table, catalog, storage, native)
         with _session(master, conf) as spark:
             archiving.backfill(spark, {"path": store, **_pairs(option)}, target, job)
 
 
 @pipeline.command()
 def replay(
-    name_server: NameServer,
+    context: typer.Context,
     job: Annotated[str, typer.Option(help="A name for this replay, which its messages carry.")],
     to_topic: Annotated[str, typer.Option(help="Topic to send to.")] = "",
     same_topic: Annotated[bool, typer.Option(help="Send each message to the topic it came from.")] = False,
@@ -99,22 +113,26 @@ def replay(
     rate: Annotated[float, typer.Option(help="Messages a second; 0: no limit.")] = 0,
     tasks: Annotated[int, typer.Option(help="Tasks that send at once; one keeps the order across queues.")] = 1,
     dry_run: Annotated[bool, typer.Option(help="Only say what would be sent.")] = False,
+    servers: NameServers = "",
+    option: Annotated[list[str] | None, typer.Option(help="An option of the sink, key=value; repeatable.")] = None,
     store: StorePath = "",
     form: Format = "iceberg",
     location: Location = "",
     table: Table = "",
     catalog: Catalog = None,
+    storage: Storage = None,
     native: Native = False,
-    master: Master = "local[*]",
+    master: Master = "",
     conf: Settings = None,
 ) -> None:
     """Send history to a topic again: chosen by a condition, in order, at a limited rate, marked."""
     with _explained("replay"):
         from firearrow.spark.pipelines import replay as replaying
 
-        how = replaying.Replay(job, {"nameServer": name_server}, to_topic, where, same_topic, rate, tasks).checked()
+        sink = {**_reached(context, servers), **_pairs(option)}
+        how = replaying.Replay(job, sink, to_topic, where, same_topic, rate, tasks).checked()
         with _session(master, conf) as spark:
-            rows = _history(spark, store, form, location, table, catalog, native)
+            rows = _history(spark, store, _table_if(store, form, location, table, catalog, storage, native))
             for row in replaying.summary(rows, how).collect():
                 typer.echo(
                     f"{row.topic} {row.broker} queue {row.queue_id}: {row.messages:,} messages, {row.bytes:,} bytes, "
@@ -142,8 +160,9 @@ def audit(
     location: Location = "",
     table: Table = "",
     catalog: Catalog = None,
+    storage: Storage = None,
     native: Native = False,
-    master: Master = "local[*]",
+    master: Master = "",
     conf: Settings = None,
 ) -> None:
     """Compare receipts, store and offsets: lost, duplicated, late, reordered, unread. Ends with 1 when one is found."""
@@ -151,7 +170,7 @@ def audit(
         from firearrow.spark.pipelines import audit as auditing
 
         with _session(master, conf) as spark:
-            stored = _history(spark, store, form, location, table, catalog, native)
+            stored = _history(spark, store, _table_if(store, form, location, table, catalog, storage, native))
             given = _receipts(spark, receipts)
             known = _offsets(spark, offsets, broker) if offsets else None
             found = auditing.findings(given, stored, known, auditing.Limits(late_ms)).cache()
@@ -168,6 +187,14 @@ def audit(
     wanted = [kind.strip() for kind in fail_on.split(",") if kind.strip()]
     if any(row[kind] for row in rows for kind in wanted):
         raise typer.Exit(1)
+
+
+@pipeline.command()
+def script() -> None:
+    """Print the file to hand to spark-submit: spark-submit "$(firearrow pipeline script)" pipeline archive ..."""
+    import firearrow.__main__ as main
+
+    typer.echo(os.path.abspath(main.__file__))
 
 
 @pipeline.command()
@@ -222,23 +249,43 @@ def _offsets(spark: "SparkSession", path: Path, broker: str) -> "DataFrame":
     return spark.createDataFrame(rows, OFFSET_DDL)
 
 
-def _history(
-    spark: "SparkSession", store: str, form: str, location: str, table: str, catalog: list[str] | None, native: bool
-) -> "DataFrame":
-    if store:
+def _history(spark: "SparkSession", store: str, table: "LakeTable | None") -> "DataFrame":
+    if table is None:
         return spark.read.format("rocketmq-store").load(store)
     from firearrow.spark.lake import access
 
-    return access.read(spark, _table(form, location, table, catalog, native))
+    return access.read(spark, table)
 
 
-def _table(form: str, location: str, name: str, catalog: list[str] | None, native: bool) -> "LakeTable":
+def _table_if(store: str, *told: Any) -> "LakeTable | None":  # noqa: ANN401 - what `_table` takes
+    """The table that holds the history, unless store files do."""
+    return None if store else _table(*told)
+
+
+def _table(
+    form: str, location: str, name: str, catalog: list[str] | None, storage: list[str] | None, native: bool
+) -> "LakeTable":
     from firearrow.spark.lake.table import FORMATS, LakeTable
 
     if form not in FORMATS:
         raise SettingsError(f"--format is one of {', '.join(FORMATS)}, not {form!r}")
     where = location if "://" in location or not location else os.path.abspath(location)
-    return LakeTable(form, where, name, _pairs(catalog), native).checked()  # type: ignore[arg-type]
+    return LakeTable(form, where, name, _pairs(catalog), native, _pairs(storage)).checked()  # type: ignore[arg-type]
+
+
+def _reached(context: typer.Context, servers: str) -> dict[str, str]:
+    """The options of source and sink that say how the cluster is reached, as they were given to ``firearrow``."""
+    reach = reach_of(context)
+    tls = reach.get("tls", ClientTls())
+    found = {
+        "nameServer": name_servers(context, servers),
+        "tls": "true" if tls.enabled else "",
+        "tlsVerify": "true" if tls.verify_server else "",
+        "tlsCaFile": tls.trust_path,
+        "accessKey": reach.get("access_key", ""),
+        "secretKey": reach.get("secret_key", ""),
+    }
+    return {name: value for name, value in found.items() if value}
 
 
 def _pairs(given: list[str] | None) -> dict[str, str]:
@@ -251,13 +298,18 @@ def _pairs(given: list[str] | None) -> dict[str, str]:
     return found
 
 
+def _usual_master() -> str:
+    """Nothing where spark-submit started this process and has chosen; this machine elsewhere."""
+    return "" if "PYSPARK_GATEWAY_PORT" in os.environ else "local[*]"
+
+
 @contextmanager
 def _session(master: str, conf: list[str] | None) -> "Iterator[SparkSession]":
     from firearrow.spark.session import open_session
 
     # Executors on this machine must run the Python that this package is installed in.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    spark = open_session(master, _pairs(conf))
+    spark = open_session(master or _usual_master(), _pairs(conf))
     try:
         yield spark
     finally:

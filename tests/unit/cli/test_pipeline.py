@@ -1,12 +1,16 @@
 """The pipeline commands, as far as they go without a JVM."""
 
 import json
+import subprocess
+import sys
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
 
+from firearrow.cli.app import app
 from firearrow.cli.pipeline import _pairs, _print_report, _watch, pipeline
 from firearrow.errors import SettingsError
 
@@ -67,3 +71,76 @@ def test_the_report_is_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     counts = dict.fromkeys(("sent", "stored", "lost", "duplicated", "late", "reordered", "unread"), 7)
     _print_report([{"topic": "orders", "hour": "2026-01-01 00:00:00", **counts}])
     assert capsys.readouterr().out.splitlines()[1].split() == ["orders", "2026-01-01", "00:00:00", *["7"] * 7]
+
+
+ARCHIVE = ("pipeline", "archive", "--topics", "t", "--location", "/x", "--checkpoint", "/c", "--format", "delta")
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
+    """What archives are started with, in place of Spark."""
+    from firearrow.spark.pipelines import archive
+
+    found: list[dict[str, str]] = []
+    monkeypatch.setattr("firearrow.cli.pipeline._session", lambda *_: nullcontext(SimpleNamespace(version="4.3.0")))
+    monkeypatch.setattr("firearrow.cli.pipeline._watch", lambda *_: None)
+    monkeypatch.setattr(archive, "start", lambda _spark, job, _trigger: found.append(dict(job.source)))
+    for name in ("FIREARROW_NAMESRV", "NAMESRV_ADDR"):
+        monkeypatch.delenv(name, raising=False)
+    return found
+
+
+def test_what_firearrow_is_told_of_the_cluster_reaches_the_source(started: list[dict[str, str]]) -> None:
+    told = ("--trust", "/ca.pem", "--access-key", "me", "--secret-key", "s")
+    assert CliRunner().invoke(app, [*told, *ARCHIVE, "-n", "h:9876"]).exit_code == 0
+    assert started == [
+        {
+            "nameServer": "h:9876", "subscribe": "t", "tls": "true", "tlsVerify": "true", "tlsCaFile": "/ca.pem",
+            "accessKey": "me", "secretKey": "s",
+        }
+    ]  # fmt: skip
+
+
+def test_tls_and_name_servers_of_the_environment_reach_the_source(started: list[dict[str, str]]) -> None:
+    environment = {"FIREARROW_NAMESRV": "e:9876", "FIREARROW_TLS": "1"}
+    assert CliRunner().invoke(app, list(ARCHIVE), env=environment).exit_code == 0
+    assert started == [{"nameServer": "e:9876", "subscribe": "t", "tls": "true"}]
+    assert CliRunner().invoke(app, [*ARCHIVE, "--option", "nameServer=o:1"], env=environment).exit_code == 0
+    assert started[1]["nameServer"] == "o:1", "an option of the source counts more"
+    assert CliRunner().invoke(app, ["-n", "b:2", *ARCHIVE], env=environment).exit_code == 0
+    assert started[2]["nameServer"] == "b:2"
+
+
+def test_without_name_servers_it_says_so(started: list[dict[str, str]]) -> None:
+    done = CliRunner().invoke(app, list(ARCHIVE))
+    assert done.exit_code == 1
+    assert "no name server is given" in done.output
+    assert started == []
+
+
+def test_options_of_a_replay_reach_the_sink(monkeypatch: pytest.MonkeyPatch) -> None:
+    from firearrow.spark.pipelines import replay
+
+    found: list[replay.Replay] = []
+    monkeypatch.setattr("firearrow.cli.pipeline._session", lambda *_: nullcontext(None))
+    monkeypatch.setattr("firearrow.cli.pipeline._history", lambda *_: None)
+    monkeypatch.setattr(replay, "summary", lambda *_: SimpleNamespace(collect=list))
+    monkeypatch.setattr(replay, "replay", lambda _rows, how: found.append(how))
+    words = ["pipeline", "replay", "-n", "h:1", "--job", "j", "--to-topic", "t", "--store", "/s"]
+    done = CliRunner().invoke(app, ["--tls", *words, "--option", "batchBytes=5"])
+    assert done.exit_code == 0
+    assert found[0].sink == {"nameServer": "h:1", "tls": "true", "batchBytes": "5"}
+
+
+def test_spark_submit_is_given_a_python_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    from firearrow.cli.pipeline import _usual_master
+
+    code, text = said("script")
+    assert code == 0
+    assert Path(text.strip()).name == "__main__.py"
+    done = subprocess.run([sys.executable, text.strip(), "pipeline", "--help"], capture_output=True, text=True)
+    assert "archive" in done.stdout
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    assert _usual_master() == "local[*]"
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "4711")
+    assert _usual_master() == "", "spark-submit has chosen"

@@ -192,9 +192,7 @@ def audit(
 @pipeline.command()
 def script() -> None:
     """Print the file to hand to spark-submit: spark-submit "$(firearrow pipeline script)" pipeline archive ..."""
-    import firearrow.__main__ as main
-
-    typer.echo(os.path.abspath(main.__file__))
+    typer.echo(Path(__file__).resolve().parents[1] / "__main__.py")
 
 
 @pipeline.command()

@@ -20,6 +20,7 @@ from benchmarks.store.report import percentile
 from benchmarks.versus.contestants import FireArrowInEarnest
 from firearrow import Message, Producer
 from firearrow.testing.apache import FireArrowNameServer, fresh
+from firearrow.testing.apache.server import wait_for
 
 DESCRIPTORS: Final = 10_000
 RATE: Final = 500
@@ -142,6 +143,7 @@ def bench(warm_s: float = WARM_S) -> Iterator[Bench]:
         asyncio.run(_fill(names.address))
         load = stack.enter_context(StockClients(names.address, topic, BYTES, RATE))
         pin(load.pid, cores[-1])
+        wait_for(lambda: bool(load.latencies_us()), "a first delivery of the stock clients", 120.0)
         time.sleep(warm_s)
         load.check()
         yield Bench(broker, load, cores[-1])

@@ -110,7 +110,7 @@ class Connection(Room):
 
     def handle(self, events: Iterable[Event]) -> None:
         """Handle what arrived while there is room for answers, and set the rest aside."""
-        talk, by_code, left = self._talk, self._by_code, iter(events)
+        talk, by_code, most, left = self._talk, self._by_code, self._most_gathered, iter(events)
         for event in left:
             if event.__class__ is not RequestArrived:
                 self._take(event)
@@ -131,13 +131,14 @@ class Connection(Room):
                 continue
             answer = answer or SUCCESS
             talk.answer(event, answer.fields, answer.body, code=answer.code, remark=answer.remark)
-            if answer.body and self._is_full(len(answer.body)):
-                self.set_aside(left)
+            if answer.body:
+                self._gathered += len(answer.body)
+                if self._gathered >= most and self._is_full():
+                    self.set_aside(left)
 
-    def _is_full(self, size: int) -> bool:
-        """Whether there is no room after an answer of so many bytes. What is much is written at once."""
-        self._gathered += size
-        if self._gathered < self._most_gathered or not self._endpoint.is_server:
+    def _is_full(self) -> bool:
+        """Whether there is no room for more answers when those that were gathered are written."""
+        if not self._endpoint.is_server:
             return False
         self.flush()
         self._is_gathering = True

@@ -26,7 +26,6 @@ class Room(Wire):
         self._promises = endpoint.promises
         self._most_promised = endpoint.limits.max_connection_answer_bytes
         self._promised = 0
-        self._aside: deque[Event] = deque()
         self._is_going_on = False
 
     @property
@@ -87,12 +86,6 @@ class Room(Wire):
         """Note that the peer has caught up."""
         super().resume_writing()
         self.look_for_room()
-
-    def flush(self) -> None:
-        """Write everything that was gathered, at once."""
-        super().flush()
-        if self._aside:
-            self.look_for_room()
 
     def _end(self, reason: str) -> None:
         super()._end(reason)

@@ -9,10 +9,11 @@ Invariants: nothing is written after ``close``; reading is paused exactly while 
 
 import asyncio
 import logging
+from collections import deque
 from typing import Final, cast
 
 from firearrow.errors import BadFrame, ConnectionLost, Overloaded
-from firearrow.protocol.connection import Buffer
+from firearrow.protocol.connection import Buffer, Event
 from firearrow.protocol.connection import Connection as Talk
 from firearrow.remoting.endpoint import Endpoint
 from firearrow.remoting.flow import ALL_REQUESTS, UNCOUNTED_BYTES, WRITE_BUFFER
@@ -46,6 +47,7 @@ class Wire(asyncio.Protocol):
         self._writable: list[asyncio.Future[None]] = []
         self._gathered = 0
         self._most_gathered = limits.write_high_water_bytes
+        self._aside: deque[Event] = deque()
         self.is_open = False
         self.is_writable = True
 
@@ -147,6 +149,8 @@ class Wire(asyncio.Protocol):
         """Write everything that was gathered, at once."""
         self._is_gathering = False
         self._gathered = 0
+        if self._aside:
+            self.look_for_room()
         if self._is_mute:
             return
         data = self._talk.data_to_send()
@@ -165,6 +169,10 @@ class Wire(asyncio.Protocol):
             self._endpoint.unsent.update(self, unsent)
             if not self.is_writable and unsent > self._endpoint.limits.max_unsent_bytes:
                 self.cut("max_unsent_bytes is reached: the peer does not read")
+
+    def look_for_room(self) -> None:
+        """Go on with requests that were set aside, if there is room for their answers."""
+        raise NotImplementedError
 
     # -- reading or not
 

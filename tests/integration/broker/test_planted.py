@@ -45,7 +45,7 @@ def timer_asked_when(patch: pytest.MonkeyPatch) -> None:
 
 def answers_without_room(patch: pytest.MonkeyPatch) -> None:
     """A4: everything that was read is answered before anything is written."""
-    patch.setattr(Connection, "_is_full", lambda _self, _size: False)
+    patch.setattr(Connection, "_is_full", lambda _self: False)
 
 
 def waiting_in_the_shared_budget(patch: pytest.MonkeyPatch) -> None:

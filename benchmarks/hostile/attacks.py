@@ -1,6 +1,6 @@
 """`python -m benchmarks.hostile.attacks KIND PORT TOPIC`: a hostile client, until its standard input ends.
 
-It runs when nobody else wants the core, so that the clients beside it wait for the broker and not for this process.
+It gives way to others on its core, so that the clients beside it wait for the broker and not for this process.
 """
 
 import json
@@ -229,7 +229,7 @@ ATTACKS: Final[dict[str, type[Attack]]] = {
 
 def main() -> None:
     """Attack until told to end."""
-    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    os.nice(19)
     attack = ATTACKS[sys.argv[1]](int(sys.argv[2]), sys.argv[3])
     while not select.select([sys.stdin], [], [], STEP_S)[0]:
         attack.step()

@@ -28,7 +28,7 @@ BYTES: Final = 1024
 BULK: Final = "hostile-bulk"
 BULK_MESSAGES: Final = 12
 WARM_S: Final = 8.0
-LEAD_S: Final = 2.0
+LEAD_S: Final = 4.0
 """How long an attack may take to become what it is."""
 NORMAL_S: Final = 5.0
 """Within which everything must be as before."""
@@ -152,7 +152,7 @@ def bench(warm_s: float = WARM_S) -> Iterator[Bench]:
 async def _fill(names: str) -> None:
     async with Producer(names) as producer:
         for _ in range(BULK_MESSAGES):
-            await producer.send(Message.of(BULK, os.urandom(1 << 20)))
+            await producer.send(Message.of(BULK, os.urandom(1 << 20)), timeout_ms=30_000)
 
 
 def broken(rounds: list[Round]) -> list[str]:

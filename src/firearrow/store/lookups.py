@@ -18,14 +18,15 @@ from firearrow.record.layout import SMALLEST_RECORD
 from firearrow.record.message_id import parse_offset_message_id
 from firearrow.store.commitlog import CommitLog
 from firearrow.store.consumequeue import ConsumeQueue
-from firearrow.store.index import Candidate, DamagedIndex, Index, Walk
+from firearrow.store.index import WORK_AT_ONCE, Candidate, DamagedIndex, Index, Walk
 from firearrow.store.keyhash import key_hash
 from firearrow.store.opening import OpenedLog
+from firearrow.store.pacing import Pace
 from firearrow.store.probe import probe
 from firearrow.store.propertyfields import keys_of
 from firearrow.store.queueload import names_its_record
 from firearrow.store.queues import Queues
-from firearrow.store.rescan import rows_again
+from firearrow.store.rescan import PIECE_BESIDE_OTHERS, rows_again
 from firearrow.store.verify import judge
 
 MAX_FOUND: Final = 64
@@ -164,7 +165,7 @@ class Lookups:
         ending = await probe(self._opened.segments, lost.last)
         end = lost.last + ending.size if ending is not None else self._log.written
         start = max(lost.first, self._log.min_offset)
-        rows = rows_again(self._opened, start, end, self._queues.tail_of)
+        rows = rows_again(self._opened, start, end, self._queues.tail_of, PIECE_BESIDE_OTHERS)
         await index.make_again(name, rows, lost.passed if start == lost.first else 0)
 
     # ---- by time
@@ -193,7 +194,9 @@ class Lookups:
 
     async def _next_time(self, queue: ConsumeQueue, offset: int, end: int) -> tuple[int, int]:
         """The first readable message from ``offset`` on, and when it was stored; ``end`` when there is none."""
+        pace = Pace(WORK_AT_ONCE)
         for number in range(offset, end):
+            await pace.did()
             physical, size, _ = self._queues.entry(queue, number)
             if physical >= self._log.min_offset and await self._is_named(queue, number, physical, size):
                 found = await probe(self._opened.segments, physical)

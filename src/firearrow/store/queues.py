@@ -109,6 +109,10 @@ class Queues:
         of_topic = self._topics.get(topic, {})
         return [of_topic[queue_id] for queue_id in sorted(of_topic)]
 
+    def topics(self) -> list[str]:
+        """The names of all topics that have a queue."""
+        return list(self._topics)
+
     def tail_of(self, topic: str, queue_id: int) -> ConsumeQueue:
         """A queue, made when it is new."""
         of_topic = self._topics.get(topic)
@@ -257,19 +261,21 @@ class Queues:
             for queue in synced:
                 await self._sync(queue)
             await self.files.sync_names()
+        walk = Pace(_WALKED_AT_ONCE)
         for queue in self._flushing:
             queue.durable = max(queue.durable, queue.goal)
             self._changed[queue] = None
+            await walk.did()
         # Entries put since `begin_flush` may be synced already, and count when the log that they depend on is.
         self._synced_early = [queue for queue in synced if queue.durable < queue.written]
         self.stalled = None
         self._flushing = []
 
-    def take_changes(self) -> tuple[list[str], list[ConsumeQueue]]:
+    def take_changes(self) -> tuple[list[str], Iterator[ConsumeQueue]]:
         """Topics that were deleted and queues that changed on disk since this was last asked."""
-        deleted, changed = list(self._deleted), list(self._changed)
+        deleted, changed = list(self._deleted), self._changed
         self._deleted, self._changed = {}, {}
-        return deleted, [queue for queue in changed if self.find(queue.topic, queue.queue_id) is queue]
+        return deleted, (queue for queue in changed if self.find(queue.topic, queue.queue_id) is queue)
 
     async def _sync_all(self) -> list[ConsumeQueue]:
         """Sync everything; return the queues that are concerned."""
@@ -365,6 +371,9 @@ class Queues:
         data = self._waiting(queue, offset, _PROBE)
         if data is None:
             data = self.files.read(queue, offset, min(_PROBE, queue.written - offset))
+        count = len(data) // ENTRY_BYTES
+        if data == FILLER * count:
+            return count
         count = 0
         for _, size, _ in ENTRY.iter_unpack(data):
             if not is_filler(size):

@@ -14,9 +14,10 @@ from firearrow.record.decode import RecordHead
 from firearrow.store.consumequeue import ENTRY, FILLER, ConsumeQueue, is_filler
 from firearrow.store.dispatch import code_of
 from firearrow.store.opening import OpenedLog
+from firearrow.store.pacing import Pace
 from firearrow.store.queueload import names_its_record
-from firearrow.store.queues import Queues
-from firearrow.store.rescan import pieces_again
+from firearrow.store.queues import SLICE, Queues
+from firearrow.store.rescan import PIECE_BESIDE_OTHERS, pieces_again
 
 LOOKED_AT: Final = 10_000
 """Entries looked at on either side for one that is right, before the log is read from its start, or to its end."""
@@ -41,8 +42,10 @@ class Repair:
             if number in lost:
                 del lost[number]
                 self._queues.rewrite(queue, number, entry)
+        pace = Pace(SLICE)
         for number in lost:
             self._queues.rewrite(queue, number, FILLER)
+            await pace.did()
         found, missing = high - low - len(lost), len(lost)
         names = {"topic": queue.topic, "queue_id": queue.queue_id, "first": low, "found": found, "missing": missing}
         logger.warning("queue entries were made again from the log", extra=names)
@@ -50,7 +53,9 @@ class Repair:
     async def _right_before(self, queue: ConsumeQueue, offset: int) -> tuple[int, int]:
         """The entry after the last right one before ``offset``, and where that one's record ends."""
         segments = self._opened.segments
+        pace = Pace(SLICE)
         for number in range(offset - 1, max(queue.start, offset - LOOKED_AT) - 1, -1):
+            await pace.did()
             physical, size, _ = self._queues.entry(queue, number)
             right = not is_filler(size) and await names_its_record(segments, queue, number, physical, size)
             if right and physical >= segments.min_offset:
@@ -60,7 +65,9 @@ class Repair:
     async def _right_after(self, queue: ConsumeQueue, offset: int, log_end: int) -> tuple[int, int]:
         """The first right entry after ``offset``, and where its record begins."""
         segments = self._opened.segments
+        pace = Pace(SLICE)
         for number in range(offset + 1, min(queue.max_offset, offset + LOOKED_AT)):
+            await pace.did()
             physical, size, _ = self._queues.entry(queue, number)
             if not is_filler(size) and await names_its_record(segments, queue, number, physical, size):
                 return number, physical
@@ -68,7 +75,7 @@ class Repair:
 
     async def _entries_between(self, queue: ConsumeQueue, start: int, end: int) -> AsyncIterator[tuple[int, bytes]]:
         opened = self._opened
-        async for piece, heads in pieces_again(opened.scanner, opened.damage, start, end):
+        async for piece, heads in pieces_again(opened.scanner, opened.damage, start, end, PIECE_BESIDE_OTHERS):
             for head in heads:
                 if head.queue_id == queue.queue_id and head.topic == queue.topic and enters_queue(head.sys_flag):
                     yield head.queue_offset, entry_of(piece, head, self._delays)

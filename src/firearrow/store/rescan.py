@@ -1,10 +1,12 @@
 """Rows of the log again: for views that are behind it, and for putting right what rotted.
 
 A bad record on the way is damage that recovery did not look at: it is reported, and the walk goes on at the next good
-one.
+one. Others have their turn on the loop before every piece: whoever serves meanwhile asks for small ones.
 """
 
+from asyncio import sleep
 from collections.abc import AsyncIterator
+from typing import Final
 
 from firearrow.record.decode import RecordHead
 from firearrow.store.damage import Damage
@@ -12,10 +14,15 @@ from firearrow.store.opening import OpenedLog
 from firearrow.store.placement import Placed
 from firearrow.store.scan import PIECE_BYTES, Scanner, Stop, TailOf
 
+PIECE_BESIDE_OTHERS: Final = 128 << 10
+"""Bytes judged before others get their turn on the loop: some milliseconds of small messages."""
 
-async def rows_again(opened: OpenedLog, start: int, end: int, tail_of: TailOf) -> AsyncIterator[list[Placed]]:
+
+async def rows_again(
+    opened: OpenedLog, start: int, end: int, tail_of: TailOf, piece_bytes: int = PIECE_BYTES
+) -> AsyncIterator[list[Placed]]:
     """The rows of the good records between two places."""
-    async for piece, heads in pieces_again(opened.scanner, opened.damage, start, end):
+    async for piece, heads in pieces_again(opened.scanner, opened.damage, start, end, piece_bytes):
         yield [
             (
                 tail_of(head.topic, head.queue_id),
@@ -36,6 +43,7 @@ async def pieces_again(
     """The good records between two places, with the bytes they lie in. ``start`` must be the start of a record."""
     at = start
     while at < end:
+        await sleep(0)
         at = damage.next_good(at)
         walked = await scanner.walk(at, end, piece_bytes)
         if walked.heads:

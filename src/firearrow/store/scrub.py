@@ -8,17 +8,14 @@ else: the failure is logged, and the next file is looked at.
 
 import asyncio
 import logging
-from typing import Annotated, Final
+from typing import Annotated
 
 from msgspec import Meta, Struct
 
 from firearrow.errors import DiskError
 from firearrow.store.commitlog import CommitLog
 from firearrow.store.opening import OpenedLog
-from firearrow.store.rescan import pieces_again
-
-CHECKED_AT_ONCE: Final = 128 << 10
-"""Bytes checked before others get their turn on the loop: some milliseconds of small messages."""
+from firearrow.store.rescan import PIECE_BESIDE_OTHERS, pieces_again
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +64,7 @@ class Scrub:
             self.passes += 1
             self.position = self._log.min_offset
             return 0
-        self.position = await opened.scanner.untouched(start, end, CHECKED_AT_ONCE)
+        self.position = await opened.scanner.untouched(start, end, PIECE_BESIDE_OTHERS)
         if self.position == start:
             await self._look_closer(start, end)
         await opened.damage.keep(opened.segments)
@@ -77,7 +74,7 @@ class Scrub:
 
     async def _look_closer(self, start: int, end: int) -> None:
         opened = self._opened
-        async for _, heads in pieces_again(opened.scanner, opened.damage, start, end, CHECKED_AT_ONCE):
+        async for _, heads in pieces_again(opened.scanner, opened.damage, start, end, PIECE_BESIDE_OTHERS):
             last = heads[-1]
             self.position = last.physical_offset + last.size
             return

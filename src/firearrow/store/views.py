@@ -141,6 +141,8 @@ class Views:
     async def flush(self, log_flushed: Callable[[int], Awaitable[None]], *, closed: bool = False) -> None:
         """Move `durable` to where dispatch is now. ``log_flushed`` returns once the log is durable up to a place."""
         async with self._one_at_a_time:
+            if self.index is not None:
+                await self.index.absorb_in_turns()
             position, store_ms = self.dispatch.position, self.dispatch.last_store_ms
             if position == self.durable and not closed and not self._has_deleted:
                 return

@@ -207,7 +207,7 @@ class TopicHandlers:
 
     async def _clean_unused(self) -> None:
         known = self._topics.table.topics
-        unused = {queue.topic for queue in self._store.queues if queue.topic not in known}
+        unused = {topic for topic in self._store.queues.topics() if topic not in known}
         gone = sorted(topic for topic in unused if not is_system_topic(topic))
         log.info("queues of topics that are gone are deleted", extra={"topics": gone})
         for topic in gone:

@@ -1,0 +1,91 @@
+"""What takes long leaves turns to others: putting queue entries right, making an index again, flushing many queues."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from firearrow.store.index import IndexConfig
+from firearrow.store.pulling import Pull
+from firearrow.store.queues import QueueConfig
+from firearrow.store.views import ViewsConfig
+from firearrow.testing.sim.diskimage import DiskImage
+from tests.property.store.shop import Shop, open_shop
+from tests.simulation.store.kit import draft, fresh_image
+
+MESSAGES = 3000
+VIEWS = ViewsConfig(
+    queues=QueueConfig(mapped_file_size_consume_queue=100_000),
+    index=IndexConfig(max_hash_slot_num=100, max_index_num=10_000),
+)
+
+
+async def _open(image: DiskImage) -> Shop:
+    return await open_shop(image, segment=4 << 20, sync=False, views_config=VIEWS)
+
+
+async def _closed(image: DiskImage) -> None:
+    shop = await _open(image)
+    for number in range(MESSAGES):
+        shop.append(draft(b"x" * 100, properties=f"KEYS\x01k{number}\x02"))
+    await shop.close()
+
+
+async def _turns_beside(work: Awaitable[object]) -> int:
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    counting = asyncio.create_task(count())
+    await asyncio.sleep(0)
+    before = turns
+    await work
+    counting.cancel()
+    return turns - before
+
+
+def _rotten(
+    path: Callable[[DiskImage], str], position: int, data: bytes, look: Callable[[Shop], Awaitable[object]]
+) -> int:
+    """How many turns others had while what rotted was put right."""
+
+    async def main() -> int:
+        image = fresh_image()
+        await _closed(image)
+        image.file(path(image)).write(position, data)
+        return await _turns_beside(look(await _open(image)))
+
+    return asyncio.run(main())
+
+
+def test_wrong_entries_are_made_again_in_turns() -> None:
+    async def read(shop: Shop) -> None:
+        pulled = await shop.reader.read("T", 0, Pull(100, 32, 1 << 20))
+        assert pulled.messages == 32
+
+    turns = _rotten(lambda _: "consumequeue/T/0/00000000000000000000", 2000, bytes(2000 * 20), read)
+    assert turns >= 2000 // 32
+
+
+def test_an_index_file_is_made_again_in_turns() -> None:
+    async def ask(shop: Shop) -> None:
+        found = await shop.lookups.by_key("T", "k2000", 10, 0, 1 << 60)
+        assert len(found.records) == 1
+
+    def index_file(image: DiskImage) -> str:
+        return f"index/{next(iter(image.directory('index').names))}"
+
+    assert _rotten(index_file, 40_440, b"\xff" * 400, ask) >= 5
+
+
+def test_many_queues_are_flushed_in_turns() -> None:
+    async def main() -> None:
+        shop = await _open(fresh_image())
+        for number in range(MESSAGES):
+            shop.append(draft(topic=f"T{number}"))
+        await shop.flush_log()
+        assert await _turns_beside(shop.flush()) >= MESSAGES // 32 + MESSAGES // 256
+
+    asyncio.run(main())

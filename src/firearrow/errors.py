@@ -87,10 +87,14 @@ class ListenFailed(FireArrowError):
 
 
 class ConnectionLost(FireArrowError):
-    """The connection ended before the answer came."""
+    """The connection ended before the answer came; ``sent`` says whether the request had left."""
 
     retryable = True
     may_have_happened = True
+
+    def __init__(self, message: str, *, sent: bool = True) -> None:
+        self.may_have_happened = sent
+        super().__init__(message)
 
 
 class RequestTimedOut(FireArrowError):

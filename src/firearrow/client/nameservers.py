@@ -95,8 +95,9 @@ class NameServers:
             index = (first + step) % len(addresses)
             try:
                 reply = await self._caller.call(addresses[index], request, timeout_ms=timeout_ms, accept=accept)
-            except UNANSWERED:
+            except UNANSWERED as error:
                 if step == len(addresses) - 1:
+                    error.may_have_happened = False  # nobody was asked to change anything
                     raise
                 continue
             if self._addresses is addresses:

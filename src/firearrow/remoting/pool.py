@@ -1,8 +1,8 @@
 """Connections to servers, one for each address, opened when somebody needs one.
 
 Decisions: callers that ask for an address while it is being dialled share that one attempt. After a failed attempt
-the address is not dialled again for a while (50 ms, doubling up to 1 s); whoever asks in that time is told at once, so
-that it can turn to another server. A connection that ends is forgotten, and the next request opens a new one. One
+the address is not dialled again for a while (50 ms, doubling up to 500 ms); whoever asks in that time is told at once,
+so that it can turn to another server. A connection that ends is forgotten, and the next request opens a new one. One
 that the server asked us to leave (GO_AWAY) is given to nobody any more, and closes when its last answer has come.
 
 Invariants: every waiter is called exactly once; every dialling task is owned by the pool and gone after ``close``.
@@ -21,7 +21,7 @@ from firearrow.runtime.network import Address, Network
 from firearrow.runtime.tls import connect_tls
 
 FIRST_BACKOFF_S: Final = 0.05
-LONGEST_BACKOFF_S: Final = 1.0
+LONGEST_BACKOFF_S: Final = 0.5
 _ROUTES_KEPT: Final = 4096
 
 OnConnected = Callable[[Connection | FireArrowError], None]

@@ -134,7 +134,7 @@ class Wire(asyncio.Protocol):
     def _check_room(self, body: Buffer) -> None:
         limits = self._endpoint.limits
         if not self.is_open or self._transport is None or self._talk.is_ended:
-            raise ConnectionLost(f"the connection to {self._address} has ended")
+            raise ConnectionLost(f"the connection to {self._address} has ended", sent=False)
         if len(body) > limits.max_frame_bytes:  # the peer would end the connection, with everybody's calls on it
             raise BadFrame(f"a body of {len(body)} bytes does not fit into a frame of max_frame_bytes")
         if not self.is_writable and self._transport.get_write_buffer_size() > limits.max_unsent_bytes:

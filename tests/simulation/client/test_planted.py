@@ -9,7 +9,9 @@ import pytest
 from firearrow.client.consumer.flow import Flow
 from firearrow.client.consumer.receiving import Receiver
 from firearrow.client.producer import linger
+from firearrow.client.producer.retrying import Attempts
 from firearrow.client.routes import RouteTable
+from firearrow.errors import FireArrowError
 from firearrow.record.decode import decode_all
 from tests.simulation.client import (
     test_addresses,
@@ -17,6 +19,7 @@ from tests.simulation.client import (
     test_neighbours,
     test_ordering,
     test_poison,
+    test_restarts,
 )
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -71,11 +74,17 @@ def sends_back_in_the_task_of_the_handler(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("firearrow.client.consumer.receiving.asyncio.shield", unshielded)
 
 
+def gives_up_at_once(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Attempts, "pause_s", lambda *_: 0.0)
+    patch.setattr("firearrow.client.producer.retrying.is_free", lambda *_, **__: False)
+
+
 def fails_a_batch_for_one_of_its_messages(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(linger, "FAULTED", frozenset())
 
 
 PLANTS: list[tuple[Plant, Question]] = [
+    (gives_up_at_once, lambda _: test_restarts.test_name_servers_that_cannot_be_reached_for_a_while_cost_no_send()),
     (fails_the_pull_for_one_bad_body, lambda _: test_poison.test_it_is_in_no_batch_with_others()),
     (believes_the_first_route, lambda _: test_addresses.test_a_topic_that_was_deleted_leaves_no_address_behind()),
     (
@@ -99,5 +108,5 @@ PLANTS: list[tuple[Plant, Question]] = [
 @pytest.mark.parametrize(("plant", "question"), PLANTS, ids=[plant.__name__ for plant, _ in PLANTS])
 def test_a_planted_bug_is_caught(plant: Plant, question: Question, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
-    with pytest.raises(AssertionError):
+    with pytest.raises((AssertionError, FireArrowError)):
         question(monkeypatch)

@@ -3,15 +3,16 @@
     async with Producer("127.0.0.1:9876", group="shop") as producer:
         result = await producer.send(Message.of("orders", b"one espresso", tag="new", keys=["order-7"]))
 
-One deadline covers a send with all its attempts. After an attempt that failed the next goes to another broker, unless
-the message has an order to keep: then its queue is fixed and there is one attempt. A retried message keeps its unique
-key, so that consumers can tell a duplicate. Nothing is reported as sent before a broker said so.
+One deadline covers a send with all its attempts (`retrying`). After an attempt that failed the next goes to another
+broker, unless the message has an order to keep: then its queue is fixed and there is one attempt. A retried message
+keeps its unique key, so that consumers can tell a duplicate. Nothing is reported as sent before a broker said so.
 
 A producer belongs to the loop and the process that opened it. Java: ``DefaultMQProducerImpl``.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from types import TracebackType
 from typing import Final, Self, Unpack
 
@@ -33,18 +34,11 @@ from firearrow.client.producer.outgoing import (
     request_for,
 )
 from firearrow.client.producer.result import STORED, SendResult, read_batch_result, read_result
+from firearrow.client.producer.retrying import Attempts
 from firearrow.client.producer.selector import Faults, RoundRobin, Selector, queue_of_key
 from firearrow.client.producer.settings import ProducerOptions, ProducerSettings, producer_settings
 from firearrow.client.routes import Route, borrowed
-from firearrow.errors import (
-    AccessDenied,
-    ClientClosed,
-    FireArrowError,
-    NoRoute,
-    RequestRefused,
-    RequestTimedOut,
-    SendFailed,
-)
+from firearrow.errors import ClientClosed, FireArrowError, NoRoute, RequestRefused, SendFailed
 from firearrow.model import EpochMs, Message, MessageQueue, keys
 from firearrow.model.names import DEFAULT_PRODUCER_GROUP
 from firearrow.protocol.bodies.heartbeat import HeartbeatData, ProducerData
@@ -54,23 +48,9 @@ from firearrow.protocol.requests.send import SendAnswer
 from firearrow.record.message_id import UniqueKeys
 from firearrow.remoting.reply import Reply
 from firearrow.runtime.network import Address
+from firearrow.telemetry.damped import Damped
 
-RETRIED_CODES: Final = frozenset(
-    {
-        ResponseCode.SYSTEM_ERROR,
-        ResponseCode.SYSTEM_BUSY,
-        ResponseCode.SERVICE_NOT_AVAILABLE,
-        ResponseCode.NO_PERMISSION,
-        ResponseCode.TOPIC_NOT_EXIST,
-        ResponseCode.NO_BUYER_ID,
-        ResponseCode.NOT_IN_CURRENT_UNIT,
-        ResponseCode.GO_AWAY,
-    }
-)
-"""Refusals after which another broker may take the message."""
-
-WORTH_A_RETRY: Final = frozenset({ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.GO_AWAY})
-"""Refusals after which the same broker may take the message later."""
+log: Final = logging.getLogger(__name__)
 
 
 class Producer:
@@ -92,6 +72,7 @@ class Producer:
         self._rounds: dict[str, RoundRobin] = {}
         self._faults = Faults()
         self._linger: Linger | None = None
+        self._waiting = Damped()
         self._attempt_ms = float(self.settings.attempt_timeout_ms or "inf")
         self._places = asyncio.Semaphore(self.settings.max_sends) if self.settings.max_sends else None
 
@@ -249,7 +230,7 @@ class Producer:
         instance, outgoing = self._opened(), self._prepared(message)
         route = await self._route(outgoing.topic)
         choose = _fixed_choice(message, queue, selector)
-        chosen = choose(route.write_queues) if choose else self._next_queue(route, None)
+        chosen = choose(route.write_queues) if choose else self._next_queue(route)
         request = request_for(outgoing, chosen, self.settings)
         limit_ms = self.settings.send_timeout_ms if timeout_ms is None else timeout_ms
         await instance.caller.tell(self._master(instance, chosen), request, outgoing.body, timeout_ms=limit_ms)
@@ -273,38 +254,67 @@ class Producer:
     async def _attempts(
         self, outgoing: Outgoing | OutgoingBatch, choose: "_Choice | None", timeout_ms: float | None
     ) -> tuple[int, SendAnswer, MessageQueue]:
-        loop, routes = asyncio.get_running_loop(), self._opened().routes
+        instance, loop = self._opened(), asyncio.get_running_loop()
         limit_ms = self.settings.send_timeout_ms if timeout_ms is None else timeout_ms
         deadline = loop.time() + limit_ms / 1000
-        attempts = 1 if choose else 1 + self.settings.retries
-        errors: list[FireArrowError] = []
-        failed: str | None = None
+        attempts = Attempts(self.settings.retries, is_fixed=choose is not None)
         stored: tuple[int, SendAnswer, MessageQueue] | None = None
-        for _ in range(attempts):
-            if loop.time() >= deadline:
-                break
+        while loop.time() < deadline:
             chosen: MessageQueue | None = None
             try:
-                route = routes.get(outgoing.topic)
+                route = instance.routes.get(outgoing.topic)
                 if route is None or not route.write_queues:
                     route = await self._route(outgoing.topic)
-                chosen = choose(route.write_queues) if choose else self._next_queue(route, failed)
+                chosen = choose(route.write_queues) if choose else self._next_queue(route, attempts.tried)
                 left_ms = (deadline - loop.time()) * 1000
                 reply = await self._attempt(outgoing, chosen, min(left_ms, self._attempt_ms))
             except (*UNANSWERED, NoRoute, RequestRefused) as error:
-                errors.append(error)
-                failed = chosen.broker_name if chosen else None
-                if not self._goes_on(error):
+                if not await self._goes_on(attempts, error, outgoing.topic, chosen, deadline):
                     break
             else:
                 stored = reply.code, reply.answer, chosen
                 if reply.code == ResponseCode.SUCCESS or not self.settings.retry_not_ok:
                     return stored
-                failed = chosen.broker_name
+                if not attempts.weak(chosen.broker_name):
+                    break
         if stored is not None:
             return stored
-        failure = _failure(outgoing.topic, errors, limit_ms)
-        raise failure from (errors[-1] if errors and errors[-1] is not failure else None)
+        failure = attempts.failure(outgoing.topic, limit_ms)
+        last = attempts.errors[-1] if attempts.errors else None
+        raise failure from (last if last is not failure else None)
+
+    async def _goes_on(
+        self, attempts: Attempts, error: FireArrowError, topic: str, chosen: MessageQueue | None, deadline: float
+    ) -> bool:
+        """Whether there is another attempt; if there is a pause before it, it is over then."""
+        instance, loop = self._opened(), asyncio.get_running_loop()
+        broker = chosen.broker_name if chosen is not None else None
+        if not attempts.failed(error, broker, was_asked=chosen is not None):
+            return False
+        if not isinstance(error, RequestRefused):
+            instance.hurry()
+        route = instance.routes.get(topic)
+        if route is None and isinstance(error, NoRoute):
+            return False  # name servers have answered: there is no such topic
+        brokers = {queue.broker_name for queue in route.write_queues} if route is not None else set()
+        pause_s = attempts.pause_s(brokers, instance.doors.chance)
+        if pause_s and loop.time() + pause_s < deadline:
+            self._warn(topic, error)
+            await asyncio.sleep(pause_s)
+            return True
+        return not pause_s
+
+    def _warn(self, topic: str, error: FireArrowError) -> None:
+        """Say that sends wait, at once and then now and then: the error comes when their time is over."""
+        count = self._waiting.count(asyncio.get_running_loop().time())
+        if count:
+            log.warning(
+                "messages of topic %s wait for a broker: %s (%d times since the last word)",
+                topic,
+                error,
+                count,
+                extra={"topic": topic, "reason": str(error), "times": count},
+            )
 
     async def _attempt(
         self, outgoing: Outgoing | OutgoingBatch, queue: MessageQueue, left_ms: float
@@ -341,12 +351,6 @@ class Producer:
             return instance.caller.call(address, request, body, timeout_ms=left_ms, accept=STORED)
         return connection.ask(request, body, timeout_ms=left_ms, accept=STORED)
 
-    def _goes_on(self, error: FireArrowError) -> bool:
-        if isinstance(error, RequestRefused):
-            return error.code in RETRIED_CODES and not isinstance(error, AccessDenied)
-        self._opened().hurry()
-        return True
-
     # -- where to
 
     async def _route(self, topic: str) -> Route:
@@ -364,15 +368,15 @@ class Producer:
             raise NoRoute(f"no broker takes messages of topic {topic!r} now: none has a master with write permission")
         return route
 
-    def _next_queue(self, route: Route, failed: str | None) -> MessageQueue:
+    def _next_queue(self, route: Route, tried: Collection[str] = ()) -> MessageQueue:
         rounds = self._rounds.get(route.topic)
         if rounds is None:
             start = self._opened().doors.chance.randrange(len(route.write_queues))
             rounds = self._rounds[route.topic] = RoundRobin(start)
         if not self.settings.latency_fault_tolerance:
-            return rounds.choose(route.write_queues, failed)
+            return rounds.choose(route.write_queues, tried)
         now = asyncio.get_running_loop().time()
-        return rounds.choose(route.write_queues, failed, lambda broker: self._faults.is_available(broker, now))
+        return rounds.choose(route.write_queues, tried, lambda broker: self._faults.is_available(broker, now))
 
     def _master(self, instance: Instance, queue: MessageQueue) -> Address:
         address = instance.routes.master(queue.broker_name)
@@ -395,17 +399,3 @@ def _fixed_choice(message: Message, queue: MessageQueue | None, selector: Select
     if key:
         return lambda queues: queue_of_key(queues, key)
     return None
-
-
-def _failure(topic: str, errors: list[FireArrowError], limit_ms: float) -> FireArrowError:
-    if not errors:
-        return RequestTimedOut(f"no time was left to send a message of {topic!r} within {limit_ms:.0f} ms")
-    last = errors[-1]
-    if isinstance(last, AccessDenied) and len(errors) == 1:
-        return last
-    retryable = last.retryable or (isinstance(last, RequestRefused) and last.code in WORTH_A_RETRY)
-    unknown = any(error.may_have_happened for error in errors)
-    count = f"{len(errors)} attempts" if len(errors) > 1 else "1 attempt"
-    hint = "it may be stored all the same" if unknown else "it is not stored"
-    message = f"a message of topic {topic!r} was not acknowledged after {count}, {hint}: {last}"
-    return SendFailed(message, retryable=retryable, may_have_happened=unknown)

@@ -8,7 +8,7 @@ Java: ``TopicPublishInfo.selectOneMessageQueue``, ``SelectMessageQueueByHash``, 
 ``LatencyFaultToleranceImpl``.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -48,15 +48,15 @@ class RoundRobin:
     def choose(
         self,
         queues: Sequence[MessageQueue],
-        failed: str | None = None,
+        tried: Collection[str] = (),
         is_available: Callable[[str], bool] | None = None,
     ) -> MessageQueue:
-        """The next queue, if possible on a broker that is available and is not the one that just failed."""
+        """The next queue, if possible on a broker that is available and is not among those that just failed."""
         wishes: list[Callable[[MessageQueue], bool]] = []
         if is_available is not None:
-            wishes.append(lambda queue: queue.broker_name != failed and is_available(queue.broker_name))
-        if failed is not None:
-            wishes.append(lambda queue: queue.broker_name != failed)
+            wishes.append(lambda queue: queue.broker_name not in tried and is_available(queue.broker_name))
+        if tried:
+            wishes.append(lambda queue: queue.broker_name not in tried)
         for wish in wishes:
             for _ in range(len(queues)):
                 queue = self._step(queues)

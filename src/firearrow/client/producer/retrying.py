@@ -1,0 +1,106 @@
+"""When a send that failed is tried again, and when it is given up. Pure: time and chance are arguments.
+
+Another broker is tried at once. When all have been tried there is a pause, short at first and longer with each round,
+with some chance in it, so that many producers do not come back in one moment. ``retries`` bounds the attempts in which
+a broker was asked; those in which nothing left (nobody answers there, no route, the broker says that it is leaving) may
+go on until the deadline: a lone broker that is restarted within ``send_timeout_ms`` costs no send.
+
+A message with an order to keep has one attempt: an order would not survive a second.
+"""
+
+import random
+from collections.abc import Iterable
+from typing import Final
+
+from firearrow.errors import (
+    AccessDenied,
+    ConnectionFailed,
+    FireArrowError,
+    NoRoute,
+    RequestRefused,
+    RequestTimedOut,
+    SendFailed,
+)
+from firearrow.protocol.codes import ResponseCode
+
+FIRST_PAUSE_S: Final = 0.02
+LONGEST_PAUSE_S: Final = 0.25
+
+RETRIED_CODES: Final = frozenset(
+    {
+        ResponseCode.SYSTEM_ERROR,
+        ResponseCode.SYSTEM_BUSY,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.NO_PERMISSION,
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.NO_BUYER_ID,
+        ResponseCode.NOT_IN_CURRENT_UNIT,
+        ResponseCode.GO_AWAY,
+    }
+)
+"""Refusals after which another broker may take the message."""
+
+WORTH_A_RETRY: Final = frozenset({ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.GO_AWAY})
+"""Refusals after which the same broker may take the message later."""
+
+
+class Attempts:
+    """The attempts of one send."""
+
+    def __init__(self, retries: int, *, is_fixed: bool) -> None:
+        self._left = 0 if is_fixed else retries
+        self._is_fixed = is_fixed
+        self._pause_s = FIRST_PAUSE_S
+        self.errors: list[FireArrowError] = []
+        self.tried: set[str] = set()
+        """Brokers that have failed since the last pause."""
+        self.may_have_happened = False
+
+    def failed(self, error: FireArrowError, broker: str | None, *, was_asked: bool) -> bool:
+        """An attempt failed; return whether there may be another. ``was_asked``: whether a broker was to be asked."""
+        self.errors.append(error)
+        if broker is not None:
+            self.tried.add(broker)
+        self.may_have_happened |= was_asked and error.may_have_happened
+        if self._is_fixed or isinstance(error, AccessDenied):
+            return False
+        if isinstance(error, RequestRefused) and error.code not in RETRIED_CODES:
+            return False
+        if is_free(error, was_asked=was_asked):
+            return True
+        self._left -= 1
+        return self._left >= 0
+
+    def weak(self, broker: str) -> bool:
+        """A broker stored the message with a weaker promise than was wanted; return whether to try elsewhere."""
+        self.tried.add(broker)
+        self._left -= 1
+        return self._left >= 0
+
+    def pause_s(self, brokers: Iterable[str], chance: random.Random) -> float:
+        """How long to wait before the next attempt: not at all while there is a broker that has not been tried."""
+        if any(broker not in self.tried for broker in brokers):
+            return 0.0
+        self.tried.clear()
+        pause_s, self._pause_s = self._pause_s, min(2 * self._pause_s, LONGEST_PAUSE_S)
+        return pause_s * chance.uniform(0.5, 1.0)
+
+    def failure(self, topic: str, limit_ms: float) -> FireArrowError:
+        """What to raise when there is no further attempt."""
+        if not self.errors:
+            return RequestTimedOut(f"no time was left to send a message of {topic!r} within {limit_ms:.0f} ms")
+        last, count = self.errors[-1], len(self.errors)
+        if isinstance(last, AccessDenied) and count == 1:
+            return last
+        retryable = last.retryable or (isinstance(last, RequestRefused) and last.code in WORTH_A_RETRY)
+        times = f"{count} attempts" if count > 1 else "1 attempt"
+        hint = "it may be stored all the same" if self.may_have_happened else "it is not stored"
+        message = f"a message of topic {topic!r} was not acknowledged after {times}, {hint}: {last}"
+        return SendFailed(message, retryable=retryable, may_have_happened=self.may_have_happened)
+
+
+def is_free(error: FireArrowError, *, was_asked: bool) -> bool:
+    """Whether an attempt does not count among ``retries``, because nothing of the message left."""
+    if isinstance(error, RequestRefused):
+        return error.code == ResponseCode.GO_AWAY
+    return not was_asked or isinstance(error, ConnectionFailed | NoRoute) or not error.may_have_happened

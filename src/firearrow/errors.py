@@ -25,7 +25,8 @@ The tree::
     ├── PortalClosed             the loop behind a blocking call has ended
     ├── SettingsError            a setting is unknown, malformed or out of bounds
     ├── DiskError                the disk refused or lied
-    │   ├── DiskFull             no space left
+    │   ├── ResourceShortage     space, descriptors or memory are used up for now; nothing happened
+    │   │   └── DiskFull         no space left
     │   ├── FileMissing          no such file or directory
     │   ├── SyncFailed           a sync failed: what was unsynced must be taken for lost
     │   ├── LockHeld             another process owns the directory
@@ -157,10 +158,14 @@ class DiskError(FireArrowError):
         super().__init__(message)
 
 
-class DiskFull(DiskError):
-    """No space is left on the disk."""
+class ResourceShortage(DiskError):
+    """Space, open files or memory are used up for now. Nothing happened, and it works again when there are some."""
 
     retryable = True
+
+
+class DiskFull(ResourceShortage):
+    """No space is left on the disk."""
 
 
 class FileMissing(DiskError):

@@ -23,7 +23,10 @@ Rules the implementations keep and the callers rely on:
   later.
 * A failed sync raises ``SyncFailed`` and fences the file: the kernel has dropped the dirty pages and would
   answer OK next time, so every later sync of that file raises too. What was unsynced must be taken for lost.
-* No space is ``DiskFull``, a missing name ``FileMissing``, everything else ``DiskError`` with ``errno`` kept.
+* No space is ``DiskFull``, a missing name ``FileMissing``, no descriptor or memory ``ResourceShortage``, everything
+  else ``DiskError`` with ``errno`` kept.
+* A sync that could not begin, because there was no descriptor for it, is no failed sync: it raises what prevented it,
+  nothing is lost, and the next one may succeed.
 * Plain methods take microseconds. What can take longer is a coroutine, and leaves the loop when it does.
 * A ``File`` is a name for a file, not a descriptor: thousands may be open while few descriptors are, and it
   stays valid until closed. Opening the same path twice gives two names for one file.
@@ -31,9 +34,12 @@ Rules the implementations keep and the callers rely on:
 
 import errno
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
-from firearrow.errors import DiskError, DiskFull, FileMissing
+from firearrow.errors import DiskError, DiskFull, FileMissing, ResourceShortage
+
+SHORTAGES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+"""What the operating system says when the process or the machine has no descriptors or memory left."""
 
 Bytes = bytes | bytearray | memoryview
 
@@ -207,8 +213,9 @@ class Disk(Protocol):
     async def replace(self, path: str, data: Bytes) -> None:
         """Put ``data`` in place of the file's contents, durably and all at once.
 
-        Written to ``path + ".tmp"``, synced, renamed, directory synced. After ``SyncFailed`` either may
-        stand, after any other error the old contents do.
+        Written to ``path + ".tmp"``, synced, renamed, directory synced. After ``SyncFailed``, or when
+        the directory cannot be synced for want of a descriptor, either may stand; after any other error the old
+        contents do.
         """
         ...
 
@@ -230,6 +237,8 @@ def refusal(error: OSError, doing: str) -> DiskError:
     message = f"cannot {doing}: {error.strerror or error}"
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DiskFull(f"{message}; free some space and try again", error.errno)
+    if error.errno in SHORTAGES:
+        return ResourceShortage(f"{message}; close connections, or let the process open more files", error.errno)
     if error.errno == errno.ENOENT:
         return FileMissing(message, error.errno)
     return DiskError(message, error.errno)

@@ -4,6 +4,9 @@
 for one file; its descriptor is opened when needed and closed when others need the room. Eviction is second
 chance: a handle used since the hand last passed is spared once. A pinned handle keeps its descriptor: while a
 thread or another process works on it, or when the file has lost its name and could not be opened again.
+
+When the process has no descriptor left (connections have them), the cache gives one of its own back for the one that
+is wanted: with two files the disk still works, slowly.
 """
 
 import errno
@@ -39,6 +42,23 @@ class OpenCache:
         self._hand: deque[Handle] = deque()
         self.open_count = 0
 
+    def opened(self, path: str, flags: int, mode: int = 0o644) -> int:
+        """Open a descriptor that the caller closes; where there is none left, one of the cache's makes room."""
+        while True:
+            try:
+                return os.open(path, flags, mode)
+            except OSError as error:
+                if error.errno not in (errno.EMFILE, errno.ENFILE) or not self._give_one_back():
+                    raise
+
+    def _give_one_back(self) -> bool:
+        """Close a descriptor that nobody works on, one that was not used lately if there is any."""
+        idle = [handle for handle in self._hand if not handle.pins]
+        if not idle:
+            return False
+        self._close(next((handle for handle in idle if not handle.used), idle[0]))
+        return True
+
     def adopt(self, handle: Handle) -> None:
         """Take in a handle whose descriptor was just opened."""
         self.open_count += 1
@@ -55,10 +75,13 @@ class OpenCache:
     def drop(self, handle: Handle) -> None:
         """Close a handle's descriptor."""
         if handle.descriptor != CLOSED:
-            descriptor, handle.descriptor = handle.descriptor, CLOSED
-            self.open_count -= 1
-            self._hand.remove(handle)
-            os.close(descriptor)
+            self._close(handle)
+
+    def _close(self, handle: Handle) -> None:
+        descriptor, handle.descriptor = handle.descriptor, CLOSED
+        self.open_count -= 1
+        self._hand.remove(handle)
+        os.close(descriptor)
 
     def drop_all(self) -> None:
         """Close every descriptor."""
@@ -66,7 +89,7 @@ class OpenCache:
             self.drop(handle)
 
     def _reopen(self, handle: Handle) -> None:
-        descriptor = os.open(handle.path, self._flags)
+        descriptor = self.opened(handle.path, self._flags)
         status = os.fstat(descriptor)
         if (status.st_dev, status.st_ino) != handle.identity:
             os.close(descriptor)

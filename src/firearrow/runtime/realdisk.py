@@ -31,6 +31,7 @@ T = TypeVar("T")
 
 DESCRIPTORS_MAX: Final = 4096
 THREADS: Final = 4
+_DIRECTORY_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class RealDisk:
@@ -107,11 +108,7 @@ class RealDisk:
             ended(error)
             self._forget_if_idle(handle)
 
-        try:
-            descriptor = self.cache.descriptor(handle)
-        except OSError as error:
-            ended(error)
-            return
+        descriptor = self.cache.descriptor(handle)
         handle.pins += 1
         unsynced, handle.unsynced = handle.unsynced, 0
         self.route.begin(descriptor, unsynced, unpin)
@@ -136,7 +133,7 @@ class RealDisk:
         """Open a file; with ``create`` make it empty when absent."""
         where = self._absolute(path)
         try:
-            descriptor = os.open(where, self._flags | (os.O_CREAT if create else 0), 0o644)
+            descriptor = self.cache.opened(where, self._flags | (os.O_CREAT if create else 0))
         except OSError as error:
             raise refusal(error, f"open {path}") from error
         handle = Handle(where, descriptor)
@@ -263,11 +260,7 @@ class RealDisk:
         await self._directory_turns[where].sync()
 
     def _begin_directory_sync(self, where: str, ended: SyncEnded) -> None:
-        try:
-            descriptor = os.open(where, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        except OSError as error:
-            ended(error)
-            return
+        descriptor = self.cache.opened(where, _DIRECTORY_FLAGS)
 
         def closing(error: OSError | None) -> None:
             os.close(descriptor)
@@ -284,8 +277,14 @@ class RealDisk:
             raise refusal(OSError(errno.ENOENT, "no such directory"), f"sync {path}")
         if self._everything is None:
             # One descriptor for good: the kernel reports a failure once to every descriptor that was open then.
-            self._everything = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            self._everything = self._opened_root()
         await self._everything_turns.sync()
+
+    def _opened_root(self) -> int:
+        try:
+            return self.cache.opened(self._root, _DIRECTORY_FLAGS)
+        except OSError as error:
+            raise refusal(error, "open the root") from error
 
     def _begin_everything(self, ended: SyncEnded) -> None:
         descriptor = self._everything
@@ -331,7 +330,7 @@ def _make_root(root: str) -> None:
 
 def _sync_names(directory: str) -> None:
     try:
-        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        descriptor = os.open(directory, _DIRECTORY_FLAGS)
     except PermissionError:
         return  # one that may be passed through but not read cannot be synced either
     try:

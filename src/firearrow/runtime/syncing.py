@@ -5,6 +5,9 @@ while one runs shares the next one; a hundred askers cost two syncs. A failed sy
 waited fail, and so does everybody after them, because the kernel has forgotten which pages it could not store
 and would say OK next time.
 
+A sync that could not even begin (there is no descriptor for the file now) fails those who wait for it and fences
+nothing: the pages are still there, and the next sync stores them.
+
 No task is made and nobody's cancellation stops a sync that others wait for: the sync is begun by a callable
 that reports its end through a callback, perhaps at once.
 """
@@ -13,9 +16,11 @@ import asyncio
 from collections.abc import Callable
 
 from firearrow.errors import SyncFailed
+from firearrow.runtime.disk import refusal
 
 SyncEnded = Callable[[OSError | None], None]
 BeginSync = Callable[[SyncEnded], None]
+"""Begins a sync; raises ``OSError`` when it cannot, and nothing was asked of the kernel."""
 
 
 class SyncTurns:
@@ -55,7 +60,15 @@ class SyncTurns:
 
     def _start(self) -> None:
         self._running = True
-        self._begin(self._ended)
+        try:
+            self._begin(self._ended)
+        except OSError as error:
+            self._running = False
+            served, self._now = self._now + self._next, []
+            self._next = []
+            for waiter in served:
+                if not waiter.done():
+                    waiter.set_exception(refusal(error, f"sync {self._what}"))
 
     def _ended(self, error: OSError | None) -> None:
         self._running = False

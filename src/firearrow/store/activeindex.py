@@ -2,7 +2,8 @@
 
 The slots are hit at random, so they are kept as one array (20 MB for five million) and written back page by page at a
 flush; entries are appended and gather until then. On disk the file changes only inside `flush`, so after a crash it is
-as old as the checkpoint or a flush ahead of it.
+as old as the checkpoint or a flush ahead of it. A flush may fail or be stopped at any place: a page counts as clean
+when it is written, and what was written is remembered until its checksums are.
 
 Invariant: ``slots[hash % len(slots)]`` is the newest entry of its chain, and the chain leads to ever smaller numbers.
 """
@@ -54,6 +55,8 @@ class ActiveIndex:
         self.written = header.next_number
         """Entries below are in the file."""
         self.slots = slots if slots is not None else empty_slots(shape)
+        self.unsummed: dict[tuple[int, int], None] = {}
+        """Ranges of bytes that were written and whose checksums are not durable yet."""
         self._waiting = bytearray()
         self._dirty = bytearray(shape.slots // _SLOTS_A_PAGE + 1)
 
@@ -129,47 +132,47 @@ class ActiveIndex:
 
     # ---- flushing
 
-    async def write_out(self) -> list[tuple[int, int]]:
-        """Write entries, slots, and then the header; return the ranges of bytes that changed. Not durable yet."""
-        changed = [(0, HEADER_BYTES)]
+    async def write_out(self) -> None:
+        """Write entries, slots, and then the header. Not durable yet."""
+        changed = self.unsummed
         header, waiting = self.header, self._waiting
         start = self.shape.entry_position(self.written)
         pace = Pace(WRITTEN_AT_ONCE)
         for at in range(0, len(waiting), WRITTEN_AT_ONCE):
             piece = bytes(waiting[at : at + WRITTEN_AT_ONCE])
+            changed[start + at, start + at + len(piece)] = None
             self.file.write_at(start + at, [piece])
             await pace.did(len(piece))
-        if waiting:
-            changed.append((start, start + len(waiting)))
         for first, last in self._dirty_runs():
+            changed[self.shape.slot_position(first), self.shape.slot_position(last)] = None
             self._write_slots(first, last)
-            changed.append((self.shape.slot_position(first), self.shape.slot_position(last)))
             await pace.did((last - first) * SLOT_BYTES)
+        changed[0, HEADER_BYTES] = None
         self.file.write_at(0, [header.encode()])
         written = header.next_number - self.written
         del self._waiting[: written * ENTRY_BYTES]
         self.written = header.next_number
-        return changed
 
     def write_all_slots(self) -> None:
         """Let the next `write_out` write every slot, whether it changed or not."""
         self._dirty = bytearray(b"\x01" * len(self._dirty))
 
     def _dirty_runs(self) -> Iterable[tuple[int, int]]:
-        """Ranges of slots on pages that changed; they count as clean from when they are asked for."""
+        """Ranges of slots on pages that changed; `_write_slots` must have written one before the next is asked for."""
         pages = self._dirty
         most = WRITTEN_AT_ONCE // PAGE_BYTES
         at = pages.find(1)
         while at >= 0:
             end = at
             while end < len(pages) and pages[end] and end - at < most:
-                pages[end] = 0
                 end += 1
             yield at * _SLOTS_A_PAGE, min(end * _SLOTS_A_PAGE, self.shape.slots)
             at = pages.find(1, end)
 
     def _write_slots(self, first: int, last: int) -> None:
         self.file.write_at(self.shape.slot_position(first), [big_endian(self.slots[first:last])])
+        first_page, end_page = first // _SLOTS_A_PAGE, -(-last // _SLOTS_A_PAGE)
+        self._dirty[first_page:end_page] = bytes(end_page - first_page)
 
 
 @lru_cache(64)

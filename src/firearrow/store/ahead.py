@@ -8,12 +8,15 @@ the same disk itself, and says so then.
 
 import asyncio
 import logging
+from typing import Final
 
 from firearrow.errors import DiskError
 from firearrow.runtime.disk import Disk
 from firearrow.store.commitlog import CommitLog
 from firearrow.store.paths import NEXT_SEGMENT, log_path
 from firearrow.store.segments import Segments, sync_names
+
+RETRY_SECONDS: Final = 1.0
 
 logger = logging.getLogger(__name__)
 
@@ -36,22 +39,27 @@ class SegmentAhead:
         while True:
             await self._needed.wait()
             self._needed.clear()
-            for start in (self._log.tail // size * size, self._log.tail // size * size + size):
-                await self.prepare(start)
+            active = self._log.tail // size * size
+            done = [await self.prepare(start) for start in (active, active + size)]
+            if not all(done):
+                await asyncio.sleep(RETRY_SECONDS)
+                self._needed.set()
 
     async def discard_leftover(self) -> None:
         """Remove what an earlier run did not finish."""
         if self._disk.exists(NEXT_SEGMENT):
             await self._disk.unlink(NEXT_SEGMENT)
 
-    async def prepare(self, start: int) -> None:
-        """Have the segment that starts at ``start`` in place, durably, unless it is there."""
+    async def prepare(self, start: int) -> bool:
+        """Have the segment that starts at ``start`` in place, durably, unless it is there; whether it is."""
         if self._segments.at(start) is not None:
-            return
+            return True
         try:
             await self._make(start)
         except DiskError as error:
-            logger.warning("no segment made ahead", extra={"segment": start, "reason": str(error)})
+            logger.warning("no segment made ahead: %s", error, extra={"segment": start, "reason": str(error)})
+            return False
+        return True
 
     async def _make(self, start: int) -> None:
         file = self._disk.open(NEXT_SEGMENT, create=True)

@@ -20,10 +20,10 @@ from typing import cast
 
 from firearrow.errors import (
     DiskError,
-    DiskFull,
     IllegalMessage,
     OffsetNotStored,
     Overloaded,
+    ResourceShortage,
     StoreFenced,
 )
 from firearrow.model import EpochMs, PhysicalOffset, QueueOffset
@@ -348,9 +348,12 @@ class CommitLog(Progress):
             # Whole records of the failed write may be in place; left there, recovery would find them.
             segment.file.truncate(self.handed - segment.start)
             segment.file.truncate(self._segments.size)
+        except ResourceShortage:
+            # There is no descriptor for the file: there was none for the write either, and nothing is in place.
+            pass
         except DiskError as worse:
             return self.fence(worse)
-        if not isinstance(error, DiskFull):
+        if not isinstance(error, ResourceShortage):
             return self.fence(error)
         # Before the cut is durable nothing may be appended and nobody may hear that it failed: a lost cut would bring
         # the failed records back.

@@ -3,7 +3,8 @@
 One sync acknowledges everything that was written before it started. The order after a sync is fixed: `flushed` moves
 and waiters hear of it only when every segment written, and the directory of every new one, is synced; then the slot is
 written. So neither an acknowledgement nor the slot is ever ahead of a sync. The first failed sync fences the log: the
-kernel has dropped pages and would say OK the next time.
+kernel has dropped pages and would say OK the next time. A sync that could not begin, because the process has no
+descriptor left for a file, dropped nothing: it is tried again, and whoever waits goes on waiting.
 
 Under ASYNC_FLUSH a sync comes every interval when enough pages are dirty or somebody waits for FLUSHED, and after the
 thorough interval in any case. At most both intervals and the time that the sync itself takes are lost with the power,
@@ -12,9 +13,10 @@ and on a machine that does not let the process run, that time as well. Java: ``C
 """
 
 import asyncio
+import logging
 from typing import Final
 
-from firearrow.errors import DiskError
+from firearrow.errors import DiskError, ResourceShortage
 from firearrow.runtime.disk import Disk
 from firearrow.store.commitlog import CommitLog
 from firearrow.store.config import LogConfig
@@ -22,6 +24,10 @@ from firearrow.store.segments import Segment, sync_names
 from firearrow.store.slotfile import SYNC_SECONDS, SlotFile
 
 PAGE_BYTES: Final = 4096
+RETRY_SECONDS: Final = 0.1
+"""How long a sync that could not begin is left alone."""
+
+logger = logging.getLogger(__name__)
 
 
 class Flusher:
@@ -54,7 +60,8 @@ class Flusher:
         while log.fenced is None and log.written < min(target, log.tail):
             await log.confirm()
         while log.fenced is None and log.needs_flush:
-            await self._sync()
+            if (shortage := await self._sync()) is not None:
+                raise shortage
         if log.fenced is not None:
             raise log.fenced
 
@@ -62,8 +69,9 @@ class Flusher:
         while self._log.fenced is None:
             await self._work.wait()
             self._work.clear()
-            if self._log.needs_flush:
-                await self._sync()
+            if self._log.needs_flush and await self._sync() is not None:
+                self._work.set()
+                await asyncio.sleep(RETRY_SECONDS)
 
     async def _at_intervals(self) -> None:
         config, log = self._config, self._log
@@ -81,20 +89,24 @@ class Flusher:
                 # From when it began: what was written while it ran shall not wait for it and then for the interval.
                 last = now
 
-    async def _sync(self) -> None:
+    async def _sync(self) -> ResourceShortage | None:
+        """Sync what is dirty; return why that could not begin, and must be tried again."""
         # One at a time: what one has taken is not durable yet, and another must not say so.
         async with self._one_at_a_time:
             # The one before may have failed: what it took is lost, and nothing left to sync proves nothing.
-            if self._log.fenced is None:
-                await self._sync_taken()
+            return await self._sync_taken() if self._log.fenced is None else None
 
-    async def _sync_taken(self) -> None:
+    async def _sync_taken(self) -> ResourceShortage | None:
         log = self._log
         target = log.written
         dirty = log.take_dirty()
         try:
             await self._sync_segments(dirty)
             self._slot.note(target)
+        except ResourceShortage as shortage:
+            log.give_back(dirty)
+            logger.warning("the log cannot be synced for now: %s", shortage, extra={"reason": str(shortage)})
+            return shortage
         except DiskError as error:
             self._slot.distrust()
             log.fence(error)
@@ -103,6 +115,7 @@ class Flusher:
             raise
         else:
             log.note_flushed(target)
+        return None
 
     async def _sync_segments(self, dirty: list[Segment]) -> None:
         for segment in dirty:
@@ -118,6 +131,8 @@ class Flusher:
             await asyncio.sleep(SYNC_SECONDS)
             try:
                 await self._slot.sync()
+            except ResourceShortage:
+                continue  # an older note is as true
             except DiskError as error:
                 self._log.fence(error)
 

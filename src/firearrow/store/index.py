@@ -14,7 +14,7 @@ from typing import Annotated, Final, NamedTuple, cast
 
 from msgspec import Meta, Struct
 
-from firearrow.errors import DiskFull, FileMissing
+from firearrow.errors import DiskError, FileMissing, ResourceShortage
 from firearrow.runtime.clock import Clock
 from firearrow.runtime.disk import Disk, File
 from firearrow.store.activeindex import PAGE_BYTES, ActiveIndex, KeyPlace
@@ -136,7 +136,7 @@ class Index:
         """Keys of records below are entered; rows that bring them again are passed over."""
         self._clock = clock
         self._zone = zone
-        self.stalled: DiskFull | None = None
+        self.stalled: ResourceShortage | None = None
         """Why keys wait that should be in a file; the next flush that succeeds ends it."""
         self._waiting: list[Rows] = []
         self._waiting_rows = 0
@@ -209,8 +209,8 @@ class Index:
             if active is None or active.room <= 0:
                 try:
                     active = self._roll()
-                except DiskFull as full:
-                    self.stalled = full
+                except ResourceShortage as shortage:
+                    self.stalled = shortage
                     return
             room = active.room
             active.put(self._keys[:room])
@@ -219,20 +219,30 @@ class Index:
     def _roll(self) -> ActiveIndex:
         """Begin another file; the next flush finishes the full one."""
         last, header = "", Header()
-        if self.active is not None and self.sums is not None:
-            self._full.append((self.active, self.sums))
-            last = self.active.name
-            end_ms, end_physical = self.active.end_ms, self.active.end_physical
+        active, sums = self.active, self.sums
+        if active is not None:
+            last = active.name
+            end_ms, end_physical = active.end_ms, active.end_physical
             header = Header(end_ms, end_ms, end_physical, end_physical)
         elif self.old:
             last = self.old[-1].name
         name = name_after(max(last, self._last_name), time_name(self._clock.now_ms(), self._zone))
-        self.disk.make_directory(INDEX)
-        file = self.disk.open(f"{INDEX}/{name}", create=True)
-        file.truncate(self.shape.file_bytes)
+        file = self._new_file(name)
+        if active is not None and sums is not None:
+            self._full.append((active, sums))
         self.sums = PageSums.empty(self.disk, name)
         self.active = ActiveIndex(name, self.shape, file, header)
         return self.active
+
+    def _new_file(self, name: str) -> File:
+        self.disk.make_directory(INDEX)
+        file = self.disk.open(f"{INDEX}/{name}", create=True)
+        try:
+            file.truncate(self.shape.file_bytes)
+        except DiskError:
+            file.close()
+            raise
+        return file
 
     # ---- flushing
 
@@ -434,13 +444,13 @@ class Index:
             if wanted:
                 active.put(wanted)
         sums = PageSums.empty(self.disk, name)
-        changed = await active.write_out()
+        await active.write_out()
         await file.sync()
         async with self._files_change:
             self.disk.rename(made, f"{INDEX}/{name}")
             await self.disk.sync_directory(INDEX)
             await drop_sums(self.disk, name)
-            await sums.renew(file, changed)
+            await sums.renew(file, active.unsummed)
             self.old = sorted([*self.old, OldIndex(name, file, active.header, sums)], key=_name)
 
     def close(self) -> None:
@@ -461,9 +471,13 @@ def _name(old: OldIndex) -> str:
 
 
 async def _write_durably(active: ActiveIndex, sums: PageSums) -> None:
-    changed = await active.write_out()
+    await active.write_out()
     await active.file.sync()
+    changed = list(active.unsummed)
     await sums.renew(active.file, changed)
+    # Not before: a flush that was stopped on the way leaves its checksums to the next.
+    for written in changed:
+        active.unsummed.pop(written, None)
 
 
 def time_name(now_ms: int, zone: tzinfo = UTC) -> str:

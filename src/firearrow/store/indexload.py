@@ -204,6 +204,7 @@ async def _relink(index: Index, state: IndexState, file: File) -> None:
     await file.sync()
     index.sums = PageSums.empty(index.disk, state.name)
     await index.sums.renew(file, [(0, index.shape.entry_position(next_number))])
+    index.active.unsummed.clear()
 
 
 async def _entries(index: Index, file: File, first: int, end: int) -> bytes:

@@ -15,7 +15,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
-from firearrow.errors import DiskFull, FileMissing
+from firearrow.errors import FileMissing, ResourceShortage
 from firearrow.runtime.disk import Disk
 from firearrow.store.consumequeue import ENTRY, ENTRY_BYTES, FILLER, NO_ENTRY, ConsumeQueue, is_filler
 from firearrow.store.pacing import Pace
@@ -69,7 +69,7 @@ class Queues:
         self.pending_bytes = 0
         self.fresh: OrderedDict[ConsumeQueue, None] = OrderedDict()
         """Queues with entries that are not written out, oldest first."""
-        self.stalled: DiskFull | None = None
+        self.stalled: ResourceShortage | None = None
         """Why entries wait longer than they should; the next flush that succeeds ends it."""
         self.synced_each = SYNCED_EACH
         self._max_pending = config.max_pending_queue_bytes
@@ -178,13 +178,13 @@ class Queues:
     # ---- writing out
 
     def relieve(self, most: int) -> None:
-        """Write out some queues, the oldest first, while too many bytes wait. On a full disk they go on waiting."""
+        """Write out some queues, the oldest first, while too many bytes wait. Without space they go on waiting."""
         try:
             while most > 0 and self.pending_bytes > self._max_pending and self.fresh:
                 self.write_out(next(iter(self.fresh)))
                 most -= 1
-        except DiskFull as full:
-            self.stalled = full
+        except ResourceShortage as shortage:
+            self.stalled = shortage
 
     def write_out(self, queue: ConsumeQueue) -> None:
         """Give the entries of a queue that wait in memory to the disk."""

@@ -10,7 +10,7 @@ from collections import deque
 from contextlib import suppress
 from typing import Final
 
-from firearrow.errors import DiskError, DiskFull
+from firearrow.errors import DiskError, ResourceShortage
 from firearrow.runtime.disk import Disk, File
 from firearrow.store.paths import FLUSH_SLOT, OURS
 from firearrow.store.sidecar import SLOT_FILE_BYTES, SLOT_SPACING, FlushSlot, newest_slot, older_position
@@ -54,7 +54,7 @@ class SlotFile:
                 marks.popleft()
         try:
             self._write(flushed, closed=False, checkpoint_crc=0)
-        except DiskFull:
+        except ResourceShortage:
             # An older note is as true. The bytes written over are there on any disk but a copy-on-write one.
             return
 
@@ -80,7 +80,11 @@ class SlotFile:
         if self._unsynced:
             self._unsynced = False
             position = self._position
-            await self._file.sync()
+            try:
+                await self._file.sync()
+            except ResourceShortage:
+                self._unsynced = True
+                raise
             self._position = SLOT_SPACING - position
 
     def close(self) -> None:

@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from firearrow.errors import DiskFull
+from firearrow.errors import ResourceShortage
 from firearrow.model.delays import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from firearrow.runtime.clock import Clock
 from firearrow.runtime.disk import Disk
@@ -64,7 +64,7 @@ class Views:
         self._checkpoint = checkpoint
         self._journal = journal
         self._one_at_a_time = asyncio.Lock()
-        self._stalled: DiskFull | None = None
+        self._stalled: ResourceShortage | None = None
         self._has_deleted = False  # the snapshot names queues that are gone
 
     # ---- opening
@@ -207,14 +207,14 @@ class Views:
             await asyncio.sleep(self.interval_ms / 1000)
             try:
                 await self.flush(log_flushed)
-            except DiskFull as full:
-                self._stalled = full
-                logger.warning("queues and index wait for space", extra={"reason": str(full)})
+            except ResourceShortage as shortage:
+                self._stalled = shortage
+                logger.warning("queues and index cannot be written: %s", shortage, extra={"reason": str(shortage)})
             else:
                 self._stalled = None
 
     @property
-    def stalled(self) -> DiskFull | None:
+    def stalled(self) -> ResourceShortage | None:
         """Why nothing more should be taken: the disk has no space for what leads to it. None while it has."""
         index = self.index.stalled if self.index is not None else None
         return self._stalled or self.queues.stalled or index

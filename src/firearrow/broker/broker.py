@@ -100,6 +100,7 @@ class Broker:
             self._produce(identity, store, topics, consuming, stats).add_to(handlers)
             self._operate(identity, store, topics, consuming, stats, registration, handlers)
             await self._listen(life, identity, handlers, consuming)
+            self._leave_when_fenced(store, registration)
             await self._register(life, registration)
             life.spawn(warn(self._caller, identity, self._instance), "self-check")
             log.info("broker serves", extra={"broker": identity.name, "address": identity.address})
@@ -286,6 +287,17 @@ class Broker:
         )
         await server.start(address)
         life.on_stop(server.stop)
+
+    def _leave_when_fenced(self, store: Store, registration: Registration) -> None:
+        """Send producers elsewhere once the store takes no messages; consumers still read what is there."""
+
+        def fenced() -> None:
+            log.error("registered without write permission: %s", store.log.fenced)
+            registration.forbid_writes()
+
+        store.log.on_fenced = fenced
+        if store.log.fenced is not None:
+            fenced()
 
     async def _register(self, life: Lifetime, registration: Registration) -> None:
         self._registration = registration

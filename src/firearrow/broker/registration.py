@@ -11,7 +11,8 @@ changed, such a table is not sent again: the name server is asked whether it has
 keeps the lease alive), and gets a few parts in turn, so that what went missing there is back within `TURN_PERIODS`.
 
 `leave` unregisters everywhere. `wipe_writes` takes the write permission away first, so that producers go elsewhere
-while the broker still answers. Java: ``BrokerController.registerBrokerAll``, ``BrokerOuterAPI``.
+while the broker still answers; `forbid_writes` does so for good, where the store takes no messages any more.
+Java: ``BrokerController.registerBrokerAll``, ``BrokerOuterAPI``.
 
 Invariants: what a name server last heard is never older than the change before it; the first registration is whole.
 """
@@ -126,6 +127,12 @@ class Registration:
         self._drains = True
         request = WipeWritePermOfBroker(broker_name=self._identity.name)
         await asyncio.gather(*(self._tell(name_server.address, request) for name_server in self.at))
+
+    def forbid_writes(self) -> None:
+        """Register without the permission to write from here on: nothing sent here would be stored."""
+        self._drains = True
+        self._topics.renew_version()
+        self.whole()
 
     async def _tell(self, address: Address, request: Request[Any]) -> None:
         try:

@@ -31,6 +31,7 @@ class SegmentAhead:
         self._zeroed = zeroed
         self._needed = asyncio.Event()
         self._needed.set()
+        self._has_failed = False
         log.on_roll = self._needed.set
 
     async def run(self) -> None:
@@ -57,8 +58,11 @@ class SegmentAhead:
         try:
             await self._make(start)
         except DiskError as error:
-            logger.warning("no segment made ahead: %s", error, extra={"segment": start, "reason": str(error)})
+            if not self._has_failed:
+                logger.warning("no segment made ahead: %s", error, extra={"segment": start, "reason": str(error)})
+            self._has_failed = True
             return False
+        self._has_failed = False
         return True
 
     async def _make(self, start: int) -> None:

@@ -41,6 +41,7 @@ class Flusher:
         self._work = asyncio.Event()
         self._late = asyncio.Event()
         self._one_at_a_time = asyncio.Lock()
+        self._is_short = False
         if config.syncs_first:
             log.on_written = self._work.set
         log.on_late = self._late.set
@@ -105,7 +106,9 @@ class Flusher:
             self._slot.note(target)
         except ResourceShortage as shortage:
             log.give_back(dirty)
-            logger.warning("the log cannot be synced for now: %s", shortage, extra={"reason": str(shortage)})
+            if not self._is_short:
+                logger.warning("the log cannot be synced for now: %s", shortage, extra={"reason": str(shortage)})
+            self._is_short = True
             return shortage
         except DiskError as error:
             self._slot.distrust()
@@ -114,6 +117,7 @@ class Flusher:
             log.give_back(dirty)
             raise
         else:
+            self._is_short = False
             log.note_flushed(target)
         return None
 

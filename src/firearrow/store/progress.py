@@ -29,6 +29,7 @@ class Progress:
         "_waiters",
         "fenced",
         "flushed",
+        "on_fenced",
         "on_written",
         "written",
     )
@@ -44,6 +45,8 @@ class Progress:
         self._rows: deque[tuple[int, Rows]] = deque()
         self._waiters = (Waiters(), Waiters())
         self._growth: list[Callable[[], None]] = []
+        self.on_fenced: Callable[[], None] = lambda: None
+        """Called once, when nothing will be reached any more."""
         self.on_written: Callable[[], None] = lambda: None
         """Called after every write that reached WRITTEN: there is something to flush."""
 
@@ -89,6 +92,7 @@ class Progress:
             for waiters in self._waiters:
                 waiters.failed(self.fenced)
             self._wake_growth()
+            self.on_fenced()
         return self.fenced
 
     def note_written(self, offset: int) -> None:

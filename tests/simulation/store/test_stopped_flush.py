@@ -103,7 +103,7 @@ def without_space_at(operation: str, after: int) -> Disturb:
         node.image.fail(operation, number=errno.ENOSPC, after=after)
         with suppress(DiskFull):
             await flush(store)
-        node.image.cancel_failures()
+        node.image.mend()
 
     return disturb
 

@@ -1,6 +1,7 @@
 """A broker and its name servers on simulated machines: registered everywhere, in time, and gone in order."""
 
 import asyncio
+import errno
 from collections.abc import Callable
 
 import pytest
@@ -9,6 +10,7 @@ from msgspec.structs import replace
 from firearrow.broker import registration
 from firearrow.broker.config import BrokerConfig
 from firearrow.errors import RequestRefused
+from firearrow.model.flags import PERM_READ, PERM_WRITE
 from firearrow.protocol.bodies.body import encode_body
 from firearrow.protocol.bodies.route import TopicRouteData
 from firearrow.protocol.bodies.topic import CreateTopicListBody, TopicConfig
@@ -181,3 +183,23 @@ def test_a_table_that_no_frame_holds_is_registered_in_parts_and_stays_known(monk
         await broker.node.stop()
 
     World(6).run(run)
+
+
+def test_a_broker_that_stores_nothing_more_sends_producers_elsewhere() -> None:
+    async def run(world: World) -> None:
+        names = Names(world.node("names"))
+        address = await names.start()
+        broker = Simulated(world.node("broker"), at(settings_of(sync=True), address))
+        await broker.start()
+        client = Client(world.node("client"), broker.address)
+        await client.send("T")
+        broker.node.image.fail("sync", below="commitlog/", number=errno.EIO)
+        with pytest.raises(RequestRefused):
+            await client.send("T")
+        await until_route(client.caller, address, "T", lambda found: found.queue_datas[0].perm == PERM_READ, 2)
+        assert len(await client.stored("T")) == 1
+        await broker.node.crash()
+        await broker.start()
+        await until_route(client.caller, address, "T", lambda found: found.queue_datas[0].perm & PERM_WRITE > 0, 2)
+
+    World(1).run(run)

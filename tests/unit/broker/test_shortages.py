@@ -1,0 +1,85 @@
+"""Descriptors or memory run out for a while: nothing is fenced, and everything goes on when there are some again."""
+
+import asyncio
+import errno
+from contextlib import suppress
+
+import pytest
+from msgspec.structs import replace
+
+from firearrow.broker.config import BrokerSettings
+from firearrow.errors import DiskError, RequestRefused
+from firearrow.runtime.disk import SHORTAGES, refusal
+from firearrow.store.queues import QueueConfig
+from firearrow.testing.sim import disk
+from firearrow.testing.sim.world import World
+from tests.unit.broker.whole import Client, Simulated, settings_of, simulate
+
+SHORT_S = 3.0
+
+
+def settings(*, sync: bool) -> BrokerSettings:
+    return replace(
+        settings_of(sync=sync, flush_interval_commit_log=100),
+        queues=QueueConfig(mapped_file_size_consume_queue=200, dispatch_flush_interval=100, max_open_queue_files=8),
+    )
+
+
+async def send_for(client: Client, seconds: float) -> list[bytes]:
+    """Send all the while to one topic after the other; what was acknowledged."""
+    loop, sent = asyncio.get_running_loop(), list[bytes]()
+    end = loop.time() + seconds
+    while loop.time() < end:
+        body = b"%d" % len(sent)
+        with suppress(RequestRefused):
+            await client.send("T", body, queue_id=0)
+            sent.append(body)
+        await asyncio.sleep(0.02)
+    return sent
+
+
+async def stored(client: Client) -> list[bytes]:
+    bodies: list[bytes] = []
+    while some := await client.stored("T", 0, len(bodies)):
+        bodies += [message.body for message in some]
+    return bodies
+
+
+def go_through(operation: str, number: int, *, sync: bool) -> None:
+    async def scenario(world: World, broker: Simulated, client: Client) -> None:
+        sent = await send_for(client, 1)
+        broker.node.image.fail(operation, number=number, times=1_000_000)
+        sent += await send_for(client, SHORT_S)
+        broker.node.image.mend()
+        before = len(sent)
+        sent += await send_for(client, 2)
+        assert len(sent) > before, "nothing is taken after the shortage"
+        await broker.node.crash()
+        await broker.start()
+        assert set(sent) <= set(await stored(Client(world.node("reader"), broker.address)))
+
+    simulate(scenario, settings(sync=sync))
+
+
+@pytest.mark.parametrize("sync", [False, True])
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+@pytest.mark.parametrize("operation", ["open", "create", "list", "read"])
+def test_a_shortage_passes(operation: str, number: int, *, sync: bool) -> None:
+    go_through(operation, number, sync=sync)
+
+
+def takes_shortages_for_failures(patch: pytest.MonkeyPatch) -> None:
+    """A planted bug: running out of descriptors is an error like any other."""
+
+    def plain(error: OSError, doing: str) -> DiskError:
+        refused = refusal(error, doing)
+        return DiskError(str(refused), refused.errno) if error.errno in SHORTAGES else refused
+
+    patch.setattr(disk, "refusal", plain)
+
+
+@pytest.mark.parametrize("sync", [False, True])
+def test_a_shortage_that_fences_is_caught(monkeypatch: pytest.MonkeyPatch, *, sync: bool) -> None:
+    takes_shortages_for_failures(monkeypatch)
+    with pytest.raises(AssertionError, match="nothing is taken after the shortage"):
+        go_through("create", errno.EMFILE, sync=sync)

@@ -69,6 +69,10 @@ class Options:
     menu: Menu = "all"
     firsts: int = 0
     lives: int = 0
+    hostile: tuple[str, ...] = ()
+    """Kinds of hostile clients; drawn by lot where none is named."""
+    kinds: tuple[str, ...] = ()
+    """Disturbances; those of the menu where none is named."""
 
     @classmethod
     def draw(cls, rng: random.Random) -> "Options":
@@ -125,7 +129,7 @@ class Chaos:
         for _ in range(options.steps):
             await asyncio.sleep(self.rng.uniform(0.2, options.step_s))
             if not options.faultless:
-                await disturbances.disturb()
+                await disturbances.disturb(options.kinds)
         await disturbances.repair()
         self.history.broken += await self.cluster.probe(0)
         self.cluster.end_sending()
@@ -170,7 +174,10 @@ class Chaos:
         self.cluster.add_consumer(Consumer(f"t{number}", "tagged", names, topics, history, expression="A"))
 
     def add_hostile(self) -> None:
-        for number, kind in enumerate(self.rng.sample(KINDS, self.rng.randint(0, len(KINDS)))):
+        drawn = self.rng.sample(KINDS, self.rng.randint(0, len(KINDS)))
+        if self.options.hostile:
+            drawn = [kind for kind in KINDS if kind.__name__ in self.options.hostile]
+        for number, kind in enumerate(drawn):
             broker = self.rng.choice(self.cluster.brokers)
             self.cluster.add_hostile(kind(f"hostile{number}", broker.address, "T", EMPTY))
             self.history.counts[kind.__name__] += 1

@@ -62,9 +62,9 @@ class Disturbances:
     down: dict[str, BrokerNode] = field(default_factory=dict)
     frozen: dict[str, BrokerNode] = field(default_factory=dict)
 
-    async def disturb(self) -> None:
-        """Do something."""
-        kind = self.rng.choice(MENUS[self.menu].kinds)
+    async def disturb(self, kinds: tuple[str, ...] = ()) -> None:
+        """Do something: one of these, or of the menu."""
+        kind = self.rng.choice(kinds or MENUS[self.menu].kinds)
         disturbance: Callable[[], Awaitable[None]] = getattr(self, kind)
         await disturbance()
 

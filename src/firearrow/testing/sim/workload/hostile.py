@@ -49,6 +49,9 @@ def pulls(topic: str, queue_id: int, offset: int, count: int, *, waits_ms: int =
     return b"".join(frames)
 
 
+HURRIED_POLLS: Final = 60
+
+
 class _Deaf(asyncio.Protocol):
     """Takes what comes and forgets it."""
 
@@ -113,11 +116,19 @@ class Poller(Hostile):
 
     async def annoy(self, node: Node, transport: asyncio.Transport) -> None:
         """Poll, wait, vanish."""
-        waits_ms = node.rng.choice(WAITS_MS)
+        if node.rng.random() < 0.5:
+            await self._hurry(node, transport)
         tags = " || ".join(f"tag{number:05d}" for number in range(node.rng.choice((1, 100))))
+        waits_ms = node.rng.choice(WAITS_MS)
         transport.write(pulls(self.empty_topic, 0, 0, 300, waits_ms=waits_ms, tags=tags))
         await asyncio.sleep(node.rng.uniform(0.5, 8.0))
         transport.abort()
+
+    async def _hurry(self, node: Node, transport: asyncio.Transport) -> None:
+        """Poll for a moment, several times at once and again and again: some are due as soon as they are parked."""
+        for _ in range(HURRIED_POLLS):
+            transport.write(pulls(self.empty_topic, 0, 0, 3, waits_ms=node.rng.choice((0, 1, 5))))
+            await asyncio.sleep(node.rng.uniform(0.001, 0.05))
 
 
 KINDS: Final = (Pipeliner, HalfDead, Poller)

@@ -1,0 +1,58 @@
+"""The detection table: faults that got past every suite once, put back one at a time, and what sees each now.
+
+    python -m tests.simulation.planted [A1 A2 ...]      prints the table; status 1 if anything is not caught
+"""
+
+import logging
+import re
+import sys
+import time
+from typing import Final, NamedTuple
+
+import pytest
+
+from tests.simulation.plants import PLANTS, Plant
+
+SEEDS: Final = 50
+
+
+class Caught(NamedTuple):
+    """That a fault was seen."""
+
+    seeds: int
+    """How many it took."""
+    words: str
+    """What was said first."""
+
+
+def caught(plant: Plant, seeds: int = SEEDS) -> Caught | None:
+    """Put a fault back and run seed after seed until it is seen; None when it is not."""
+    with pytest.MonkeyPatch.context() as patch:
+        plant.put_back(patch)
+        for seed in range(seeds):
+            try:
+                plant.hunt(seed)
+            except Exception as error:  # noqa: BLE001 - whatever a suite raises is what it saw
+                words = f"{error}".partition("\n")[0]
+                assert re.search(plant.rule, f"{error}"), f"{plant.finding} was seen as something else: {error!r}"
+                return Caught(seed + 1, words)
+    return None
+
+
+def main() -> int:
+    """Print the table."""
+    logging.getLogger("firearrow").propagate = False
+    wanted = [plant for plant in PLANTS if not sys.argv[1:] or plant.finding in sys.argv[1:]]
+    missed = 0
+    print("| finding | planted bug | caught | seeds needed | seen as | seconds |\n|---|---|---|---|---|---|")
+    for plant in wanted:
+        began = time.perf_counter()
+        found = caught(plant)
+        missed += found is None
+        row = ["yes", str(found.seeds), found.words[:90]] if found else ["**no**", f"more than {SEEDS}", ""]
+        print(f"| {plant.finding} | {plant.what} | {' | '.join(row)} | {time.perf_counter() - began:.0f} |", flush=True)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,19 @@
+"""What got past every suite once is caught now, for ever."""
+
+import pytest
+
+from tests.simulation.planted import SEEDS, caught
+from tests.simulation.plants import PLANTS, Plant
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.finding)
+def test_a_fault_that_is_put_back_is_caught(plant: Plant) -> None:
+    assert caught(plant) is not None, f"{SEEDS} clusters did not see {plant.put_back.__name__}"
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.finding)
+def test_the_same_clusters_are_sound_without_it(plant: Plant) -> None:
+    for seed in range(2):
+        plant.hunt(seed)

@@ -1,6 +1,6 @@
 """The detection table: faults that got past every suite once, put back one at a time, and what sees each now.
 
-    python -m tests.simulation.planted [A1 A2 ...]      prints the table; status 1 if anything is not caught
+python -m tests.simulation.planted [A1 A2 ...]      prints the table; status 1 if anything is not caught
 """
 
 import logging
@@ -23,6 +23,8 @@ class Caught(NamedTuple):
     """How many it took."""
     words: str
     """What was said first."""
+    is_expected: bool
+    """Whether it is what this fault should be seen as."""
 
 
 def caught(plant: Plant, seeds: int = SEEDS) -> Caught | None:
@@ -34,8 +36,7 @@ def caught(plant: Plant, seeds: int = SEEDS) -> Caught | None:
                 plant.hunt(seed)
             except Exception as error:  # noqa: BLE001 - whatever a suite raises is what it saw
                 words = f"{error}".partition("\n")[0]
-                assert re.search(plant.rule, f"{error}"), f"{plant.finding} was seen as something else: {error!r}"
-                return Caught(seed + 1, words)
+                return Caught(seed + 1, words, is_expected=re.search(plant.rule, f"{error}") is not None)
     return None
 
 
@@ -48,7 +49,7 @@ def main() -> int:
     for plant in wanted:
         began = time.perf_counter()
         found = caught(plant)
-        missed += found is None
+        missed += found is None or not found.is_expected
         row = ["yes", str(found.seeds), found.words[:90]] if found else ["**no**", f"more than {SEEDS}", ""]
         print(f"| {plant.finding} | {plant.what} | {' | '.join(row)} | {time.perf_counter() - began:.0f} |", flush=True)
     return 1 if missed else 0

@@ -149,7 +149,7 @@ PLANTS: Final = (
     ),
     Plant(
         "A8", "deleted topics come back after a crash", deletes_half,
-        replace(QUIET, lives=2, kinds=("kill",)), "I14",
+        replace(QUIET, lives=2, kinds=("kill", "restart"), views_ms=5_000, steps=10), "I14",
     ),
     Plant(
         "A9", "rotted offsets are believed", believes_any_file,

@@ -9,7 +9,9 @@ from tests.simulation.plants import PLANTS, Plant
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.finding)
 def test_a_fault_that_is_put_back_is_caught(plant: Plant) -> None:
-    assert caught(plant) is not None, f"{SEEDS} clusters did not see {plant.put_back.__name__}"
+    seen = caught(plant)
+    assert seen is not None, f"{SEEDS} clusters did not see {plant.put_back.__name__}"
+    assert seen.is_expected, f"{plant.put_back.__name__} was seen as something else: {seen.words}"
 
 
 @pytest.mark.timeout(600)

@@ -45,6 +45,8 @@ WATCH_S: Final = 0.2
 CONSUMED: Final = ("T", "U")
 EMPTY: Final = "E"
 """A topic to which nobody sends."""
+LARGE: Final = "B"
+"""A topic of a few large messages: one answer holds them all."""
 
 
 @dataclass(frozen=True)
@@ -158,10 +160,10 @@ class Chaos:
             cluster.add_first_sender(FirstSender(f"f{number}", cluster.name_servers, self.history))
         for number in range(options.lives):
             broker = self.rng.choice(cluster.brokers).name
-            lives = TopicLives(f"L{number}", broker, cluster.name_servers, self.history, lambda: self.is_lossy)
+            lives = TopicLives(f"L{number}", broker, cluster.name_servers, self.history, "U", lambda: self.is_lossy)
             cluster.add_lives(lives)
         if options.menu in ("all", "clients") and not options.faultless:
-            self.add_hostile()
+            await self.add_hostile()
 
     def add_consumers(self, number: int) -> None:
         names, topics, history = self.cluster.name_servers, list(CONSUMED), self.history
@@ -173,13 +175,14 @@ class Chaos:
         self.cluster.add_consumer(Consumer(f"o{number}", "ordered", names, topics, history, ordered=True))
         self.cluster.add_consumer(Consumer(f"t{number}", "tagged", names, topics, history, expression="A"))
 
-    def add_hostile(self) -> None:
+    async def add_hostile(self) -> None:
         drawn = self.rng.sample(KINDS, self.rng.randint(0, len(KINDS)))
         if self.options.hostile:
             drawn = [kind for kind in KINDS if kind.__name__ in self.options.hostile]
         for number, kind in enumerate(drawn):
             broker = self.rng.choice(self.cluster.brokers)
-            self.cluster.add_hostile(kind(f"hostile{number}", broker.address, "T", EMPTY))
+            await self.cluster.fill(broker, LARGE, 10, 10_000)
+            self.cluster.add_hostile(kind(f"hostile{number}", broker.address, LARGE, EMPTY))
             self.history.counts[kind.__name__] += 1
 
     @property
@@ -202,7 +205,7 @@ class Chaos:
         start, quiet = self.world.loop.time(), 0
         while quiet < 3:
             await asyncio.sleep(4.0)
-            behind = await self.cluster.behind(self.groups)
+            behind = await self.cluster.behind(self.groups, CONSUMED)
             quiet = quiet + 1 if behind == 0 else 0
             passed = self.world.loop.time() - start
             assert passed < DRAIN_S, f"I18: {behind} messages are not consumed after {passed:.0f} s"
@@ -255,7 +258,7 @@ def run_chaos(seed: int, options: Options | None = None) -> History:
     world = World(seed, links=links, disks=DiskProfile(sync_mean_s=options.sync_s, cold_chance=options.cold))
     if MENUS[options.menu].breaks_disks:
         world.expected = (DiskError,)
-    topics = {"T": options.queues, "U": 1, EMPTY: 1}
+    topics = {"T": options.queues, "U": 1, EMPTY: 1, LARGE: 1}
     cluster = SimCluster(
         world, options.flush, topics, options.views_ms, options.index_slots, makes_topics=options.firsts > 0
     )

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -268,6 +268,15 @@ class SimCluster:
             self.topics[topic] = queues
         await caller.close()
 
+    async def fill(self, broker: BrokerNode, topic: str, count: int, size: int) -> None:
+        """Send some messages of a size to the first queue of a topic."""
+        node = self.world.nodes["watcher"]
+        caller = Caller(node.network)
+        for _ in range(count):
+            post = Post(f"filler:{len(self.history.sends)}", topic, broker.name, 0, size)
+            self.history.sends.append(await send(node, caller, broker.address, post, self.history))
+        await caller.close()
+
     async def probe(self, number: int) -> list[str]:
         """Send to every broker until it takes a message; what is wrong where none is taken in time."""
         wrong, node = [], self.world.nodes["watcher"]
@@ -334,14 +343,14 @@ class SimCluster:
                     raise
         await caller.close()
 
-    async def behind(self, groups: list[str]) -> int:
-        """How many messages the groups have still to consume; -1 when a broker does not answer."""
+    async def behind(self, groups: list[str], consumed: Sequence[str]) -> int:
+        """How many messages of these topics the groups have still to consume; -1 when a broker does not answer."""
         caller = Caller(self.world.nodes["watcher"].network)
         behind = 0
         try:
             for broker in self.brokers:
                 for group in groups:
-                    topics = ";".join([*self.topics, f"%RETRY%{group}"])
+                    topics = ";".join([*consumed, f"%RETRY%{group}"])
                     request = GetConsumeStats(consumer_group=group, topic_list=topics)
                     reply = await caller.call(broker.address, request)
                     for queue in fastjson.decode(reply.body, ConsumeStats).offset_table.values():

@@ -45,6 +45,8 @@ class TopicLives:
     broker: str
     name_servers: list[Address]
     history: History
+    neighbour: str
+    """A topic that is always there, and whose route says where brokers are."""
     may_lose: Callable[[], bool]
     """Whether acknowledged messages may be missing, because power was lost before a sync."""
     pause_s: float = 0.5
@@ -142,7 +144,7 @@ class TopicLives:
 
     async def _address(self) -> Address:
         while True:
-            await self._routes.refresh(DEFAULT_TOPIC)
+            await self._routes.refresh(self.neighbour)
             if self.broker in self._routes.brokers:
                 return self._routes.brokers[self.broker]
             await asyncio.sleep(TRY_AGAIN_S)

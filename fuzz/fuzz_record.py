@@ -8,10 +8,11 @@ from fuzz.harness import instrumented, run
 
 with instrumented():
     from firearrow.errors import ProtocolError
-    from firearrow.record.decode import RecordHead, check_stamp, decode, decode_all, peek
+    from firearrow.record.decode import RecordHead, decode, decode_all, peek
     from firearrow.record.encode import Draft, encode
     from firearrow.record.layout import CRC_MASK, MAGIC_V1, MAX_TOPIC_BYTES_V1
     from firearrow.record.properties import StoredProperties
+    from tests.unit.record.stamps import check_stamp
 
 from fuzz.record_seeds import records
 

@@ -34,16 +34,6 @@ TOPIC_UNIT: Final = 1
 TOPIC_UNIT_SUB: Final = 2
 
 
-def transaction_type(sys_flag: int) -> int:
-    """0, PREPARED, COMMIT or ROLLBACK."""
-    return sys_flag & TRANSACTION_MASK
-
-
-def with_transaction_type(sys_flag: int, transaction: int) -> int:
-    """``sys_flag`` with its transaction bits replaced by ``transaction``."""
-    return sys_flag & ~TRANSACTION_MASK | transaction
-
-
 def enters_queue(sys_flag: int) -> bool:
     """Whether a record gets a consume queue entry: prepared and rolled back ones do not, and their offset is 0."""
     return not sys_flag & PREPARED

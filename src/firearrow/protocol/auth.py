@@ -9,9 +9,6 @@ Java: ``AclClientRPCHook``, ``AclUtils``, ``AclSigner``; on the server ``AclUtil
 
 ``content`` is the values of all fields but ``Signature``, as text, in ascending order of their names, followed by the
 body. The request code is not part of it: what is proven is the fields and the body.
-
-One field has a history: clients up to 4.9.3 added ``_UNIQUE_KEY_QUERY`` after signing, so it is left out of the content
-of a request that reports such a version. 4.9 servers leave it out always, newer ones include it for newer clients.
 """
 
 import base64
@@ -21,15 +18,12 @@ from typing import Any, Final
 
 import msgspec
 
-from firearrow.model.versions import version_number
 from firearrow.protocol.conversation import Request
 from firearrow.protocol.layout import to_text
 
 ACCESS_KEY: Final = "AccessKey"
 SIGNATURE: Final = "Signature"
 SECURITY_TOKEN: Final = "SecurityToken"  # noqa: S105 - the name of a field
-UNIQUE_KEY_QUERY: Final = "_UNIQUE_KEY_QUERY"
-_LAST_TO_ADD_LATE: Final = version_number("4.9.3")
 
 
 class Credentials(msgspec.Struct, frozen=True):
@@ -78,17 +72,3 @@ class Signer:
     def __call__(self, request: Request[Any], body: bytes | bytearray | memoryview) -> dict[str, str]:
         """The fields to add to a request."""
         return signing_fields(to_text(request), bytes(body), self._credentials)
-
-
-def access_key_of(fields: Mapping[str, str]) -> str | None:
-    """Return the account that a request names, or None. C++ clients without an account send an empty name."""
-    return fields.get(ACCESS_KEY) or None
-
-
-def is_signed_by(fields: Mapping[str, str], body: bytes, secret_key: str, *, version: int) -> bool:
-    """Tell whether a request's signature fits the secret key of the account it names. Takes equal time either way."""
-    signed = fields
-    if version <= _LAST_TO_ADD_LATE and UNIQUE_KEY_QUERY in fields:
-        signed = {name: value for name, value in fields.items() if name != UNIQUE_KEY_QUERY}
-    expected = sign(signed, body, secret_key)
-    return hmac.compare_digest(expected.encode(), fields.get(SIGNATURE, "").encode("utf-8", "replace"))

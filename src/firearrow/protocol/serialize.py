@@ -116,11 +116,6 @@ def decode_request(encoding: int, header: bytes) -> Heading[Any]:
     return catalogue().decode_request(encoding, header)
 
 
-def decode_answer(encoding: int, header: bytes, answer: type[F]) -> Heading[F]:
-    """Decode the header of an answer whose fields are an ``answer``; the heading's ``request`` holds them."""
-    return compact_decoder(answer).decode(header) if encoding else json_decoder(answer).decode(header)
-
-
 def read_heading(encoding: int, header: bytes) -> tuple[Heading[Any], Any]:
     """Read what every command carries; the second value is for ``read_fields`` alone."""
     return header_compact.read_heading(header) if encoding else header_json.read_heading(header)

@@ -34,7 +34,6 @@ from firearrow.record.layout import (
     Buffer,
 )
 from firearrow.record.properties import decode_properties
-from firearrow.record.stamp import STAMP_SIZE, ends_with_stamp, stamp_of
 
 MAX_BODY_BYTES: Final = 4 * 1024 * 1024
 """Default limit of a body after decompression: the largest message that Apache's defaults let through."""
@@ -137,25 +136,6 @@ def check_body(buffer: Buffer, head: RecordHead) -> None:
     found = crc32(buffer[head.body_start : head.body_start + head.body_length]) & CRC_MASK
     if found != head.body_crc:
         raise BadRecord(f"its body has CRC {found}, not {head.body_crc}", offset=head.start)
-
-
-def check_stamp(buffer: Buffer, head: RecordHead, *, required: bool = False) -> bool:
-    """Raise `BadRecord` if the stamp is wrong, or ``required`` and absent; True when there is one.
-
-    Only a log that stamps every record can require it; without that, a flip inside the stamp's own key reads as no
-    stamp. A record that passed through a broker's memory (POP, 39, 309) may carry a stale stamp: check stamps on
-    logs alone.
-    """
-    properties = head.properties(buffer)
-    if not ends_with_stamp(properties):
-        if required:
-            raise BadRecord("it is not stamped, and every record here must be", offset=head.start)
-        return False
-    stamp = properties[-STAMP_SIZE:]
-    expected = stamp_of(crc32(memoryview(buffer)[head.start : head.end - STAMP_SIZE]))
-    if stamp != expected:
-        raise BadRecord(f"its stamp is {stamp!r}, its bytes make {expected!r}", offset=head.start)
-    return True
 
 
 def decode(

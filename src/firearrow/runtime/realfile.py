@@ -113,8 +113,9 @@ class RealFile:
 
     def gather_at(self, positions: Sequence[int], lengths: Sequence[int]) -> list[bytes]:
         """Return the bytes of several places."""
-        descriptor = self._disk.cache.descriptor(self._held())
+        handle = self._held()
         try:
+            descriptor = self._disk.cache.descriptor(handle)
             return list(map(os.pread, repeat(descriptor), lengths, positions))
         except OSError as error:
             raise refusal(error, f"read {self._path}") from error

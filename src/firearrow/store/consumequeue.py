@@ -126,9 +126,3 @@ def is_filler(size: int) -> bool:
 def matches(tag_code: int, wanted: frozenset[int]) -> bool:
     """Whether an entry may be of one of the wanted tags. The address of an extended entry says nothing: it may."""
     return tag_code < _EXTENDED_BELOW or tag_code in wanted
-
-
-def last_entry(entries: bytes) -> tuple[int, int, int]:
-    """The fields of the last of some entries."""
-    physical, size, tag_code = ENTRY.unpack_from(entries, len(entries) - ENTRY_BYTES)
-    return physical, size, tag_code

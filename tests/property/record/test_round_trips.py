@@ -8,12 +8,13 @@ from firearrow.errors import BadBody, BadRecord
 from firearrow.model import EpochMs, Message, PhysicalOffset, QueueOffset
 from firearrow.record.batch import decode_batch, encode_batch, encode_each, encode_pieces, pieces_of, split_batch
 from firearrow.record.compression import Codec, decompress
-from firearrow.record.decode import check_stamp, decode, decode_all, heads, peek
+from firearrow.record.decode import decode, decode_all, heads, peek
 from firearrow.record.encode import Draft, encode, size_of
 from firearrow.record.hosts import host_address, host_bytes
 from firearrow.record.message_id import offset_message_id, parse_offset_message_id
 from firearrow.record.properties import decode_properties, encode_properties, format_properties, parse_properties
 from firearrow.testing import strategies as our
+from tests.unit.record.stamps import check_stamp
 
 few = settings(max_examples=150, deadline=None)
 places = st.tuples(our.queue_offsets, our.physical_offsets, our.timestamps)

@@ -1,12 +1,18 @@
 """The simulated doors keep the same promises as the real ones."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 
 from firearrow.testing.conformance.clock import CLOCK_CHECKS, ClockCheck
 from firearrow.testing.conformance.disk import DISK_CHECKS, DiskCheck
+from firearrow.testing.conformance.loop import LOOP_CHECKS, LoopCheck
 from firearrow.testing.conformance.network import NETWORK_CHECKS, NetworkCheck, Site
+from firearrow.testing.conformance.refusals import REFUSAL_CHECKS, RefusalCheck
 from firearrow.testing.sim.disk import DiskProfile
-from firearrow.testing.sim.world import World
+from firearrow.testing.sim.diskimage import STANDING
+from firearrow.testing.sim.world import Node, World
 
 
 @pytest.mark.parametrize("check", DISK_CHECKS, ids=lambda check: check.__name__)
@@ -40,3 +46,29 @@ def test_network_within_one_node(check: NetworkCheck) -> None:
         await check(Site(node.network, node.network, "127.0.0.1"))
 
     World(1).run(scenario)
+
+
+@contextmanager
+def refusing(node: Node, kind: str, number: int) -> Iterator[None]:
+    """Have calls of a kind refused by a simulated disk."""
+    node.image.fail(kind, number=number, times=STANDING)
+    try:
+        yield
+    finally:
+        node.image.mend()
+
+
+@pytest.mark.parametrize("check", REFUSAL_CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("cold", [0.0, 0.3])
+def test_refusals(check: RefusalCheck, cold: float) -> None:
+    async def scenario(world: World) -> None:
+        node = world.node("machine")
+        await check(node.disk, lambda kind, number: refusing(node, kind, number))
+
+    for seed in range(3):
+        World(seed, disks=DiskProfile(cold_chance=cold)).run(scenario)
+
+
+@pytest.mark.parametrize("check", LOOP_CHECKS, ids=lambda check: check.__name__)
+def test_loop(check: LoopCheck) -> None:
+    World(1).run(lambda _: check())

@@ -53,8 +53,6 @@ def test_bad_delay_levels(text: str) -> None:
 
 
 def test_transaction_bits() -> None:
-    assert flags.transaction_type(0x3FF) == flags.ROLLBACK
-    assert flags.with_transaction_type(0x0D, flags.COMMIT) == 0x09
     assert [flags.enters_queue(bits) for bits in (0, flags.PREPARED, flags.COMMIT, flags.ROLLBACK)] == [
         True,
         False,

@@ -1,14 +1,16 @@
 """Conversations made up for tests: every kind of field, required and not."""
 
 from enum import StrEnum
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
 from firearrow.protocol.codes import RequestCode
-from firearrow.protocol.command import Encoding
+from firearrow.protocol.command import Encoding, Heading
 from firearrow.protocol.conversation import Empty, Fields, Int32, Request
-from firearrow.protocol.serialize import Catalogue, encode_answer, encode_request
+from firearrow.protocol.serialize import Catalogue, compact_decoder, encode_answer, encode_request, json_decoder
+
+F = TypeVar("F", bound=Fields)
 
 
 class Boundary(StrEnum):
@@ -62,3 +64,8 @@ def header_of(encoding: Encoding, request: Request[Any], opaque: int = 1) -> byt
 
 def answer_frame(opaque: int, fields: Fields | None = None, code: int = 0, encoding: Encoding = JSON) -> bytes:
     return encode_answer(encoding, opaque, fields, code, "why" if code else None)
+
+
+def decode_answer(encoding: int, header: bytes, answer: type[F]) -> Heading[F]:
+    """Decode the header of an answer whose fields are an ``answer``; the heading's ``request`` holds them."""
+    return compact_decoder(answer).decode(header) if encoding else json_decoder(answer).decode(header)

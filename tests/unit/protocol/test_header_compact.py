@@ -6,7 +6,6 @@ from firearrow.errors import BadFrame, BadHeader
 from firearrow.protocol.command import BadFields
 from firearrow.protocol.header_compact import narrow_code
 from firearrow.protocol.serialize import (
-    decode_answer,
     encode_answer,
     encode_request,
     ext_fields,
@@ -22,6 +21,7 @@ from tests.unit.protocol.commands import (
     Optional,
     Seek,
     Wide,
+    decode_answer,
     header_of,
 )
 

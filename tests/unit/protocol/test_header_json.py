@@ -4,7 +4,7 @@ import pytest
 from firearrow.errors import BadHeader
 from firearrow.protocol.command import BadFields
 from firearrow.protocol.header_json import DIALECT_MAX
-from firearrow.protocol.serialize import decode_answer, encode_answer, encode_request, ext_fields, read_heading
+from firearrow.protocol.serialize import encode_answer, encode_request, ext_fields, read_heading
 from tests.unit.protocol.commands import (
     CATALOGUE,
     JSON,
@@ -14,6 +14,7 @@ from tests.unit.protocol.commands import (
     Nothing,
     Optional,
     Seek,
+    decode_answer,
     header_of,
 )
 

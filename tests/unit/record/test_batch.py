@@ -6,10 +6,11 @@ from firearrow.errors import BadBody, IllegalMessage
 from firearrow.model import Address, EpochMs, Message, PhysicalOffset, QueueOffset
 from firearrow.model.flags import is_wrapped_batch
 from firearrow.record.batch import decode_batch, encode_batch, encode_each, split_batch, unwrap
-from firearrow.record.decode import check_stamp, decode, decode_all, peek
+from firearrow.record.decode import decode, decode_all, peek
 from firearrow.record.encode import Draft, encode
 from firearrow.record.hosts import host_bytes
 from firearrow.record.properties import StoredProperties, stored_properties
+from tests.unit.record.stamps import check_stamp
 
 HOST = host_bytes(Address("10.0.0.1", 10911))
 NOW = EpochMs(1_700_000_000_000)

@@ -5,11 +5,12 @@ import pytest
 from firearrow.errors import BadRecord, IllegalMessage, ProtocolError
 from firearrow.model import Address, EpochMs, PhysicalOffset, QueueOffset
 from firearrow.record.compression import Codec, compress, with_codec
-from firearrow.record.decode import check_body, check_stamp, decode, decode_all, heads, peek, size_and_magic
+from firearrow.record.decode import check_body, decode, decode_all, heads, peek, size_and_magic
 from firearrow.record.encode import Draft, encode, size_of
 from firearrow.record.hosts import HostBytes, host_address, host_bytes
 from firearrow.record.layout import blank, topic_field
 from firearrow.record.properties import StoredProperties, encode_properties, stored_properties
+from tests.unit.record.stamps import check_stamp
 
 V4 = host_bytes(Address("10.0.0.1", 10911))
 V6 = host_bytes(Address("2001:db8::1", 10911))

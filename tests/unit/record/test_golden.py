@@ -9,12 +9,13 @@ from firearrow.errors import BadBody
 from firearrow.model import Address, EpochMs, PhysicalOffset, QueueOffset
 from firearrow.model.java_hash import java_hash, tag_code
 from firearrow.record.compression import decompress
-from firearrow.record.decode import check_stamp, decode, peek, size_and_magic
+from firearrow.record.decode import decode, peek, size_and_magic
 from firearrow.record.encode import Draft, encode, size_of
 from firearrow.record.hosts import host_bytes
 from firearrow.record.layout import BLANK_MAGIC, CRC_MASK, blank
 from firearrow.record.message_id import offset_message_id, parse_offset_message_id
 from firearrow.record.properties import StoredProperties, stored_properties
+from tests.unit.record.stamps import check_stamp
 
 # Written by Apache 4.9.8: body "hello", topic TopicA, queue 0, offset 0; its properties lack the last separator.
 RECORD_4_9 = bytes.fromhex(

@@ -8,12 +8,13 @@ from firearrow.protocol.connection import AnswerArrived, Connection, Event
 from firearrow.protocol.conversation import Request
 from firearrow.protocol.frame import FrameSplitter
 from firearrow.protocol.requests.kvconfig import GetKvConfig, GetKvConfigAnswer
-from firearrow.protocol.serialize import decode_answer, encode_request
+from firearrow.protocol.serialize import encode_request
 from firearrow.remoting.handlers import Answer, Call, Handlers
 from firearrow.remoting.limits import Limits
 from firearrow.remoting.server import Server
 from firearrow.runtime.network import Address, Listener, ProtocolFactory
 from firearrow.testing.sim.loop import SimLoop
+from tests.unit.protocol.commands import decode_answer
 
 HERE = Address("127.0.0.1", 9876)
 

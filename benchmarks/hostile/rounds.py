@@ -21,6 +21,7 @@ from benchmarks.versus.contestants import FireArrowInEarnest
 from firearrow import Message, Producer
 from firearrow.testing.apache import FireArrowNameServer, fresh
 from firearrow.testing.apache.server import wait_for
+from firearrow.testing.complaints import complaints_in
 
 DESCRIPTORS: Final = 10_000
 RATE: Final = 500
@@ -35,7 +36,6 @@ NORMAL_S: Final = 5.0
 LOOK_S: Final = 0.05
 RESTING_MIB: Final = 32.0
 RESTING_DESCRIPTORS: Final = 8
-FAILURES: Final = ("handler failed", "Traceback")
 
 
 class Seen(msgspec.Struct):
@@ -123,9 +123,8 @@ class Bench:
         return memory, descriptors
 
     def failures(self) -> list[str]:
-        """Lines of the broker's log that tell of bugs."""
-        lines = Path(self._broker.log).read_text(errors="replace").splitlines()
-        return [line for line in lines if any(word in line for word in FAILURES)]
+        """Exceptions in the broker's log."""
+        return complaints_in(Path(self._broker.log).read_text(errors="replace"))
 
 
 @contextmanager

@@ -60,22 +60,36 @@ class Acks:
         level: Level,
         refusal: Callable[[FireArrowError], Answer],
         timeout_ms: Callable[[], int] | None = None,
+        *,
+        now_s: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._log = log
         self._level = level
         self._refusal = refusal
         self._timeout_ms = timeout_ms
+        self._now_s = now_s
         self._waiting: deque[tuple[int, Owed, Answer, float]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._asked = 0  # calls that the log owes us
         self._asked_for = -1  # the highest end among them
+        self._since = 0.0  # when the line began to wait, or was last served
+        self.lost = 0
+        """How many records were taken back."""
+        self.longest_s = 0.0
+        """The longest that the line was not served."""
 
     def __len__(self) -> int:
         return len(self._waiting)
 
+    def waits_s(self) -> float:
+        """How long the line has not been served."""
+        return self._now_s() - self._since if self._waiting else 0.0
+
     def add(self, end: int, later: Owed, answer: Answer) -> None:
         """Give ``answer`` once the log has reached ``end``."""
         deadline = 0.0
+        if not self._waiting:
+            self._since = self._now_s()
         if self._timeout_ms is not None:
             deadline = self._deadline(self._timeout_ms() / 1000)
         self._waiting.append((end, later, answer, deadline))
@@ -90,6 +104,7 @@ class Acks:
     def _told(self, error: FireArrowError | None) -> None:
         self._asked -= 1
         waiting, log = self._waiting, self._log
+        self._served()
         if error is None:
             reached = log.flushed if self._level is FLUSHED else log.written
             while waiting and waiting[0][0] <= reached:
@@ -100,6 +115,11 @@ class Acks:
         if waiting and not self._asked:
             self._ask(waiting[0][0])
 
+    def _served(self) -> None:
+        now = self._now_s()
+        self.longest_s = max(self.longest_s, now - self._since) if self._waiting else self.longest_s
+        self._since = now
+
     def _taken_back(self, error: FireArrowError) -> None:
         """Refuse those whose records are gone: everybody, or what was not handed to the disk."""
         everybody = list(self._waiting)
@@ -108,6 +128,7 @@ class Acks:
         lost = [one for one in everybody if one[0] > safe]
         self._waiting.clear()
         self._waiting.extend(kept)
+        self.lost += len(lost)
         refusal = self._refusal(error)
         for _, later, _, _ in lost:
             later.answer(refusal)

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from firearrow.broker.admission import Admission
 from firearrow.broker.config import FAST_PORT_BELOW, BrokerSettings
 from firearrow.broker.consuming import Consuming, Permissions, Place
+from firearrow.broker.diskwatch import DiskWatch
 from firearrow.broker.handlers.brokerconfig import BrokerConfigHandlers
 from firearrow.broker.handlers.query import QueryHandlers
 from firearrow.broker.handlers.runtime import RuntimeHandlers, begin_days
@@ -33,6 +34,7 @@ from firearrow.broker.selfcheck import warn
 from firearrow.broker.stats import BrokerStats
 from firearrow.broker.topicbook import Topics
 from firearrow.broker.topics import system_topics
+from firearrow.broker.watch import Watch
 from firearrow.errors import ListenFailed, SettingsError
 from firearrow.model import Address as Host
 from firearrow.protocol.codes import RequestCode
@@ -97,8 +99,12 @@ class Broker:
             registration = Registration(self._caller, self._name_servers, topics, self._settings, identity)
             handlers = Handlers()
             consuming.add_to(handlers)
-            self._produce(identity, store, topics, consuming, stats).add_to(handlers)
-            self._operate(identity, store, topics, consuming, stats, registration, handlers)
+            sends = self._produce(identity, store, topics, consuming, stats)
+            sends.add_to(handlers)
+            watch = Watch(sends.pacing, sends, sends.answers)
+            life.spawn(watch.run(), "watch")
+            life.spawn(self._disk_watch().run(), "disk")
+            self._operate(identity, store, topics, consuming, stats, watch, registration, handlers)
             await self._listen(life, identity, handlers, consuming)
             self._leave_when_fenced(store, registration)
             await self._register(life, registration)
@@ -237,6 +243,7 @@ class Broker:
         topics: Topics,
         consuming: Consuming,
         stats: BrokerStats,
+        watch: Watch,
         registration: Registration,
         handlers: Handlers,
     ) -> None:
@@ -258,6 +265,7 @@ class Broker:
             self._clock,
             self._settings,
             stats,
+            watch,
             consuming.delays,
             errands,
             elapsed_ms=_elapsed_ms,
@@ -304,6 +312,10 @@ class Broker:
         await registration.first()
         life.on_stop(registration.leave)
         life.spawn(registration.run(), "registration")
+
+    def _disk_watch(self) -> DiskWatch:
+        settings = self._settings.value
+        return DiskWatch(self._disk, settings.broker.store_path_root_dir, settings.retention)
 
     def _disk_text(self) -> str:
         usage = self._disk.usage()

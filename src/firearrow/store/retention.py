@@ -201,7 +201,9 @@ class Retention:
                 f"the disk is {used} % full, above the {config.disk_space_warning_level_ratio} % at which sends are "
                 f"refused; they are taken again at {config.disk_space_clean_forcibly_ratio} %"
             )
-        logger.error("sends are refused" if refuse else "sends are taken again", extra={"used_percent": used})
+            logger.error("sends are refused: %s", self.refusal, extra={"used_percent": used, "free": usage.free})
+        else:
+            logger.warning("sends are taken again: the disk is %d %% full", used, extra={"used_percent": used})
 
     async def _delete(self, decision: Decision) -> None:
         names = {"files": len(decision.delete), "not_expired": decision.forced}

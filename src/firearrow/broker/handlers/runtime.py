@@ -14,6 +14,7 @@ from firearrow.broker.live import LiveSettings
 from firearrow.broker.schedule import DelayedDelivery
 from firearrow.broker.selfcheck import INSTANCE_KEY
 from firearrow.broker.stats import BrokerStats
+from firearrow.broker.watch import Watch
 from firearrow.model.versions import CURRENT_VERSION, version_name
 from firearrow.protocol.bodies.body import encode_body
 from firearrow.protocol.bodies.route import KVTable
@@ -43,6 +44,7 @@ class RuntimeHandlers:
         clock: Clock,
         settings: LiveSettings,
         stats: BrokerStats,
+        watch: Watch,
         delays: DelayedDelivery,
         errands: Errands,
         *,
@@ -54,6 +56,7 @@ class RuntimeHandlers:
         self._clock = clock
         self._settings = settings
         self._stats = stats
+        self._watch = watch
         self._delays = delays
         self._errands = errands
         self._elapsed_ms = elapsed_ms
@@ -96,7 +99,14 @@ class RuntimeHandlers:
 
     async def _runtime(self) -> Answer:
         await self._stats.refresh()
-        table = {**self._traffic(), **self._storage(), **self._days(), **_no_pools(), **self._levels()}
+        table = {
+            **self._traffic(),
+            **self._watch.table(),
+            **self._storage(),
+            **self._days(),
+            **_no_pools(),
+            **self._levels(),
+        }
         table["earliestMessageTimeStamp"] = str(await self._earliest_ms())
         return Answer(body=encode_body(KVTable(table=table)))
 
@@ -116,10 +126,8 @@ class RuntimeHandlers:
             "bootTimestamp": str(self._booted_ms),
             "runtime": _span((now_ms - stats.started_ms) // 1000),
             "putMessageTimesTotal": str(max(stored, 1)),
-            "putMessageFailedTimes": "0",
             "putMessageSizeTotal": str(size),
             "putMessageAverageSize": str(size / max(stored, 1)),
-            "putMessageEntireTimeMax": "0",
             "putMessageDistributeTime": "",
             "getMessageEntireTimeMax": "0",
             "dispatchMaxBuffer": "0",
@@ -147,7 +155,6 @@ class RuntimeHandlers:
             "dispatchBehindBytes": str(max(log.tail - self._store.views.dispatch.position, 0)),
             "remainHowManyDataToFlush": _size(log.tail - log.flushed),
             "remainTransientStoreBufferNumbs": "2147483647",
-            "pageCacheLockTimeMills": "0",
             "startAcceptSendRequestTimeStamp": str(self._settings.broker.start_accept_send_request_time_stamp),
             "timerReadBehind": "0",
             "timerOffsetBehind": "0",

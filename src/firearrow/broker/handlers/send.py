@@ -14,6 +14,7 @@ its topics before the message.
 Stored properties are the sender's, without what only brokers set, and MSG_REGION, TRACE_ON and CLUSTER behind them.
 """
 
+import asyncio
 import random
 from collections.abc import Callable
 from typing import Final
@@ -127,8 +128,12 @@ class SendHandlers:
         self._checked = CheckedTopics(topics, settings, counts, clock)
         self._known = self._checked.by_name
         self._syncs = settings.value.log.syncs_first
-        self._written = Acks(log, WRITTEN, self._store_refusal)
-        self._flushed = Acks(log, FLUSHED, self._store_refusal, lambda: settings.broker.sync_flush_timeout)
+        now_s = asyncio.get_running_loop().time
+        self._written = Acks(log, WRITTEN, self._unavailable, now_s=now_s)
+        self._flushed = Acks(log, FLUSHED, self._unavailable, lambda: settings.broker.sync_flush_timeout, now_s=now_s)
+        self.answers: Final = (self._written, self._flushed)
+        self.failed = 0
+        """How many sends the store did not take."""
         self._acks = self._flushed if self._syncs else self._written
         self._together = SendsTogether(store, self._known, self._acks, admission, tail_of=self._tail, syncs=self._syncs)
         self._reconfigure()
@@ -488,6 +493,10 @@ class SendHandlers:
         return later
 
     def _store_refusal(self, error: FireArrowError) -> Answer:
+        self.failed += 1
+        return self._unavailable(error)
+
+    def _unavailable(self, error: FireArrowError) -> Answer:
         if isinstance(error, IllegalMessage):
             refusal = illegal_message(self._max_body)
         else:

@@ -1,0 +1,125 @@
+"""What an operator must see of a busy broker: holds of the loop, sends refused, sends that failed, the longest wait.
+
+A *hold* is a turn of the loop in which nobody was answered for `HOLD_MS` or more: a tick that should come every
+`TICK_S` comes that much too late. The first is said at once, then what came together is said once a minute. The numbers
+are in the answer to GET_BROKER_RUNTIME_INFO (``mqadmin brokerStatus``), under Apache's names where it has one.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+TICK_S: Final = 0.025
+HOLD_MS: Final = 20.0
+SAY_EVERY_S: Final = 60.0
+
+log = logging.getLogger(__name__)
+
+
+class Refuses(Protocol):
+    """Whoever lets sends in."""
+
+    refused: int
+    """How many it did not."""
+
+
+class Answers(Protocol):
+    """Whoever holds answers until their messages are kept."""
+
+    lost: int
+    """How many messages could not be kept."""
+    longest_s: float
+    """The longest that somebody waited for an answer."""
+
+    def waits_s(self) -> float:
+        """How long somebody waits now."""
+        ...
+
+
+class Fails(Protocol):
+    """Whoever takes sends."""
+
+    failed: int
+    """How many the store did not take."""
+
+
+class Watch:
+    """Counts what is wrong, and says it."""
+
+    def __init__(self, gate: Refuses, sends: Fails, answers: Sequence[Answers]) -> None:
+        self._gate = gate
+        self._sends = sends
+        self._answers = answers
+        self.holds = 0
+        self.longest_hold_ms = 0.0
+        self._said_s = -SAY_EVERY_S
+        self._said = (0, 0, 0)
+        self._longest_since_ms = 0.0
+
+    @property
+    def refused(self) -> int:
+        """Sends refused because the broker was busy."""
+        return self._gate.refused
+
+    @property
+    def failed(self) -> int:
+        """Sends that could not be stored."""
+        return self._sends.failed + sum(each.lost for each in self._answers)
+
+    @property
+    def longest_wait_ms(self) -> int:
+        """The longest that somebody waited for the answer to a send since the start."""
+        return int(1000 * max(each.longest_s for each in self._answers))
+
+    @property
+    def waits_ms(self) -> int:
+        """How long somebody has been waiting for the answer to a send."""
+        return int(1000 * max(each.waits_s() for each in self._answers))
+
+    def table(self) -> dict[str, str]:
+        """The numbers under their names."""
+        return {
+            "putMessageFailedTimes": str(self.failed),
+            "putMessageEntireTimeMax": str(self.longest_wait_ms),
+            "pageCacheLockTimeMills": str(self.waits_ms),
+            "sendsRefusedAsBusy": str(self.refused),
+            "loopHolds": str(self.holds),
+            "loopHoldMillsMax": f"{self.longest_hold_ms:.0f}",
+        }
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        loop = asyncio.get_running_loop()
+        due = loop.time()
+        while True:
+            due = max(due + TICK_S, loop.time())
+            await asyncio.sleep(due - loop.time())
+            now = loop.time()
+            self.ticked(1000 * (now - due), now)
+
+    def ticked(self, late_ms: float, now_s: float) -> None:
+        """A tick came this late."""
+        if late_ms >= HOLD_MS:
+            self.holds += 1
+            self.longest_hold_ms = max(self.longest_hold_ms, late_ms)
+            self._longest_since_ms = max(self._longest_since_ms, late_ms)
+        if now_s - self._said_s >= SAY_EVERY_S:
+            self._say(now_s)
+
+    def _say(self, now_s: float) -> None:
+        seen = (self.holds, self.refused, self.failed)
+        holds, refused, failed = (new - old for new, old in zip(seen, self._said, strict=True))
+        if not (holds or refused or failed):
+            return
+        longest_ms, self._longest_since_ms = self._longest_since_ms, 0.0
+        self._said, self._said_s = seen, now_s
+        log.warning(
+            "the broker is pressed: %d sends refused as busy, %d failed, %d holds of the loop (the longest %.0f ms) "
+            "since this was last said",
+            refused,
+            failed,
+            holds,
+            longest_ms,
+            extra={"refused": refused, "failed": failed, "holds": holds, "longest_hold_ms": round(longest_ms)},
+        )

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from firearrow.errors import FireArrowError
 from firearrow.protocol.codes import ResponseCode
 from firearrow.remoting.handlers import Answer
-from firearrow.store.placement import FLUSHED, Level
+from firearrow.store.placement import FLUSHED, WRITTEN, Level
 
 Told = Callable[[FireArrowError | None], None]
 
@@ -154,3 +154,9 @@ class Acks:
         due = [one[3] for one in waiting if one[3] > now]
         if due:
             self._timer = loop.call_at(min(due), self._expire)
+
+
+def lines_of(log: Log, refusal: Callable[[FireArrowError], Answer], timeout_ms: Callable[[], int]) -> tuple[Acks, Acks]:
+    """The lines of a broker: who waits until a message is written, and who until it is synced."""
+    now_s = asyncio.get_running_loop().time
+    return Acks(log, WRITTEN, refusal, now_s=now_s), Acks(log, FLUSHED, refusal, timeout_ms, now_s=now_s)

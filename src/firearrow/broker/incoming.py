@@ -7,11 +7,12 @@ What is not offered yet is refused as Apache refuses it when it is switched off:
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from msgspec import Struct
 
+from firearrow.errors import FireArrowError, IllegalMessage
 from firearrow.model import keys, names
 from firearrow.model.flags import COMMIT, INNER_BATCH, PREPARED, TRANSACTION_MASK
 from firearrow.protocol.bodies.group import SubscriptionGroupConfig
@@ -101,6 +102,11 @@ def store_unavailable(disk: str, error: Exception) -> Refused:
         "service not available now. It may be caused by one of the following reasons: the broker's disk is "
         f"full [{disk}], messages are put to the slave, message store has been shut down, etc. ({error})",
     )
+
+
+def not_stored(error: FireArrowError, max_body: int, disk_text: Callable[[], str]) -> Refused:
+    """The refusal of a message that the store did not take."""
+    return illegal_message(max_body) if isinstance(error, IllegalMessage) else store_unavailable(disk_text(), error)
 
 
 def refuse_transaction(properties: Mapping[str, str], sys_flag: int, reconsume_times: int, broker: str) -> None:

@@ -14,12 +14,11 @@ its topics before the message.
 Stored properties are the sender's, without what only brokers set, and MSG_REGION, TRACE_ON and CLUSTER behind them.
 """
 
-import asyncio
 import random
 from collections.abc import Callable
 from typing import Final
 
-from firearrow.broker.acknowledging import Acks
+from firearrow.broker.acknowledging import lines_of
 from firearrow.broker.admission import Admission
 from firearrow.broker.checked import Checked, CheckedTopics, PutCounts, added_flags
 from firearrow.broker.handlers.together import SendsTogether
@@ -34,11 +33,11 @@ from firearrow.broker.incoming import (
     is_odd,
     missing_group,
     missing_topic,
+    not_stored,
     park,
     refuse_inner_batch,
     refuse_timer,
     refuse_transaction,
-    store_unavailable,
     waits_for_store,
 )
 from firearrow.broker.live import LiveSettings
@@ -71,7 +70,7 @@ from firearrow.record.message_id import UniqueKeys, offset_message_ids
 from firearrow.record.properties import StoredProperties, format_properties, parse_properties, stored_properties
 from firearrow.remoting.handlers import SUCCESS, Answer, Call, Debtor, Handlers, Later
 from firearrow.runtime.clock import Clock
-from firearrow.store.placement import FLUSHED, WRITTEN, QueueTail
+from firearrow.store.placement import QueueTail
 from firearrow.store.store import Store
 
 COUNTS_RETRIES_SINCE: Final = version_number("3.4.9")
@@ -128,13 +127,9 @@ class SendHandlers:
         self._checked = CheckedTopics(topics, settings, counts, clock)
         self._known = self._checked.by_name
         self._syncs = settings.value.log.syncs_first
-        now_s = asyncio.get_running_loop().time
-        self._written = Acks(log, WRITTEN, self._unavailable, now_s=now_s)
-        self._flushed = Acks(log, FLUSHED, self._unavailable, lambda: settings.broker.sync_flush_timeout, now_s=now_s)
-        self.answers: Final = (self._written, self._flushed)
+        self.answers: Final = lines_of(log, self._unavailable, lambda: settings.broker.sync_flush_timeout)
         self.failed = 0
-        """How many sends the store did not take."""
-        self._acks = self._flushed if self._syncs else self._written
+        self._written, self._acks = self.answers[0], self.answers[self._syncs]
         self._together = SendsTogether(store, self._known, self._acks, admission, tail_of=self._tail, syncs=self._syncs)
         self._reconfigure()
         settings.on_change.append(self._reconfigure)
@@ -488,8 +483,7 @@ class SendHandlers:
         """Answer once the record that was just appended, and ends there, has come far enough."""
         if call.is_oneway:
             return SUCCESS
-        later = call.later()
-        (self._acks if waits else self._written).add(end, later, answer)
+        (self._acks if waits else self._written).add(end, later := call.later(), answer)
         return later
 
     def _store_refusal(self, error: FireArrowError) -> Answer:
@@ -497,10 +491,7 @@ class SendHandlers:
         return self._unavailable(error)
 
     def _unavailable(self, error: FireArrowError) -> Answer:
-        if isinstance(error, IllegalMessage):
-            refusal = illegal_message(self._max_body)
-        else:
-            refusal = store_unavailable(self._disk_text(), error)
+        refusal = not_stored(error, self._max_body, self._disk_text)
         return Answer(self._stamps.marks, code=refusal.code, remark=refusal.remark)
 
     def _count(self, topic: str, messages: int, size: int) -> None:

@@ -12,6 +12,7 @@ when the delivery is durable (`StateFile.settled`), so a crash delivers again wh
 import asyncio
 import logging
 from collections.abc import Iterator
+from itertools import takewhile
 from typing import Final
 
 from msgspec import Struct
@@ -130,8 +131,7 @@ class DelayedDelivery:
         waiting = list(_delayed(pulled, self._levels))
         while waiting:
             await self._until(waiting[0].due_ms, level)
-            now_ms = self._clock.now_ms()
-            due = [waiting[0], *(one for one in waiting[1:] if one.due_ms <= now_ms)]
+            due = due_first(waiting, self._clock.now_ms())
             await self._put(level, due)
             waiting = waiting[len(due) :]
         self._advance(level, pulled.next_offset)
@@ -165,6 +165,15 @@ class DelayedDelivery:
     async def close(self) -> None:
         """Write down how far it came; after `run` has ended and while the log still takes a flush."""
         await self.file.close()
+
+
+def due_first(waiting: list[Due], now_ms: int) -> list[Due]:
+    """The first, which was waited for, and those that are due and follow it without one between that is not.
+
+    The place of a level counts everything before it. Where store times go back, as in a log of Apache's whose clock was
+    set back, what is due may lie behind what is not: it waits for it.
+    """
+    return [waiting[0], *takewhile(lambda one: one.due_ms <= now_ms, waiting[1:])]
 
 
 def _delayed(pulled: Pulled, levels: tuple[int, ...]) -> Iterator[Due]:

@@ -119,6 +119,11 @@ class ActiveIndex:
         self.slots_used += before.count(0)
         self.end_physical, self.end_ms = places[-1], store_ms
 
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes of entries that are not in the file yet."""
+        return len(self._waiting)
+
     # ---- reading
 
     def newest_of(self, slot: int) -> int:

@@ -49,6 +49,12 @@ WORK_AT_ONCE: Final = 64
 """How many of those before others get their turn on the loop: less than a millisecond."""
 
 
+KEY_BYTES: Final = 160
+"""About what a key takes that was hashed and is in no file: a tuple of three numbers."""
+ROW_BYTES: Final = 400
+"""About what a row takes whose keys are not hashed yet."""
+
+
 class IndexConfig(Struct, frozen=True, kw_only=True, rename="camel"):
     """The key index."""
 
@@ -243,6 +249,12 @@ class Index:
             file.close()
             raise
         return file
+
+    @property
+    def waiting_bytes(self) -> int:
+        """About what keys hold in memory that are in no file yet."""
+        in_files = sum(active.waiting_bytes for active in self._in_memory())
+        return in_files + len(self._keys) * KEY_BYTES + self._waiting_rows * ROW_BYTES
 
     # ---- flushing
 

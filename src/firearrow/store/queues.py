@@ -10,6 +10,7 @@ lost a record, its slot holds the filler.
 
 from collections import OrderedDict
 from collections.abc import Iterator
+from contextlib import suppress
 from sys import maxsize
 from typing import Annotated, Final
 
@@ -47,7 +48,13 @@ class QueueConfig(Struct, frozen=True, kw_only=True, rename="camel"):
     ] = 0
     max_open_queue_files: Annotated[int, Meta(ge=8, le=100_000, description="Queue files kept open at most.")] = 512
     max_pending_queue_bytes: Annotated[
-        int, Meta(ge=ENTRY_BYTES, le=1 << 30, description="Bytes of entries that wait in memory at most.")
+        int,
+        Meta(
+            ge=ENTRY_BYTES,
+            le=1 << 30,
+            description="Bytes of entries that wait in memory at most; when queues or index cannot be written and more "
+            "waits, sends are refused until they can be.",
+        ),
     ] = 32 << 20
     dispatch_flush_interval: Annotated[
         int,
@@ -69,8 +76,6 @@ class Queues:
         self.pending_bytes = 0
         self.fresh: OrderedDict[ConsumeQueue, None] = OrderedDict()
         """Queues with entries that are not written out, oldest first."""
-        self.stalled: ResourceShortage | None = None
-        """Why entries wait longer than they should; the next flush that succeeds ends it."""
         self.synced_each = SYNCED_EACH
         self._max_pending = config.max_pending_queue_bytes
         self._topics: dict[str, dict[int, ConsumeQueue]] = {}
@@ -179,12 +184,10 @@ class Queues:
 
     def relieve(self, most: int) -> None:
         """Write out some queues, the oldest first, while too many bytes wait. Without space they go on waiting."""
-        try:
+        with suppress(ResourceShortage):
             while most > 0 and self.pending_bytes > self._max_pending and self.fresh:
                 self.write_out(next(iter(self.fresh)))
                 most -= 1
-        except ResourceShortage as shortage:
-            self.stalled = shortage
 
     def write_out(self, queue: ConsumeQueue) -> None:
         """Give the entries of a queue that wait in memory to the disk."""
@@ -268,7 +271,6 @@ class Queues:
             await walk.did()
         # Entries put since `begin_flush` may be synced already, and count when the log that they depend on is.
         self._synced_early = [queue for queue in synced if queue.durable < queue.written]
-        self.stalled = None
         self._flushing = []
 
     def take_changes(self) -> tuple[list[str], Iterator[ConsumeQueue]]:

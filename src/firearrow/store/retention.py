@@ -21,7 +21,7 @@ from typing import Annotated, Final, NamedTuple
 
 from msgspec import Meta, Struct
 
-from firearrow.errors import DiskError, DiskFull
+from firearrow.errors import DiskError, DiskFull, ResourceShortage
 from firearrow.runtime.clock import Clock
 from firearrow.runtime.disk import Disk, Usage
 from firearrow.store.commitlog import CommitLog
@@ -141,8 +141,7 @@ class Retention:
         zone: tzinfo = UTC,
         offsets: Callable[[], Offsets] = dict,
     ) -> None:
-        self.refusal: DiskFull | None = None
-        """Why sends are refused; None while they are taken."""
+        self._refusal: DiskFull | None = None
         self._disk = disk
         self._clock = clock
         self._config = config
@@ -152,6 +151,11 @@ class Retention:
         self._zone = zone
         self._offsets = offsets
         self._asked = 0
+
+    @property
+    def refusal(self) -> ResourceShortage | None:
+        """Why sends are refused, here or by the views; None while they are taken."""
+        return self._refusal or self._views.refusal
 
     def delete_expired_now(self, rounds: int = 20) -> None:
         """Let the next rounds delete expired files whatever the hour."""
@@ -173,7 +177,7 @@ class Retention:
         asked, self._asked = self._asked > 0, max(self._asked - 1, 0)
         usage = self._disk.usage()
         decision = decide(
-            self._config, self._files(), usage, now_ms, hour, asked=asked, refusing=self.refusal is not None
+            self._config, self._files(), usage, now_ms, hour, asked=asked, refusing=self._refusal is not None
         )
         self._refuse(decision.refuse, usage)
         if decision.delete:
@@ -191,13 +195,13 @@ class Retention:
         ]
 
     def _refuse(self, refuse: bool, usage: Usage) -> None:
-        if refuse == (self.refusal is not None):
+        if refuse == (self._refusal is not None):
             return
         used = 100 * (usage.total - usage.free) // max(usage.total, 1)
-        self.refusal = None
+        self._refusal = None
         if refuse:
             config = self._config
-            self.refusal = DiskFull(
+            self._refusal = DiskFull(
                 f"the disk is {used} % full, above the {config.disk_space_warning_level_ratio} % at which sends are "
                 f"refused; they are taken again at {config.disk_space_clean_forcibly_ratio} %"
             )

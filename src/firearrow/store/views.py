@@ -29,6 +29,8 @@ from firearrow.store.recovery import known_from_apache
 from firearrow.store.rescan import rows_again
 from firearrow.store.snapshot import Snapshot, Standing, ViewsJournal, read_journal
 
+STALLED_SECONDS: Final = 1.0
+"""How soon a flush is tried again that found no space or no descriptors."""
 _ROWS_AT_ONCE: Final = 1000
 
 logger = logging.getLogger(__name__)
@@ -64,6 +66,9 @@ class Views:
         self._checkpoint = checkpoint
         self._journal = journal
         self._one_at_a_time = asyncio.Lock()
+        self.refusal: ResourceShortage | None = None
+        """Why no message should be taken: what leads to it cannot be written, and too much of it waits in memory."""
+        self._max_waiting = config.queues.max_pending_queue_bytes
         self._stalled: ResourceShortage | None = None
         self._has_deleted = False  # the snapshot names queues that are gone
 
@@ -202,22 +207,39 @@ class Views:
             return deleted
 
     async def run(self, log_flushed: Callable[[int], Awaitable[None]]) -> None:
-        """Flush at intervals until cancelled."""
+        """Flush at intervals, and soon again after one that could not be, until cancelled."""
         while True:
-            await asyncio.sleep(self.interval_ms / 1000)
+            interval_s = self.interval_ms / 1000
+            await asyncio.sleep(interval_s if self._stalled is None else min(interval_s, STALLED_SECONDS))
             try:
                 await self.flush(log_flushed)
             except ResourceShortage as shortage:
+                if self._stalled is None:
+                    extra = {"reason": str(shortage)}
+                    logger.warning("queues and index cannot be written for now: %s", shortage, extra=extra)
                 self._stalled = shortage
-                logger.warning("queues and index cannot be written: %s", shortage, extra={"reason": str(shortage)})
             else:
                 self._stalled = None
+            self._refuse_or_take()
 
     @property
-    def stalled(self) -> ResourceShortage | None:
-        """Why nothing more should be taken: the disk has no space for what leads to it. None while it has."""
-        index = self.index.stalled if self.index is not None else None
-        return self._stalled or self.queues.stalled or index
+    def waiting_bytes(self) -> int:
+        """What queues and index hold in memory because it is not written yet."""
+        return self.queues.pending_bytes + (self.index.waiting_bytes if self.index is not None else 0)
+
+    def _refuse_or_take(self) -> None:
+        """Let no more messages come while what leads to them cannot be written and memory fills with it."""
+        stalled, waiting = self._stalled, self.waiting_bytes
+        if stalled is None:
+            if self.refusal is not None:
+                logger.warning("sends are taken again: queues and index are written")
+            self.refusal = None
+        elif self.refusal is None and waiting > self._max_waiting:
+            self.refusal = ResourceShortage(
+                f"queues and index cannot be written ({stalled}) and {waiting} bytes of them wait in memory, over the "
+                f"{self._max_waiting} of maxPendingQueueBytes; sends are taken again when they can be"
+            )
+            logger.error("sends are refused: %s", self.refusal)
 
     def close(self) -> None:
         """Give up every file; `flush` must have come before."""

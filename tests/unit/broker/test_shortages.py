@@ -11,11 +11,13 @@ from firearrow.broker.config import BrokerSettings
 from firearrow.errors import DiskError, RequestRefused
 from firearrow.runtime.disk import SHORTAGES, refusal
 from firearrow.store.queues import QueueConfig
+from firearrow.store.views import Views
 from firearrow.testing.sim import disk
 from firearrow.testing.sim.world import World
-from tests.unit.broker.whole import Client, Simulated, settings_of, simulate
+from tests.unit.broker.whole import UNIQUE, Client, Simulated, settings_of, simulate
 
 SHORT_S = 3.0
+STALLED_SENDS = 1000
 
 
 def settings(*, sync: bool) -> BrokerSettings:
@@ -83,3 +85,45 @@ def test_a_shortage_that_fences_is_caught(monkeypatch: pytest.MonkeyPatch, *, sy
     takes_shortages_for_failures(monkeypatch)
     with pytest.raises(AssertionError, match="nothing is taken after the shortage"):
         go_through("create", errno.EMFILE, sync=sync)
+
+
+async def take_keys(client: Client) -> int:
+    """Send messages with keys until one is refused; how many were taken."""
+    for taken in range(STALLED_SENDS):
+        try:
+            await client.send("T", properties=f"{UNIQUE}KEYS\x01k{taken}\x02")
+        except RequestRefused as refused:
+            return taken if "maxPendingQueueBytes" in refused.remark else -1
+        await asyncio.sleep(0.01)
+    return STALLED_SENDS
+
+
+def taken_while_stalled(broken: str) -> int:
+    """How many messages are taken while queues or index cannot be written."""
+
+    async def scenario(_world: World, broker: Simulated, client: Client) -> int:
+        await client.send("T", b"before")
+        broker.node.image.fail("write", number=errno.ENOSPC, times=1_000_000, below=broken)
+        taken = await take_keys(client)
+        broker.node.image.mend()
+        await asyncio.sleep(5)
+        await client.send("T", b"after")
+        return taken
+
+    queues = replace(settings(sync=False).queues, max_pending_queue_bytes=4000)
+    return simulate(scenario, replace(settings(sync=False), queues=queues))
+
+
+@pytest.mark.parametrize("broken", ["consumequeue/", "index/"])
+def test_sends_are_refused_when_what_leads_to_them_cannot_be_written(broken: str) -> None:
+    assert 0 < taken_while_stalled(broken) < 400
+
+
+def takes_messages_whatever_waits(patch: pytest.MonkeyPatch) -> None:
+    """A planted bug: nobody asks how much waits."""
+    patch.setattr(Views, "_refuse_or_take", lambda _self: None)
+
+
+def test_memory_that_fills_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    takes_messages_whatever_waits(monkeypatch)
+    assert taken_while_stalled("index/") == STALLED_SENDS

@@ -25,6 +25,7 @@ PAGES = {
     "how-to/pytest.md": ["2 passed", "1 passed"],
     "how-to/idempotent-handlers.md": ["deliveries 2 payments 1"],
     "how-to/slow-consumers.md": ["handled 500 messages", "loaded 100 rows"],
+    "how-to/logging.md": ['"event": "an example", "topic": "orders"'],
     "how-to/skip-a-backlog.md": ["sent 1000 messages", "behind 0", "reads again 1000"],
     "how-to/migrate-from-rocketmq-client-python.md": ["SEND_OK", "one espresso"],
     "how-to/migrate-from-aiokafka.md": ["ordered", "paid", "served"],

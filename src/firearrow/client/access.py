@@ -4,6 +4,8 @@ Java: ``AclClientRPCHook`` and ``SessionCredentials``; ``TlsSystemConfig``.
 """
 
 import ssl
+from collections.abc import Iterable
+from difflib import get_close_matches
 from ipaddress import ip_address
 from typing import Final
 
@@ -45,6 +47,16 @@ def check_ip(text: str) -> None:
             ip_address(text)
         except ValueError:
             raise SettingsError(f"client_ip={text!r} is no IP address; write one, or leave it out") from None
+
+
+def check_names(given: Iterable[str], settings: type[Struct]) -> None:
+    """Raise ``SettingsError`` for an option that there is not, with the one that was probably meant."""
+    known = settings.__struct_fields__
+    for name in given:
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known))}"
+            raise SettingsError(f"{name} is no option here; {hint}")
 
 
 def without_secrets(settings: Struct) -> str:

@@ -22,9 +22,10 @@ from firearrow import fastjson
 from firearrow.client.access import Access
 from firearrow.client.doors import Doors
 from firearrow.client.lookup import Url, fetch
-from firearrow.client.nameservers import NameServers, Whereabouts, parse_name_servers
+from firearrow.client.nameservers import UNANSWERED, NameServers, Whereabouts, parse_name_servers
 from firearrow.client.routes import MASTER_ID, Route, RouteTable, read_route
 from firearrow.client.tasks import Tasks
+from firearrow.client.trouble import Trouble
 from firearrow.errors import FireArrowError, NoRoute
 from firearrow.protocol.bodies.body import encode_body
 from firearrow.protocol.bodies.heartbeat import HeartbeatData
@@ -98,6 +99,7 @@ class Instance:
         self._url = name_servers.url
         self.routes: Final = RouteTable()
         self.tasks: Final = Tasks(identity)
+        self.trouble: Final = Trouble(log)
         self._rhythm = rhythm or Rhythm()
         self.request_timeout_ms: Final = self._rhythm.request_timeout_ms
         self._heartbeat = heartbeat
@@ -126,7 +128,8 @@ class Instance:
         try:
             await self.caller.call(address, request, timeout_ms=FAREWELL_TIMEOUT_MS)
         except FireArrowError as error:
-            log.debug("a broker could not be told goodbye", extra={"broker": str(address), "reason": str(error)})
+            extra = {"broker": str(address), "reason": str(error)}
+            log.debug("broker %s could not be told goodbye: %s", address, error, extra=extra)
 
     # -- name servers
 
@@ -137,7 +140,8 @@ class Instance:
                 found = parse_name_servers(await fetch(self.doors.network, url))
             except FireArrowError as error:
                 self.names.fault = str(error)
-                log.warning("name servers could not be looked up", extra={"at": str(url.address), "reason": str(error)})
+                extra = {"at": str(url.address), "reason": str(error)}
+                log.warning("name servers could not be looked up at %s: %s", url.address, error, extra=extra)
             else:
                 self.names.fault = ""
                 if set(found) != set(self.names.addresses):
@@ -201,7 +205,10 @@ class Instance:
                 try:
                     await self.refresh(topic)
                 except FireArrowError as error:
-                    log.warning("a route could not be refreshed", extra={"topic": topic, "reason": str(error)})
+                    what = "the route of topic %s could not be asked for: %s"
+                    self.trouble.say(loop.time(), "route", what, topic, error, topic=topic, reason=str(error))
+                    if isinstance(error, UNANSWERED):
+                        break  # nobody answers: the other routes wait for the next round
 
     async def _wait_for_hurry(self, seconds: float) -> None:
         try:
@@ -236,7 +243,8 @@ class Instance:
             self.refusal = ""
         except FireArrowError as error:
             self.refusal = str(error)
-            log.info("a heartbeat failed", extra={"broker": str(address), "reason": str(error)})
+            what, now = "a heartbeat to %s failed: %s", asyncio.get_running_loop().time()
+            self.trouble.say(now, f"heartbeat {address}", what, address, error, broker=str(address), reason=str(error))
 
     async def _beat_on(self) -> None:
         while True:
@@ -249,7 +257,8 @@ class Instance:
         try:
             peer.begin(HeartBeat(), encode_body(self._heartbeat()), _ignore, timeout_ms=HEARTBEAT_TIMEOUT_MS)
         except FireArrowError as error:
-            log.info("a heartbeat failed", extra={"broker": str(peer.address), "reason": str(error)})
+            extra = {"broker": str(peer.address), "reason": str(error)}
+            log.info("a heartbeat to %s failed: %s", peer.address, error, extra=extra)
 
     def _gone(self, peer: Peer) -> None:
         if any(peer.address in members.values() for members in self.routes.brokers.values()):

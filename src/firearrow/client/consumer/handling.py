@@ -8,6 +8,7 @@ from functools import partial
 from typing import Final, TypeVar, cast
 
 from firearrow.client.consumer.message import ReceivedMessage
+from firearrow.errors import SettingsError
 from firearrow.runtime.threads import Threads
 
 log: Final = logging.getLogger(__name__)
@@ -18,6 +19,7 @@ Handler = Callable[[T], Awaitable[object]] | Callable[[T], object]
 
 def as_coroutine(handler: Handler[T], threads: Callable[[], Threads]) -> Callable[[T], Awaitable[object]]:
     """Return something to await; ``threads`` makes the pool when one is needed."""
+    _check(handler)
     if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(handler, "__call__", None)):  # noqa: B004
         return cast("Callable[[T], Awaitable[object]]", handler)
     pool = threads()
@@ -26,6 +28,19 @@ def as_coroutine(handler: Handler[T], threads: Callable[[], Threads]) -> Callabl
         return await pool.run(partial(handler, given))
 
     return call
+
+
+def _check(handler: object) -> None:
+    if not callable(handler):
+        raise SettingsError(f"a handler is a function that takes what was received; this is {handler!r}")
+    try:
+        signature = inspect.signature(handler)
+    except ValueError:
+        return  # some functions of C do not tell
+    try:
+        signature.bind(None)
+    except TypeError as wrong:
+        raise SettingsError(f"{holder_of(handler)} cannot be called with one argument: {wrong}") from None
 
 
 def holder_of(handler: object) -> str:
@@ -55,8 +70,16 @@ async def handle_batch(
     """Handle messages that succeed or fail together."""
     try:
         await call(messages)
-    except Exception:
-        log.exception("a batch was not handled, it comes again", extra={"messages": len(messages)})
+    except Exception as error:
+        log.exception(
+            "handling %d messages from %s (%s) on failed, they come again: %s: %s",
+            len(messages),
+            messages[0].message_id,
+            messages[0].place,
+            type(error).__name__,
+            error,  # noqa: TRY401 - for formatters that show no traceback
+            extra={"messages": len(messages), "id": messages[0].message_id},
+        )
         await _retry_all(messages)
     except BaseException:
         for message in messages:

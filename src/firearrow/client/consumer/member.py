@@ -24,7 +24,7 @@ from firearrow.client.doors import Doors, system_doors
 from firearrow.client.instance import Instance, Rhythm, client_id
 from firearrow.client.nameservers import Whereabouts
 from firearrow.client.routes import Route
-from firearrow.errors import ClientClosed
+from firearrow.errors import ClientClosed, SettingsError
 from firearrow.model import MessageQueue
 from firearrow.model.names import TOOLS_CONSUMER_GROUP, retry_topic
 from firearrow.protocol.bodies.heartbeat import (
@@ -39,6 +39,10 @@ log: Final = logging.getLogger(__name__)
 
 UNSETTLED_S: Final = 1.0
 """How soon queues are divided again when that did not work for all topics."""
+UNDIVIDED_S: Final = 0.9
+"""How long a topic may be without its queues before that is said: a group that begins needs a moment."""
+SILENT_S: Final = 2.0
+"""After so long without any division it is said that nobody has answered yet."""
 MIN_REBALANCE_S: Final = 0.1
 NO_QUEUE: Final = -1
 
@@ -71,6 +75,7 @@ class Member:
         self._parts: tuple[Instance, Receiver, Membership] | None = None
         self._divide = asyncio.Event()
         self._divides = True
+        self._has_divided = False
         self._is_closing = False
         self._undivided: dict[str, tuple[float, str]] = {}
         self._requests: BrokerRequests | None = None
@@ -126,6 +131,9 @@ class Member:
         self._requests = requests
         membership = Membership(instance, puller, settings.group, self._strategy, broadcasting=settings.broadcasting)
         self._parts = instance, receiver, membership
+        if not self._topics and self._consume_type is ConsumeType.CONSUME_PASSIVELY:
+            what = "group %s has no topic and waits for one: give topics=..., or call subscribe"
+            log.warning(what, settings.group, extra={"group": settings.group})
         instance.open()
         for work, name in (
             (self._divide_on(), "rebalance"),
@@ -241,18 +249,28 @@ class Member:
             # Brokers that were not known before have not heard of this member: tell them, then ask again.
             await instance.beat()
             division = await membership.divide(self._subscriptions)
+        self._has_divided = True
         if not self._divides:
             return True
         now = asyncio.get_running_loop().time()
         self._undivided = {
             topic: (self._undivided.get(topic, (now, ""))[0], reason) for topic, reason in division.unknown.items()
         }
+        self._say_undivided(instance, now)
         for topic, queues in division.queues.items():
             receiver.assign(topic, queues)
         for topic in {queue.topic: None for queue in receiver.flows}:
             if topic not in self._subscriptions:
                 receiver.assign(topic, ())
         return division.is_settled
+
+    def _say_undivided(self, instance: Instance, now: float) -> None:
+        """Warn of topics whose queues this member does not get, once that has lasted a moment."""
+        for topic, (since, reason) in self._undivided.items():
+            if now - since >= UNDIVIDED_S:
+                what = "group %s gets nothing of topic %s: %s"
+                extra = {"topic": topic, "reason": reason}
+                instance.trouble.say(now, f"topic {topic}", what, self.settings.group, topic, reason, **extra)
 
     async def assign(self, queues: Iterable[MessageQueue]) -> None:
         """Read exactly these queues, whatever other members do; there is no division any more."""
@@ -281,6 +299,13 @@ class Member:
             await receiver.renew_locks()
 
     async def _watch_on(self) -> None:
+        await asyncio.sleep(SILENT_S)
+        if not self._has_divided and self._divides:
+            where = (
+                self._addresses.url.address if self._addresses.url else ";".join(map(str, self._addresses.addresses))
+            )
+            what = "group %s has no queues yet: the name servers at %s have not answered for %.0f s"
+            log.warning(what, self.settings.group, where, SILENT_S, extra={"group": self.settings.group})
         told: dict[MessageQueue, int] = {}
         while True:
             await asyncio.sleep(self.settings.stall_ms / 4000)
@@ -288,7 +313,14 @@ class Member:
                 if told.get(stall.queue) != stall.offset:
                     told[stall.queue] = stall.offset
                     extra = {"queue": str(stall.queue), "offset": stall.offset, "reason": stall.reason}
-                    log.warning("a queue does not move", extra=extra)
+                    log.warning(
+                        "%s has not moved from offset %d for %.0f s: %s",
+                        _name_of(stall.queue),
+                        stall.offset,
+                        stall.seconds,
+                        stall.reason,
+                        extra=extra,
+                    )
             await self._take_from_the_slow()
 
     async def _take_from_the_slow(self) -> None:
@@ -300,7 +332,14 @@ class Member:
         for flow in list(receiver.flows.values()):
             for message in list(flow.handed.values()):
                 if message.handed_at is not None and now - message.handed_at > limit_s:
-                    log.error("a handler took too long", extra={"id": message.message_id, "holder": message.holder})
+                    log.error(
+                        "%s has had %s (%s) for longer than consume_timeout_ms (%d), it comes again",
+                        message.holder,
+                        message.message_id,
+                        message.place,
+                        self.settings.consume_timeout_ms,
+                        extra={"id": message.message_id, "holder": message.holder},
+                    )
                     await message.retry(3)
 
     def stalls(self) -> list[Stall]:
@@ -327,6 +366,7 @@ class Member:
 
 
 def _expressions(topics: Topics) -> dict[str, str]:
+    _check_topics(topics)
     if isinstance(topics, str):
         return {topics: EVERYTHING}
     if isinstance(topics, Mapping):
@@ -340,3 +380,24 @@ def _busy(flows: Mapping[MessageQueue, Flow]) -> str:
         return "nobody takes messages; call run, or iterate"
     holders = sorted({message.holder for message in held})
     return f"{len(held)} messages are in the hands of {', '.join(holders)}"
+
+
+def _name_of(queue: MessageQueue) -> str:
+    if queue.queue_id == NO_QUEUE:
+        return f"topic {queue.topic}" if queue.topic else "the consumer"
+    return f"queue {queue.broker_name}:{queue.queue_id} of topic {queue.topic}"
+
+
+def _check_topics(topics: object) -> None:
+    if isinstance(topics, str):
+        return
+    if not isinstance(topics, Iterable):
+        raise SettingsError(f"topics={topics!r}: write a topic, several, or a mapping of topics to their expressions")
+    for topic in topics:
+        if not isinstance(topic, str):
+            raise SettingsError(f"topics={topics!r}: {topic!r} is no topic; a topic is a str")
+        expression = topics[topic] if isinstance(topics, Mapping) else EVERYTHING
+        if not isinstance(expression, str):
+            raise SettingsError(
+                f"topics={topics!r}: {expression!r} is no expression for {topic!r}; write * or tags as in 'A || B'"
+            )

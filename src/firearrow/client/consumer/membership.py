@@ -62,7 +62,8 @@ class Membership:
                 mine[topic] = frozenset(await self._share(topic))
             except FireArrowError as error:
                 unknown[topic] = str(error)
-                log.info("a topic could not be divided", extra={"topic": topic, "reason": str(error)})
+                extra = {"topic": topic, "reason": str(error)}
+                log.info("topic %s could not be divided: %s", topic, error, extra=extra)
         return Division(mine, unknown)
 
     async def _share(self, topic: str) -> list[MessageQueue]:

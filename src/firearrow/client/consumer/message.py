@@ -144,7 +144,21 @@ class ReceivedMessage:
 
     async def fail(self, error: Exception) -> None:
         """Its handler raised: log that, and have it delivered again."""
-        log.error("a message was not handled, it comes again", exc_info=error, extra={"id": self.message_id})
+        log.error(
+            "handling %s (%s, delivery %d) failed, it comes again: %s: %s",
+            self.message_id,
+            self.place,
+            self.reconsume_times + 1,
+            type(error).__name__,
+            error,
+            exc_info=error,
+            extra={
+                "id": self.message_id,
+                "queue": str(self.queue),
+                "offset": self.queue_offset,
+                "delivery": self.reconsume_times + 1,
+            },
+        )
         await self.retry()
 
     async def retry(self, delay_level: int = 0) -> None:

@@ -131,7 +131,8 @@ class BrokerOffsets:
         try:
             await self._puller.ask(queue.broker_name, request)
         except FireArrowError as error:
-            log.warning("an offset could not be committed", extra={"queue": str(queue), "reason": str(error)})
+            extra = {"queue": str(queue), "reason": str(error)}
+            log.warning("the offset of %s could not be committed: %s", queue, error, extra=extra)
             return error
         self.table.kept(queue, offset)
         return None
@@ -160,7 +161,8 @@ class LocalOffsets:
             except FileMissing:
                 continue
             except BadBody as error:
-                log.warning("a file of offsets is broken", extra={"path": path, "reason": str(error)})
+                extra = {"path": path, "reason": str(error)}
+                log.warning("the file of offsets %s is broken: %s", path, error, extra=extra)
         return {}
 
     async def persist(self) -> FireArrowError | None:
@@ -174,7 +176,8 @@ class LocalOffsets:
             self._disk.make_directory(self._directory)
             await self._disk.replace(self._path, encode_body(ResetOffsetBody(offset_table=self._stored)))
         except FireArrowError as error:
-            log.warning("offsets could not be written", extra={"path": self._path, "reason": str(error)})
+            extra = {"path": self._path, "reason": str(error)}
+            log.warning("offsets could not be written to %s: %s", self._path, error, extra=extra)
             return error
         for queue, offset in changed.items():
             self.table.kept(queue, offset)

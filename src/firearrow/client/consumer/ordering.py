@@ -43,7 +43,8 @@ class QueueLocks:
                 )
                 ours.update(fastjson.decode(reply.body, LockedQueues).locked)
             except FireArrowError as error:
-                log.warning("queues could not be locked", extra={"broker": broker, "reason": str(error)})
+                extra = {"broker": broker, "reason": str(error)}
+                log.warning("%d queues of %s could not be locked: %s", len(some), broker, error, extra=extra)
         return ours
 
     async def unlock(self, queues: Iterable[MessageQueue]) -> None:
@@ -55,7 +56,8 @@ class QueueLocks:
             try:
                 await self._instance.caller.call(address, UnlockBatchMq(), self._body(some), timeout_ms=LOCK_TIMEOUT_MS)
             except FireArrowError as error:
-                log.warning("queues could not be unlocked", extra={"broker": broker, "reason": str(error)})
+                extra = {"broker": broker, "reason": str(error)}
+                log.warning("%d queues of %s could not be unlocked: %s", len(some), broker, error, extra=extra)
 
     def _body(self, queues: list[MessageQueue]) -> bytes:
         body = LockBatchBody(client_id=self._instance.id, consumer_group=self._group, mq_set=queues)

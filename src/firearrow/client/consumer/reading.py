@@ -160,7 +160,7 @@ class Reader:
             self._offsets.table.note(flow.queue, flow.window.committable)
 
     async def _pause_after(self, flow: Flow, error: FireArrowError, count: int) -> float:
-        log.info("a pull failed", extra={"queue": str(flow.queue), "reason": str(error)})
+        self._say(flow, error)
         if isinstance(error, RequestRefused):
             if error.code == ResponseCode.SUBSCRIPTION_NOT_EXIST:
                 await self._instance.beat()
@@ -169,3 +169,17 @@ class Reader:
         self._instance.hurry()
         flow.broker_id = 0
         return min(FIRST_BACKOFF_S * count, LONGEST_BACKOFF_S)
+
+    def _say(self, flow: Flow, error: FireArrowError) -> None:
+        """Warn of a pull that failed; a broker that is busy, or has not heard of the group yet, is no news."""
+        queue, reason = flow.queue, str(error)
+        extra = {"queue": str(queue), "reason": reason}
+        what = "a pull of topic %s, %s:%d failed: %s"
+        if isinstance(error, RequestRefused) and (
+            not is_hopeless(error) or error.code == ResponseCode.SUBSCRIPTION_NOT_EXIST
+        ):
+            log.info(what, queue.topic, queue.broker_name, queue.queue_id, reason, extra=extra)
+            return
+        kind = f"pull {queue.topic} {queue.broker_name} {type(error).__name__}"
+        values = queue.topic, queue.broker_name, queue.queue_id, reason
+        self._instance.trouble.say(self._now(), kind, what, *values, **extra)

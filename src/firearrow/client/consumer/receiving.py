@@ -236,9 +236,13 @@ class Receiver:
     def _take_in(self, flow: Flow, pulled: PulledBytes, messages: list[StoredMessage]) -> None:
         flow.broker_id, flow.max_offset = pulled.suggested_broker_id, pulled.max_offset
         if pulled.status is PullStatus.OFFSET_MOVED:
+            was, now = flow.window.next_offset, pulled.next_offset
             log.warning(
-                "a queue goes on elsewhere",
-                extra={"queue": str(flow.queue), "was": flow.window.next_offset, "now": pulled.next_offset},
+                "%s goes on at offset %d instead of %d: its broker does not have what lies between",
+                flow.queue,
+                now,
+                was,
+                extra={"queue": str(flow.queue), "was": was, "now": now},
             )
             self._move(flow, pulled.next_offset)
             return
@@ -360,7 +364,8 @@ class Receiver:
             self._settle_outdated(message)
             return  # whoever owns the queue now gets it
         if self._settings.broadcasting:
-            log.error("a broadcast message is given up", extra={"id": message.message_id, "queue": str(message.queue)})
+            extra = {"id": message.message_id, "queue": str(message.queue)}
+            log.error("broadcast message %s (%s) is given up", message.message_id, message.place, extra=extra)
             self.ack(message)
         elif flow.ordered and delay_level >= 0 and not self._is_beyond_limit(message):
             message.attempts += 1

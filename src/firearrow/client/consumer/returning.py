@@ -43,14 +43,16 @@ class Returns:
         try:
             await self._ask_its_broker(message, delay_level)
         except FireArrowError as error:
-            log.info("a message is sent to the retry topic", extra={**extra, "reason": str(error)})
+            what = "%s (%s) is sent to the retry topic, its broker does not take it back: %s"
+            log.info(what, message.message_id, message.place, error, extra={**extra, "reason": str(error)})
         else:
             return True
         try:
             await self._send_again(message, delay_level)
         except FireArrowError as error:
             reason = {**extra, "reason": str(error)}
-            log.warning("a message could not be sent back, it is tried again here", extra=reason)
+            what = "%s (%s) could not be sent back, it is tried again here: %s"
+            log.warning(what, message.message_id, message.place, error, extra=reason)
             return False
         return True
 

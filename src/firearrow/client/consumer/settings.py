@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, TypedDict
 import msgspec
 from msgspec import Meta, Struct
 
-from firearrow.client.access import Access, check_ip, without_secrets
+from firearrow.client.access import Access, check_ip, check_names, without_secrets
 from firearrow.client.consumer.window import MIB, WindowLimits
 from firearrow.errors import SettingsError
 from firearrow.model.names import DEFAULT_CONSUMER_GROUP, group_fault
@@ -158,6 +158,7 @@ def consumer_settings(group: str, options: ConsumerOptions) -> ConsumerSettings:
     if group == DEFAULT_CONSUMER_GROUP:
         raise SettingsError(f"{group} is nobody's group; give this consumer's group a name of its own")
     given: dict[str, Any] = {"group": group, **options}
+    check_names(given, ConsumerSettings)
     try:
         settings = msgspec.convert(given, ConsumerSettings)
     except msgspec.ValidationError as wrong:

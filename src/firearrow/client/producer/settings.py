@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypedDict
 import msgspec
 from msgspec import Meta, Struct
 
-from firearrow.client.access import Access, check_ip, without_secrets
+from firearrow.client.access import Access, check_ip, check_names, without_secrets
 from firearrow.errors import SettingsError
 from firearrow.model.names import AUTO_CREATE_TOPIC, DEFAULT_PRODUCER_GROUP, group_fault
 from firearrow.record.compression import DEFAULT_LEVEL, Codec
@@ -99,6 +99,7 @@ def producer_settings(group: str, options: ProducerOptions) -> ProducerSettings:
     if fault:
         raise SettingsError(fault)
     given: dict[str, Any] = {"group": group, **options}
+    check_names(given, ProducerSettings)
     try:
         settings = msgspec.convert(given, ProducerSettings)
     except msgspec.ValidationError as wrong:

@@ -1,0 +1,114 @@
+"""What goes wrong is said at once, at WARNING, with the thing and the reason in the text of the line."""
+
+import asyncio
+import logging
+
+import pytest
+
+from firearrow.client import Consumer, ReceivedMessage
+from firearrow.testing.sim.world import World
+from tests.simulation.broker.cluster import SimCluster
+from tests.simulation.client.chaos import doors_of
+from tests.simulation.client.kit import ask, until
+from tests.simulation.client.test_consumer import fill
+
+NOBODY = "10.9.9.9:9876"
+
+
+def words(caplog: pytest.LogCaptureFixture, name: str = "firearrow.client") -> list[str]:
+    return [
+        each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING and each.name.startswith(name)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("address", "topics", "said"),
+    [
+        (NOBODY, {"T": "*"}, ["T", NOBODY]),
+        ("", {"not-there": "*"}, ["not-there", "no name server knows"]),
+    ],
+)
+def test_a_consumer_that_gets_nothing_says_why_within_two_seconds(
+    address: str, topics: dict[str, str], said: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(world: World, _cluster: SimCluster, names: str) -> None:
+        async with Consumer(address or names, group="G", topics=topics, doors=doors_of(world.node("c"))):
+            await asyncio.sleep(2.1)
+            assert any(all(part in word for part in said) for word in words(caplog)), words(caplog)
+            before = len(words(caplog))
+            await asyncio.sleep(9)
+            assert len(words(caplog)) - before < 8  # repeats are damped
+        caplog.clear()
+
+    ask(scenario, brokers=1, queues=1, seeds=1)
+
+
+def test_name_servers_that_hear_and_do_not_answer_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(world: World, cluster: SimCluster, names: str) -> None:
+        doors = doors_of(world.node("c"))
+        world.network.partition(["c"], [node.name for node in cluster.names])
+        async with Consumer(names, group="G", topics="T", doors=doors):
+            await asyncio.sleep(2.1)
+            assert any(names in word for word in words(caplog)), words(caplog)
+
+    ask(scenario, brokers=1, queues=1, seeds=1)
+
+
+def test_a_filter_that_a_broker_does_not_take_is_told_with_the_brokers_words(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(world: World, _cluster: SimCluster, names: str) -> None:
+        async with Consumer(names, group="G", doors=doors_of(world.node("c"))) as consumer:
+            await consumer.subscribe("T", "a >>> 1", kind="SQL92")
+            await until(lambda: any("T" in word and "refused" in word for word in words(caplog)), 2)
+
+    ask(scenario, brokers=1, queues=1, seeds=1)
+
+
+def test_a_handler_that_fails_is_logged_with_everything_that_finds_the_message(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario(world: World, _cluster: SimCluster, names: str) -> None:
+        await fill(world, names, 1)
+        failed: list[ReceivedMessage] = []
+
+        async def handle(message: ReceivedMessage) -> None:
+            failed.append(message)
+            raise ValueError("no such order")
+
+        async with Consumer(names, group="G", topics="T", start="first", doors=doors_of(world.node("c"))) as consumer:
+            running = asyncio.get_running_loop().create_task(consumer.run(handle))
+            await until(lambda: consumer.failures == 1)
+            (word,) = [each for each in words(caplog) if "no such order" in each]
+            for part in (failed[0].message_id, "T, broker0:0, offset 0", "delivery 1", "ValueError"):
+                assert part in word
+            consumer.stop()
+            await running
+
+    ask(scenario, brokers=1, queues=1, seeds=1)
+
+
+def test_a_consumer_without_a_topic_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(world: World, _cluster: SimCluster, names: str) -> None:
+        async with Consumer(names, group="G", doors=doors_of(world.node("c"))):
+            assert any("no topic" in word for word in words(caplog))
+
+    ask(scenario, brokers=1, queues=1, seeds=1)
+
+
+def test_a_consumer_that_works_has_nothing_to_say(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(world: World, _cluster: SimCluster, names: str) -> None:
+        await fill(world, names, 5)
+        seen = 0
+
+        async def handle(_message: ReceivedMessage) -> None:
+            nonlocal seen
+            seen += 1
+
+        async with Consumer(names, group="G", topics="T", start="first", doors=doors_of(world.node("c"))) as consumer:
+            running = asyncio.get_running_loop().create_task(consumer.run(handle))
+            await until(lambda: seen == 5)
+            await asyncio.sleep(60)
+            assert words(caplog) == []
+            consumer.stop()
+            await running
+
+    ask(scenario, brokers=2, queues=2)

@@ -1,0 +1,64 @@
+"""Mistakes that people make are refused where they are made, with what was expected."""
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+import firearrow
+from firearrow.client import Consumer, Producer, PullConsumer
+from firearrow.client.consumer.handling import as_coroutine
+from firearrow.errors import SettingsError
+from firearrow.runtime.threads import Threads
+
+
+def no_threads() -> Threads:
+    raise AssertionError("no thread is needed")
+
+
+@pytest.mark.parametrize(
+    ("topics", "told"),
+    [({"orders": ["a"]}, "expression for 'orders'"), (7, "topics=7"), ([7], "7 is no topic"), ({"a": None}, "None")],
+)
+@pytest.mark.parametrize("kind", [Consumer, PullConsumer])
+def test_topics_are_checked(kind: Any, topics: Any, told: str) -> None:
+    with pytest.raises(SettingsError, match=told):
+        kind("127.0.0.1:9876", group="g", topics=topics)
+
+
+def test_a_mistyped_option_is_told_with_the_one_that_was_meant() -> None:
+    wrong: dict[str, Any] = {"send_timeout": 5}
+    with pytest.raises(SettingsError, match=r"send_timeout is no option.*send_timeout_ms"):
+        Producer("127.0.0.1:9876", **wrong)
+    wrong = {"orderd": True}
+    with pytest.raises(SettingsError, match=r"orderd is no option.*ordered"):
+        Consumer("127.0.0.1:9876", group="g", **wrong)
+
+
+def without_argument() -> None:
+    """No handler."""
+
+
+async def with_two(_one: object, _two: object) -> None:
+    """No handler either."""
+
+
+@pytest.mark.parametrize("handler", [None, 7, without_argument, with_two])
+def test_a_handler_takes_one_argument(handler: Any) -> None:
+    with pytest.raises(SettingsError, match="handler"):
+        as_coroutine(handler, no_threads)
+
+
+def test_the_top_lists_its_names_and_its_version() -> None:
+    assert set(firearrow.__all__) <= set(dir(firearrow))
+    assert firearrow.__version__
+    for name in firearrow.__all__:
+        assert getattr(firearrow, name) is not None
+
+
+def test_the_package_runs_as_a_module() -> None:
+    said = subprocess.run(
+        [sys.executable, "-m", "firearrow", "--help"], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert "RocketMQ" in said.stdout

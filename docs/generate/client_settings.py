@@ -37,6 +37,7 @@ _COMMON: Final[dict[str, Row]] = {
     "fetch_name_server_ms": ("a constant of MQClientInstance", 120_000, "give `http://...` as the name server address"),
     "heartbeat_ms": ("heartbeatBrokerInterval", 30_000, ""),
     "request_timeout_ms": ("mqClientApiTimeout", 3000, ""),
+    "wait_ready_ms": ("", 0, "Java's clients fail at the first use"),
     "tls": ("useTLS, and the tls.* system properties", ClientTls(), "see below"),
     "access_key": ("AclClientRPCHook(SessionCredentials)", "", ""),
     "secret_key": ("AclClientRPCHook(SessionCredentials)", "", ""),

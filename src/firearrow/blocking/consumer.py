@@ -12,6 +12,7 @@ from typing import Any, Protocol, Self, Unpack
 from firearrow import client
 from firearrow.blocking.door import Door
 from firearrow.client import Bounds, MessageQueue, PulledBytes, Stall
+from firearrow.client.access import with_options
 from firearrow.client.consumer.assignment import Strategy
 from firearrow.client.consumer.member import Topics
 from firearrow.client.consumer.pull import LARGE_BYTES, LARGE_MESSAGES, POLL_MS
@@ -465,3 +466,7 @@ def _handle_some(
     handler: Callable[[list[ReceivedMessage]], object], door: Door, messages: list[client.ReceivedMessage]
 ) -> object:
     return handler([ReceivedMessage(message, door) for message in messages])
+
+
+Consumer.__doc__ = with_options(Consumer.__doc__, ConsumerSettings, but=("group",))
+PullConsumer.__doc__ = with_options(PullConsumer.__doc__, ConsumerSettings, but=("group",))

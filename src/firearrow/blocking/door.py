@@ -1,5 +1,7 @@
 """The way into the loop of one blocking client, which exists while the client is open."""
 
+import asyncio
+import warnings
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -20,6 +22,13 @@ class Door:
         """Start the thread, and the client in it."""
         if self._portal is not None:
             raise ClientClosed(f"the {self._name} is open already")
+        if _in_a_loop():
+            warnings.warn(
+                f"the {self._name} of firearrow.blocking is opened inside a running event loop, which stands still "
+                "during every call; use the same names of firearrow with await there",
+                RuntimeWarning,
+                stacklevel=4,
+            )
         portal = Portal(self._name)
         try:
             portal.call(begin())
@@ -52,3 +61,11 @@ class Door:
             return function()
 
         return self.call(work())
+
+
+def _in_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

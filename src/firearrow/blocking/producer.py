@@ -7,6 +7,7 @@ from typing import Self, Unpack
 from firearrow import client
 from firearrow.blocking.door import Door
 from firearrow.client import Message, MessageQueue, Selector, SendResult
+from firearrow.client.access import with_options
 from firearrow.client.doors import Doors
 from firearrow.client.producer.settings import ProducerOptions, ProducerSettings
 from firearrow.model.names import DEFAULT_PRODUCER_GROUP
@@ -91,3 +92,6 @@ class Producer:
     def queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """The queues that messages of a topic can be sent to now."""
         return self._door.call(self._inner.queues(topic))
+
+
+Producer.__doc__ = with_options(Producer.__doc__, ProducerSettings, but=("group",))

@@ -9,8 +9,8 @@ from difflib import get_close_matches
 from ipaddress import ip_address
 from typing import Final
 
-from msgspec import Struct
-from msgspec.structs import asdict
+from msgspec import Meta, Struct
+from msgspec.structs import asdict, fields
 
 from firearrow.errors import SettingsError
 from firearrow.protocol.auth import Credentials, Signer
@@ -57,6 +57,25 @@ def check_names(given: Iterable[str], settings: type[Struct]) -> None:
             near = get_close_matches(name, known, 1)
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known))}"
             raise SettingsError(f"{name} is no option here; {hint}")
+
+
+def with_options(text: str | None, settings: type[Struct], *, but: tuple[str, ...] = ()) -> str:
+    """A docstring with a line for every option and its default, for ``help()``."""
+    lines = [
+        f"    {field.name} = {_default(field.default)}: {_meaning(field.type)}"
+        for field in fields(settings)
+        if field.name not in but
+    ]
+    return "\n".join([text or "", "", "    Options:", "", *lines, ""])
+
+
+def _default(value: object) -> str:
+    return type(value).__name__ + "()" if isinstance(value, Struct) else str(getattr(value, "name", repr(value)))
+
+
+def _meaning(annotated: object) -> str:
+    metas = getattr(annotated, "__metadata__", ())
+    return next((meta.description for meta in metas if isinstance(meta, Meta) and meta.description), "")
 
 
 def without_secrets(settings: Struct) -> str:

@@ -5,7 +5,8 @@ import logging
 
 import pytest
 
-from firearrow.client import Consumer, ReceivedMessage
+from firearrow.client import Consumer, Producer, ReceivedMessage
+from firearrow.errors import NoRoute
 from firearrow.testing.sim.world import World
 from tests.simulation.broker.cluster import SimCluster
 from tests.simulation.client.chaos import doors_of
@@ -82,6 +83,23 @@ def test_a_handler_that_fails_is_logged_with_everything_that_finds_the_message(
                 assert part in word
             consumer.stop()
             await running
+
+    ask(scenario, brokers=1, queues=1, seeds=1)
+
+
+def test_opening_can_wait_until_it_is_known_to_work() -> None:
+    async def scenario(world: World, _cluster: SimCluster, names: str) -> None:
+        doors = doors_of(world.node("c"))
+        async with Consumer(names, group="G", topics="T", wait_ready_ms=5000, doors=doors) as consumer:
+            assert [queue.topic for queue in consumer.assignment if queue.topic == "T"]
+        with pytest.raises(NoRoute, match="topic not-there"):
+            await Consumer(names, group="G", topics="not-there", wait_ready_ms=2000, doors=doors).open()
+        with pytest.raises(NoRoute, match=NOBODY):
+            await Consumer(NOBODY, group="G", topics="T", wait_ready_ms=2000, doors=doors).open()
+        async with Producer(names, wait_ready_ms=2000, doors=doors):
+            pass
+        with pytest.raises(NoRoute, match=NOBODY):
+            await Producer(NOBODY, wait_ready_ms=500, doors=doors).open()
 
     ask(scenario, brokers=1, queues=1, seeds=1)
 

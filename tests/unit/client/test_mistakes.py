@@ -1,14 +1,19 @@
 """Mistakes that people make are refused where they are made, with what was expected."""
 
+import asyncio
 import subprocess
 import sys
 from typing import Any
 
+import msgspec
 import pytest
 
 import firearrow
+from firearrow import blocking
 from firearrow.client import Consumer, Producer, PullConsumer
 from firearrow.client.consumer.handling import as_coroutine
+from firearrow.client.consumer.settings import ConsumerSettings
+from firearrow.client.producer.settings import ProducerSettings
 from firearrow.errors import SettingsError
 from firearrow.runtime.threads import Threads
 
@@ -55,6 +60,26 @@ def test_the_top_lists_its_names_and_its_version() -> None:
     assert firearrow.__version__
     for name in firearrow.__all__:
         assert getattr(firearrow, name) is not None
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"), [(Producer, ProducerSettings), (Consumer, ConsumerSettings), (PullConsumer, ConsumerSettings)]
+)
+def test_help_lists_every_option_with_its_default(kind: type, settings: type[msgspec.Struct]) -> None:
+    for each in (kind, getattr(blocking, kind.__name__)):
+        said = each.__doc__ or ""
+        for field in msgspec.structs.fields(settings):
+            assert field.name == "group" or f"    {field.name} = " in said
+    assert "send_timeout_ms = 3000: For one send" in (Producer.__doc__ or "")
+
+
+def test_the_blocking_client_warns_inside_a_running_loop() -> None:
+    async def opened() -> None:
+        with blocking.Producer("127.0.0.1:1"):
+            pass
+
+    with pytest.warns(RuntimeWarning, match="running event loop"):
+        asyncio.run(opened())
 
 
 def test_the_package_runs_as_a_module() -> None:

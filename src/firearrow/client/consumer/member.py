@@ -24,7 +24,7 @@ from firearrow.client.doors import Doors, system_doors
 from firearrow.client.instance import Instance, Rhythm, client_id
 from firearrow.client.nameservers import Whereabouts
 from firearrow.client.routes import Route
-from firearrow.errors import ClientClosed, SettingsError
+from firearrow.errors import ClientClosed, NoRoute, SettingsError
 from firearrow.model import MessageQueue
 from firearrow.model.names import TOOLS_CONSUMER_GROUP, retry_topic
 from firearrow.protocol.bodies.heartbeat import (
@@ -76,6 +76,7 @@ class Member:
         self._divide = asyncio.Event()
         self._divides = True
         self._has_divided = False
+        self._is_ready = asyncio.Event()
         self._is_closing = False
         self._undivided: dict[str, tuple[float, str]] = {}
         self._requests: BrokerRequests | None = None
@@ -144,6 +145,24 @@ class Member:
             instance.tasks.spawn(self._persist_on(), "offsets")
         if receiver.needs_locks:
             instance.tasks.spawn(self._renew_on(), "locks")
+
+        if settings.wait_ready_ms:
+            await self._wait_ready(settings.wait_ready_ms)
+
+    async def _wait_ready(self, limit_ms: int) -> None:
+        """Wait until every topic is divided; close and raise ``NoRoute`` with the reasons when that takes too long."""
+        try:
+            async with asyncio.timeout(limit_ms / 1000):
+                await self._is_ready.wait()
+        except TimeoutError:
+            reasons = "; ".join(f"topic {topic}: {reason}" for topic, (_, reason) in self._undivided.items())
+            await self.close()
+            silent = "no name server has answered"
+            message = f"group {self.settings.group} is not ready after {limit_ms} ms: {reasons or silent}"
+            raise NoRoute(message) from None
+        except BaseException:
+            await self.close()
+            raise
 
     def _offsets(self, instance: Instance, puller: Puller) -> Offsets:
         group = self.settings.group
@@ -257,6 +276,8 @@ class Member:
             topic: (self._undivided.get(topic, (now, ""))[0], reason) for topic, reason in division.unknown.items()
         }
         self._say_undivided(instance, now)
+        if division.is_settled:
+            self._is_ready.set()
         for topic, queues in division.queues.items():
             receiver.assign(topic, queues)
         for topic in {queue.topic: None for queue in receiver.flows}:

@@ -25,6 +25,7 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple, Self, Unpack
 
 from firearrow import fastjson
+from firearrow.client.access import with_options
 from firearrow.client.consumer.assignment import Strategy
 from firearrow.client.consumer.handling import holder_of
 from firearrow.client.consumer.member import Member, Topics
@@ -305,3 +306,6 @@ class PullConsumer:
             await self._member.instance.route(topic)
         offsets = await asyncio.gather(*(puller.offset_at(queue, timestamp_ms) for queue in listed))
         return dict(zip(listed, offsets, strict=True))
+
+
+PullConsumer.__doc__ = with_options(PullConsumer.__doc__, ConsumerSettings, but=("group",))

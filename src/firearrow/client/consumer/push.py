@@ -20,6 +20,7 @@ from functools import partial
 from types import TracebackType
 from typing import Final, Self, Unpack
 
+from firearrow.client.access import with_options
 from firearrow.client.consumer.assignment import Strategy
 from firearrow.client.consumer.flow import Stall
 from firearrow.client.consumer.handling import Handler, as_coroutine, handle_batch, handle_one, holder_of
@@ -180,3 +181,6 @@ async def _handle_some(
     if taken:
         await handle_batch(call, taken)
     return bool(taken)
+
+
+Consumer.__doc__ = with_options(Consumer.__doc__, ConsumerSettings, but=("group",))

@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from types import TracebackType
 from typing import Final, Self, Unpack
 
+from firearrow.client.access import with_options
 from firearrow.client.doors import Doors, system_doors
 from firearrow.client.instance import Instance, Rhythm, client_id
 from firearrow.client.nameservers import UNANSWERED, whereabouts
@@ -51,6 +52,9 @@ from firearrow.runtime.network import Address
 from firearrow.telemetry.damped import Damped
 
 log: Final = logging.getLogger(__name__)
+
+READY_PAUSE_S: Final = 0.1
+"""Between two questions of a producer that waits for a name server to answer."""
 
 
 class Producer:
@@ -110,6 +114,28 @@ class Producer:
         if settings.linger_ms:
             self._linger = Linger(self._instance.tasks, settings.linger_ms, settings.max_message_bytes)
         self._instance.open()
+        if settings.wait_ready_ms:
+            await self._wait_ready(self._instance, settings.wait_ready_ms)
+
+    async def _wait_ready(self, instance: Instance, limit_ms: int) -> None:
+        """Wait until a name server answers; close and raise ``NoRoute`` with the reason when that takes too long."""
+        reason = "no name server has answered"
+        try:
+            async with asyncio.timeout(limit_ms / 1000):
+                while True:
+                    try:
+                        await instance.refresh(self.settings.default_topic)
+                    except FireArrowError as error:
+                        reason = str(error)
+                        await asyncio.sleep(READY_PAUSE_S)
+                    else:
+                        return
+        except TimeoutError:
+            await self.close()
+            raise NoRoute(f"the producer is not ready after {limit_ms} ms: {reason}") from None
+        except BaseException:
+            await self.close()
+            raise
 
     async def close(self) -> None:
         """Send what lingers, say goodbye and end every connection; other sends that wait get ``ConnectionLost``."""
@@ -399,3 +425,6 @@ def _fixed_choice(message: Message, queue: MessageQueue | None, selector: Select
     if key:
         return lambda queues: queue_of_key(queues, key)
     return None
+
+
+Producer.__doc__ = with_options(Producer.__doc__, ProducerSettings, but=("group",))

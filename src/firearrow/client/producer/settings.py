@@ -50,6 +50,9 @@ class ProducerSettings(Struct, frozen=True, forbid_unknown_fields=True):
     request_timeout_ms: Annotated[int, Meta(ge=1, description="For questions about routes, offsets and members.")] = (
         3000
     )
+    wait_ready_ms: Annotated[
+        int, Meta(ge=0, description="How long opening waits for a name server to answer, then fails; 0: not.")
+    ] = 0
     tls: Annotated[ClientTls, Meta(description="TLS towards name servers and brokers.")] = ClientTls()
     access_key: Annotated[str, Meta(description="Account under which requests are signed; empty: not signed.")] = ""
     secret_key: Annotated[str, Meta(description="The account's secret.")] = ""
@@ -87,6 +90,7 @@ class ProducerOptions(TypedDict, total=False):
     fetch_name_server_ms: int
     heartbeat_ms: int
     request_timeout_ms: int
+    wait_ready_ms: int
     tls: ClientTls
     access_key: str
     secret_key: str

@@ -78,7 +78,7 @@ class Options:
 
     @classmethod
     def draw(cls, rng: random.Random) -> "Options":
-        menu: Menu = rng.choice(["all", "all", "all", "machines", "disks", "disks", "clients"])
+        menu: Menu = rng.choice(["all", "all", "all", "machines", "machines", "machines", "disks", "disks", "clients"])
         return cls(
             flush=rng.choice(["SYNC_FLUSH", "SYNC_FLUSH", "ASYNC_FLUSH"]),
             name_servers=rng.randint(1, 2),

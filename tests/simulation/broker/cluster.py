@@ -31,6 +31,7 @@ from firearrow.store.config import FlushMode, LogConfig
 from firearrow.store.index import IndexConfig
 from firearrow.store.pulling import Pull, Pulled
 from firearrow.store.queues import QueueConfig
+from firearrow.store.retention import RetentionConfig
 from firearrow.store.store import Store
 from firearrow.testing.sim.history import History, Outcome
 from firearrow.testing.sim.loop import SimLoop
@@ -242,6 +243,7 @@ class SimCluster:
                 dispatch_flush_interval=self.flush_views_ms,
             ),
             index=IndexConfig(max_hash_slot_num=self.index_slots, max_index_num=max(64, self.index_slots // 8)),
+            retention=RetentionConfig(clean_file_forcibly_enable=False),  # a full disk takes nothing away
             limits=LIMITS,
         )
         broker = BrokerNode(node, name, settings)

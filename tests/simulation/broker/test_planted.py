@@ -28,6 +28,7 @@ HARD = Options(
     step_s=1.0,
     latency_s=0.0005,
     sync_s=0.1,
+    menu="machines",
 )
 
 Plant = Callable[[pytest.MonkeyPatch], None]

@@ -118,6 +118,8 @@ class Poller(Hostile):
         """Poll, wait, vanish."""
         if node.rng.random() < 0.5:
             await self._hurry(node, transport)
+        if transport.is_closing():
+            return
         tags = " || ".join(f"tag{number:05d}" for number in range(node.rng.choice((1, 100))))
         waits_ms = node.rng.choice(WAITS_MS)
         transport.write(pulls(self.empty_topic, 0, 0, 300, waits_ms=waits_ms, tags=tags))
@@ -127,6 +129,8 @@ class Poller(Hostile):
     async def _hurry(self, node: Node, transport: asyncio.Transport) -> None:
         """Poll for a moment, several times at once and again and again: some are due as soon as they are parked."""
         for _ in range(HURRIED_POLLS):
+            if transport.is_closing():
+                return
             transport.write(pulls(self.empty_topic, 0, 0, 3, waits_ms=node.rng.choice((0, 1, 5))))
             await asyncio.sleep(node.rng.uniform(0.001, 0.05))
 

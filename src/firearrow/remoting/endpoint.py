@@ -20,6 +20,7 @@ from firearrow.protocol.frame import FrameLimits
 from firearrow.remoting.flow import RESTING, Budget, Dribbler, Partials, Promises, Reading, Slow, Unsent, Waiting
 from firearrow.remoting.handlers import Handlers, Peer
 from firearrow.remoting.limits import Limits
+from firearrow.runtime.process import give_back_memory
 from firearrow.telemetry.damped import Damped
 
 DEADLINE_SWEEP_S: Final = 0.1
@@ -32,6 +33,9 @@ SPREAD: Final = 0.25
 """By which part the rest of a connection may be longer than it was told; were it shorter, it would be refused again."""
 _GOLDEN: Final = 0.618034
 """Its multiples are spread evenly over every interval of length 1, however few there are."""
+
+MUCH_BYTES: Final = 16 << 20
+"""When half frames of so many bytes are gone with their connections, the memory is given back to the system."""
 
 CLOSING_S: Final = 1.0
 """How long peers may take to read what they were already sent when an endpoint closes."""
@@ -131,6 +135,9 @@ class Endpoint:
         self._waiting.pop(connection, None)
         self.partials.forget(connection)
         self.unsent.forget(connection)
+        if self.partials.most >= MUCH_BYTES and self.partials.held <= self.partials.most // 4:
+            self.partials.most = 0
+            self.loop.call_later(1.0, give_back_memory)
         if self._gone is not None and not self.connections and not self._gone.done():
             self._gone.set_result(None)
         if self.on_disconnect is not None:

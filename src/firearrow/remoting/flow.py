@@ -91,12 +91,14 @@ class Dribbler(Protocol):
 class Partials:
     """Half-received frames, the oldest first."""
 
-    __slots__ = ("_limit", "_sizes", "held")
+    __slots__ = ("_limit", "_sizes", "held", "most")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._sizes: dict[Dribbler, int] = {}
         self.held = 0
+        self.most = 0
+        """The most that was held since somebody set this."""
 
     def __len__(self) -> int:
         return len(self._sizes)
@@ -108,6 +110,7 @@ class Partials:
         if size:
             self.held += size - self._sizes.get(connection, 0)
             self._sizes[connection] = size
+            self.most = max(self.most, self.held)
             while self.held > self._limit:
                 oldest = next(iter(self._sizes))
                 self.forget(oldest)

@@ -42,7 +42,7 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             ge=KIB,
             description="Bytes of half-received frames on all connections; past it the longest-waiting one is cut.",
         ),
-    ] = 96 * MIB
+    ] = 64 * MIB
     max_unsent_bytes: Annotated[
         int, Meta(ge=KIB, description="Bytes waiting to be read by one peer; past it the connection is cut.")
     ] = 256 * MIB

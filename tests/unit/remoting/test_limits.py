@@ -9,6 +9,7 @@ import pytest
 
 from firearrow.protocol.frame import prefix
 from firearrow.protocol.requests.kvconfig import PutKvConfig
+from firearrow.remoting import endpoint
 from firearrow.remoting.limits import Limits
 from tests.unit.remoting.memory import ask, serving, told, turns, until, virtually
 
@@ -127,6 +128,25 @@ def test_half_frames_past_the_limit_cost_the_oldest_its_connection() -> None:
             peer.lose()
         assert server._endpoint is not None
         assert (server._endpoint.partials.held, len(server._endpoint.partials)) == (0, 0)
+
+    virtually(scenario())
+
+
+def test_memory_of_half_frames_is_given_back_when_their_connections_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[float] = []
+    monkeypatch.setattr(endpoint, "give_back_memory", lambda: given.append(asyncio.get_running_loop().time()))
+    monkeypatch.setattr(endpoint, "MUCH_BYTES", 10_000)
+
+    async def scenario() -> None:
+        _, network = await serving()
+        dribblers = [network.arrive() for _ in range(4)]
+        for peer in dribblers:
+            peer.hear(ask(1, b"x" * 4000)[:3000])
+        for peer in dribblers:
+            assert given == []
+            peer.lose()
+        await asyncio.sleep(2)
+        assert len(given) == 1
 
     virtually(scenario())
 

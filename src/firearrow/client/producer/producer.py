@@ -11,7 +11,6 @@ A producer belongs to the loop and the process that opened it. Java: ``DefaultMQ
 """
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from types import TracebackType
 from typing import Final, Self, Unpack
@@ -49,9 +48,6 @@ from firearrow.protocol.requests.send import SendAnswer
 from firearrow.record.message_id import UniqueKeys
 from firearrow.remoting.reply import Reply
 from firearrow.runtime.network import Address
-from firearrow.telemetry.damped import Damped
-
-log: Final = logging.getLogger(__name__)
 
 READY_PAUSE_S: Final = 0.1
 """Between two questions of a producer that waits for a name server to answer."""
@@ -76,7 +72,6 @@ class Producer:
         self._rounds: dict[str, RoundRobin] = {}
         self._faults = Faults()
         self._linger: Linger | None = None
-        self._waiting = Damped()
         self._attempt_ms = float(self.settings.attempt_timeout_ms or "inf")
         self._places = asyncio.Semaphore(self.settings.max_sends) if self.settings.max_sends else None
 
@@ -325,22 +320,11 @@ class Producer:
         brokers = {queue.broker_name for queue in route.write_queues} if route is not None else set()
         pause_s = attempts.pause_s(brokers, instance.doors.chance)
         if pause_s and loop.time() + pause_s < deadline:
-            self._warn(topic, error)
+            what, extra = "messages of topic %s wait for a broker: %s", {"topic": topic, "reason": str(error)}
+            instance.trouble.say(loop.time(), f"send {topic}", what, topic, error, **extra)
             await asyncio.sleep(pause_s)
             return True
         return not pause_s
-
-    def _warn(self, topic: str, error: FireArrowError) -> None:
-        """Say that sends wait, at once and then now and then: the error comes when their time is over."""
-        count = self._waiting.count(asyncio.get_running_loop().time())
-        if count:
-            log.warning(
-                "messages of topic %s wait for a broker: %s (%d times since the last word)",
-                topic,
-                error,
-                count,
-                extra={"topic": topic, "reason": str(error), "times": count},
-            )
 
     async def _attempt(
         self, outgoing: Outgoing | OutgoingBatch, queue: MessageQueue, left_ms: float

@@ -130,7 +130,8 @@ class QueueFiles:
         """Make the entries and the names of every file durable."""
         renamed, self._renamed = self._renamed, {}
         try:
-            await self.disk.sync_below(CONSUME_QUEUE)
+            if self.disk.exists(CONSUME_QUEUE):
+                await self.disk.sync_below(CONSUME_QUEUE)
             if "" in renamed:
                 await self.disk.sync_directory()
         except BaseException:

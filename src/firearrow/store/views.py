@@ -24,6 +24,7 @@ from firearrow.store.index import Index, IndexConfig
 from firearrow.store.indexfile import Shape
 from firearrow.store.opening import OpenedLog
 from firearrow.store.pacing import Pace
+from firearrow.store.placement import QueueTail
 from firearrow.store.queues import QueueConfig, Queues
 from firearrow.store.recovery import known_from_apache
 from firearrow.store.rescan import rows_again
@@ -61,6 +62,7 @@ class Views:
         self.dispatch = Dispatch(queues, index, config.delays_ms)
         self.durable = 0
         """Everything below is in the queues and the index, on disk."""
+        self._queues_from = 0  # the log must be read again from here for the queues, from `durable` for the index too
         self.interval_ms = config.queues.dispatch_flush_interval
         self._disk = disk
         self._checkpoint = checkpoint
@@ -106,6 +108,7 @@ class Views:
             resume = await queueload.load_cut(self.queues, snapshot)
         if known.durable > end:
             await self.queues.cut(end)
+        self._queues_from = resume
         self.dispatch.last_store_ms = known.store_ms
         if self.index is not None:
             state = known.index if known.durable <= end else None
@@ -123,7 +126,7 @@ class Views:
                 opened.segments, opened.scanner, died=True, checkpoint_ms=self._checkpoint.safe_ms
             )
             believed = known.start
-        resume = await queueload.load_found(self.queues, opened.segments, believed, end)
+        resume = self._queues_from = await queueload.load_found(self.queues, opened.segments, believed, end)
         if self.index is not None:
             resume = min(resume, await indexload.load_found(self.index, believed, end))
         self.durable = self.dispatch.position = min(max(resume, opened.segments.min_offset), end)
@@ -135,7 +138,13 @@ class Views:
         """Bring what the log holds from `durable` to its end to every view."""
         end = opened.recovered.end
         pace = Pace(_ROWS_AT_ONCE)
-        async for rows in rows_again(opened, self.durable, end, self.queues.tail_of):
+        queues_from = min(max(self._queues_from, self.durable), end)
+        if self.index is not None:
+            # The queues have what they shall have of these, and of a topic that was deleted since they have nothing.
+            async for rows in rows_again(opened, self.durable, queues_from, QueueTail):
+                self.index.put(rows)
+                await pace.did(len(rows))
+        async for rows in rows_again(opened, queues_from, end, self.queues.tail_of):
             self.dispatch(rows)
             await pace.did(len(rows))
         self.dispatch.position = end

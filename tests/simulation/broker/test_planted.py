@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from firearrow.broker import retry
+from firearrow.broker import pullchecks, retry
 from firearrow.broker.acknowledging import Acks
-from firearrow.broker.handlers import pull, sendback
+from firearrow.broker.handlers import sendback
 from firearrow.broker.offsets import OffsetTable
 from firearrow.broker.schedule import DelayedDelivery
 from firearrow.store.commitlog import CommitLog
@@ -80,7 +80,7 @@ def answers_a_send_back_before_the_sync(patch: pytest.MonkeyPatch) -> None:
 
 
 def filters_nothing(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(pull, "wanted_codes", lambda _subscription: None)
+    patch.setattr(pullchecks, "wanted_codes", lambda _subscription: None)
 
 
 @pytest.mark.timeout(600)

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 
 from benchmarks.size.members import of_members
+from benchmarks.size.restarts import of_restarts
 from benchmarks.size.state import of_offsets, of_topics
 from benchmarks.size.table import Row, show
 
@@ -19,6 +20,7 @@ PARTS: dict[str, Part] = {
     "topics": lambda scale, patience: of_topics(int(50_000 * scale), 35 * patience),
     "offsets": lambda scale, patience: of_offsets(int(400_000 * scale), 35 * patience),
     "members": lambda scale, _patience: of_members(int(2_000 * scale)),
+    "restarts": lambda scale, _patience: of_restarts(int(50_000 * scale)),
 }
 
 

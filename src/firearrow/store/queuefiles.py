@@ -15,6 +15,7 @@ from firearrow.store.paths import CONSUME_QUEUE
 
 DEFAULT_FILE_BYTES: Final = 6_000_000
 _PAGE_BYTES: Final = 4096
+_ZEROS: Final = bytes(_PAGE_BYTES)
 
 
 class QueueFiles:
@@ -91,7 +92,7 @@ class QueueFiles:
             return True
         at = self._position(offset)
         page_end = min(-(-at // _PAGE_BYTES) * _PAGE_BYTES, self.file_bytes)
-        if file.size != self.file_bytes or any(file.read_at(at, page_end - at)):
+        if file.size != self.file_bytes or file.read_at(at, page_end - at) != _ZEROS[: page_end - at]:
             return False
         return page_end == self.file_bytes or file.next_data(page_end) >= self.file_bytes
 

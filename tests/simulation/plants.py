@@ -14,11 +14,12 @@ from firearrow.broker.handlers import pull
 from firearrow.broker.handlers.pull import PullHandlers
 from firearrow.broker.journal import Edition
 from firearrow.broker.longpoll import ParkedPulls
+from firearrow.errors import DiskError
 from firearrow.remoting.connection import Connection
 from firearrow.remoting.handlers import Call
 from firearrow.remoting.room import Room
 from firearrow.runtime import disk
-from firearrow.store import index
+from firearrow.store import index, views
 from firearrow.store.views import Views
 from tests.simulation.broker.chaos import Options, run_chaos
 from tests.unit.broker.test_deleted_topics import deletes_half
@@ -47,6 +48,7 @@ OLD_SUSPEND_MS: Final = 600_000
 def short_of_descriptors_is_broken(patch: pytest.MonkeyPatch) -> None:
     """A2: EMFILE is an error like any other, and an error of a flush fences the log for good."""
     patch.setattr(disk, "SHORTAGES", frozenset())
+    patch.setattr(views, "LOST", (DiskError,))
 
 
 def answers_without_room(patch: pytest.MonkeyPatch) -> None:

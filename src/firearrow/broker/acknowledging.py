@@ -7,8 +7,8 @@ sync have a deadline; one timer serves the whole line.
 A failed write takes back whatever was not handed to the disk, and the places are given again to others. So the first
 record of everything that is not handed yet is always known to the log: its failure tells that the rest is gone as well.
 
-Invariants: an answer leaves after its record has reached the level, with FLUSH_DISK_TIMEOUT once its time is over, or
-with a refusal when the record was taken back; exactly once in every case.
+Invariants: an answer leaves after its record has reached the level, with FLUSH_DISK_TIMEOUT once its time is over or
+the disk failed after it took the record, or with a refusal when the record was taken back; exactly once in every case.
 """
 
 import asyncio
@@ -121,13 +121,16 @@ class Acks:
         self._since = now
 
     def _taken_back(self, error: FireArrowError) -> None:
-        """Refuse those whose records are gone: everybody, or what was not handed to the disk."""
-        everybody = list(self._waiting)
-        safe = -1 if self._log.fenced is not None else self._log.handed
-        kept = [one for one in everybody if one[0] <= safe]
-        lost = [one for one in everybody if one[0] > safe]
+        """Refuse those whose records are gone; a record that was handed to a disk that failed may still be found."""
+        everybody, handed = list(self._waiting), self._log.handed
+        kept = [one for one in everybody if one[0] <= handed]
+        lost = [one for one in everybody if one[0] > handed]
         self._waiting.clear()
-        self._waiting.extend(kept)
+        if self._log.fenced is None:
+            self._waiting.extend(kept)
+        else:
+            for _, later, answer, _ in kept:
+                later.answer(_not_durable(answer))
         self.lost += len(lost)
         refusal = self._refusal(error)
         for _, later, _, _ in lost:
@@ -149,11 +152,16 @@ class Acks:
         now = loop.time()
         late = [one for one in waiting if one[3] <= now]
         for _, later, answer, _ in late:
-            later.answer(replace(answer, code=int(ResponseCode.FLUSH_DISK_TIMEOUT)))
+            later.answer(_not_durable(answer))
         # They stay in the line: whoever is told twice is answered once, and the head keeps its place at the log.
         due = [one[3] for one in waiting if one[3] > now]
         if due:
             self._timer = loop.call_at(min(due), self._expire)
+
+
+def _not_durable(answer: Answer) -> Answer:
+    """The answer for a record that is written and not known to be durable."""
+    return replace(answer, code=int(ResponseCode.FLUSH_DISK_TIMEOUT))
 
 
 def lines_of(log: Log, refusal: Callable[[FireArrowError], Answer], timeout_ms: Callable[[], int]) -> tuple[Acks, Acks]:

@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from firearrow.errors import ResourceShortage
+from firearrow.errors import DiskError, ResourceShortage, StoreFenced, SyncFailed
 from firearrow.model.delays import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from firearrow.runtime.clock import Clock
 from firearrow.runtime.disk import Disk
@@ -29,6 +29,9 @@ from firearrow.store.queues import QueueConfig, Queues
 from firearrow.store.recovery import known_from_apache
 from firearrow.store.rescan import rows_again
 from firearrow.store.snapshot import Snapshot, Standing, ViewsJournal, read_journal
+
+LOST: Final = (SyncFailed, StoreFenced)
+"""What was unsynced is lost, and only a start makes it again from the log. After other failures a flush is repeated."""
 
 STALLED_SECONDS: Final = 1.0
 """How soon a flush is tried again that found no space or no descriptors."""
@@ -71,7 +74,7 @@ class Views:
         self.refusal: ResourceShortage | None = None
         """Why no message should be taken: what leads to it cannot be written, and too much of it waits in memory."""
         self._max_waiting = config.queues.max_pending_queue_bytes
-        self._stalled: ResourceShortage | None = None
+        self._stalled: DiskError | None = None
         self._has_deleted = False  # the snapshot names queues that are gone
 
     # ---- opening
@@ -222,11 +225,14 @@ class Views:
             await asyncio.sleep(interval_s if self._stalled is None else min(interval_s, STALLED_SECONDS))
             try:
                 await self.flush(log_flushed)
-            except ResourceShortage as shortage:
+            except LOST:
+                raise
+            except DiskError as error:
                 if self._stalled is None:
-                    extra = {"reason": str(shortage)}
-                    logger.warning("queues and index cannot be written for now: %s", shortage, extra=extra)
-                self._stalled = shortage
+                    logger.warning(
+                        "queues and index cannot be written for now: %s", error, extra={"reason": str(error)}
+                    )
+                self._stalled = error
             else:
                 self._stalled = None
             self._refuse_or_take()

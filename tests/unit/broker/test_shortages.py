@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from firearrow.broker.config import BrokerSettings
 from firearrow.errors import DiskError, RequestRefused
 from firearrow.runtime.disk import SHORTAGES, refusal
+from firearrow.store import views
 from firearrow.store.queues import QueueConfig
 from firearrow.store.views import Views
 from firearrow.testing.sim import disk
@@ -71,13 +72,27 @@ def test_a_shortage_passes(operation: str, number: int, *, sync: bool) -> None:
 
 
 def takes_shortages_for_failures(patch: pytest.MonkeyPatch) -> None:
-    """A planted bug: running out of descriptors is an error like any other."""
+    """A planted bug: running out of descriptors is an error like any other, and any error of a flush fences the log."""
 
     def plain(error: OSError, doing: str) -> DiskError:
         refused = refusal(error, doing)
         return DiskError(str(refused), refused.errno) if error.errno in SHORTAGES else refused
 
     patch.setattr(disk, "refusal", plain)
+    patch.setattr(views, "LOST", (DiskError,))
+
+
+@pytest.mark.parametrize("operation", ["read", "write"])
+def test_a_failing_queue_or_index_does_not_stop_the_log(operation: str) -> None:
+    async def scenario(_world: World, broker: Simulated, client: Client) -> None:
+        await send_for(client, 1)
+        for below in ("consumequeue", "index"):
+            broker.node.image.fail(operation, number=errno.EIO, times=1_000_000, below=below)
+        await send_for(client, SHORT_S)
+        broker.node.image.mend()
+        assert await send_for(client, 2), "nothing is taken after the disk recovered"
+
+    simulate(scenario, settings(sync=True))
 
 
 @pytest.mark.parametrize("sync", [False, True])

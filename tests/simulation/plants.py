@@ -53,7 +53,7 @@ def short_of_descriptors_is_broken(patch: pytest.MonkeyPatch) -> None:
 
 def answers_without_room(patch: pytest.MonkeyPatch) -> None:
     """A4: all requests of one read are answered before anything is written."""
-    patch.setattr(Connection, "_is_full", lambda _self, _size: False)
+    patch.setattr(Connection, "_is_full", lambda _self: False)
     patch.setattr(Room, "has_room", True)
 
 

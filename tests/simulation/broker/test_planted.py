@@ -37,8 +37,8 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 def answers_before_the_sync(patch: pytest.MonkeyPatch) -> None:
     made = Acks.__init__
 
-    def init(self: Acks, log: Any, _level: Any, *rest: Any) -> None:
-        made(self, log, WRITTEN, *rest)
+    def init(self: Acks, log: Any, _level: Any, *rest: Any, **named: Any) -> None:
+        made(self, log, WRITTEN, *rest, **named)
 
     patch.setattr(Acks, "__init__", init)
 

@@ -106,6 +106,6 @@ class Stored(Generic[T]):
                 await self._disk.replace(self._path + ".bak", await self._disk.read_whole(self._path))
             await self._disk.replace(self._path, self._encode(value))
         except DiskError as error:
-            log.exception("a file cannot be written", extra={"path": self._path})
+            log.error("%s cannot be written: %s", self._path, error, extra={"path": self._path})  # noqa: TRY400 - expected
             return error
         return None

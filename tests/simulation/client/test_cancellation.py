@@ -55,3 +55,32 @@ def test_a_cancellation_while_messages_are_sent_back_orphans_none(
             await running
 
     ask(scenario, brokers=1, queues=1)
+
+
+@pytest.mark.parametrize("is_batch", [False, True])
+@pytest.mark.parametrize("is_silent", [False, True])
+def test_a_handler_that_swallows_its_cancellation_does_not_keep_run_going(is_batch: bool, is_silent: bool) -> None:
+    async def scenario(world: World, _cluster: SimCluster, names: str) -> None:
+        await fill(world, names, 5)
+        begun = 0
+
+        async def handle(_given: object) -> None:
+            nonlocal begun
+            begun += 1
+            try:
+                await asyncio.sleep(3600)
+            except asyncio.CancelledError:
+                if not is_silent:
+                    raise ValueError("tidying up failed") from None
+
+        doors = doors_of(world.node("c"))
+        async with Consumer(names, group="G", topics="T", start="first", doors=doors) as consumer:
+            work = consumer.run_batches(handle, size=1, workers=2) if is_batch else consumer.run(handle, workers=2)
+            running = asyncio.get_running_loop().create_task(work)
+            await until(lambda: begun == 2)
+            running.cancel()
+            await asyncio.wait([running], timeout=10)
+            assert running.cancelled()
+            assert begun == 2
+
+    ask(scenario, brokers=1, queues=1, seeds=1)

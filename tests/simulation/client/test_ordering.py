@@ -37,7 +37,7 @@ class Watch:
             try:
                 await asyncio.sleep(seconds if message.queue_offset == 0 else 0.1)
             finally:
-                del self.busy[place]
+                self.busy.pop(place, None)  # another handler may have begun and ended beside this one
             self.ended.append((who, message.queue_offset))
 
         return handle

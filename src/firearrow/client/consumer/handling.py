@@ -1,4 +1,7 @@
-"""Calling handlers: coroutine functions on the loop, others in threads, one message or several at a time."""
+"""Calling what users gave: filters, and handlers with one message or several at a time.
+
+Handlers that are coroutine functions run on the loop, others in threads. What users' functions raise is logged here.
+"""
 
 import asyncio
 import inspect
@@ -14,6 +17,7 @@ from firearrow.runtime.threads import Threads
 log: Final = logging.getLogger(__name__)
 
 T = TypeVar("T")
+Filter = Callable[[ReceivedMessage], bool]
 Handler = Callable[[T], Awaitable[object]] | Callable[[T], object]
 
 
@@ -49,6 +53,15 @@ def holder_of(handler: object) -> str:
         task = asyncio.current_task()
         return f"task {task.get_name()}" if task is not None else ""
     return f"handler {getattr(handler, '__qualname__', type(handler).__qualname__)}"
+
+
+def is_wanted(wanted: Filter, message: ReceivedMessage) -> bool:
+    """Ask a filter; what it cannot judge is wanted, so that nothing is skipped."""
+    try:
+        return wanted(message)
+    except Exception:
+        log.exception("a filter failed for %s (%s), it is handed out", message.message_id, message.place)
+        return True
 
 
 async def handle_one(call: Callable[[ReceivedMessage], Awaitable[object]], message: ReceivedMessage) -> None:

@@ -12,11 +12,12 @@ from typing import Final
 from firearrow.client.consumer.assignment import Strategy, strategy_named
 from firearrow.client.consumer.direct import Call
 from firearrow.client.consumer.flow import Flow, Stall, why_stuck
+from firearrow.client.consumer.handling import Filter
 from firearrow.client.consumer.membership import Membership
 from firearrow.client.consumer.offsets import BrokerOffsets, LocalOffsets, Offsets
 from firearrow.client.consumer.ordering import RENEW_S
 from firearrow.client.consumer.pulling import Puller
-from firearrow.client.consumer.receiving import Filter, Receiver
+from firearrow.client.consumer.receiving import Receiver
 from firearrow.client.consumer.requests import BrokerRequests
 from firearrow.client.consumer.settings import FIRST, LAST, ConsumerSettings
 from firearrow.client.consumer.subscription import EVERYTHING, TAG, Subscription, subscription

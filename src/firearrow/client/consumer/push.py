@@ -23,10 +23,10 @@ from typing import Final, Self, Unpack
 from firearrow.client.access import with_options
 from firearrow.client.consumer.assignment import Strategy
 from firearrow.client.consumer.flow import Stall
-from firearrow.client.consumer.handling import Handler, as_coroutine, handle_batch, handle_one, holder_of
+from firearrow.client.consumer.handling import Filter, Handler, as_coroutine, handle_batch, handle_one, holder_of
 from firearrow.client.consumer.member import Member, Topics
 from firearrow.client.consumer.message import ReceivedMessage
-from firearrow.client.consumer.receiving import Filter, Receiver
+from firearrow.client.consumer.receiving import Receiver
 from firearrow.client.consumer.settings import ConsumerOptions, ConsumerSettings, consumer_settings
 from firearrow.client.consumer.subscription import EVERYTHING, TAG
 from firearrow.client.doors import Doors
@@ -157,13 +157,18 @@ class Consumer:
         return pool
 
     async def _work(self, step: Callable[[], Awaitable[bool]], workers: int | None) -> None:
+        is_over = False
+
         async def work() -> None:
-            while await step():
+            while not is_over and await step():
                 pass
 
         async with asyncio.TaskGroup() as group:
-            for _ in range(workers or self.settings.workers):
-                group.create_task(work())
+            tasks = [group.create_task(work()) for _ in range(workers or self.settings.workers)]
+            try:
+                await asyncio.wait(tasks)
+            finally:
+                is_over = True  # a handler may answer its cancellation with another error, or with none
 
 
 async def _handle_one(receiver: Receiver, call: Callable[[ReceivedMessage], Awaitable[object]], holder: str) -> bool:

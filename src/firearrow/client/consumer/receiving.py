@@ -9,11 +9,12 @@ Java: ``ConsumeMessageConcurrentlyService``, ``ConsumeMessageOrderlyService``, `
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Final
 
 from firearrow.client.consumer.flow import Flow
+from firearrow.client.consumer.handling import Filter, is_wanted
 from firearrow.client.consumer.message import ReceivedMessage
 from firearrow.client.consumer.offsets import Offsets
 from firearrow.client.consumer.ordering import TRUST_S, QueueLocks
@@ -33,8 +34,6 @@ AGAIN_S: Final = 5.0
 """Before a message that could not be sent back is handled here again."""
 CLOSING_S: Final = 5.0
 """How long closing waits for queues that are being given up: to commit and to unlock."""
-
-Filter = Callable[[ReceivedMessage], bool]
 
 
 class Receiver:
@@ -259,7 +258,7 @@ class Receiver:
     def _hand_on(self, flow: Flow, messages: list[ReceivedMessage]) -> None:
         if self._wanted is not None:
             for message in messages:
-                if not _is_wanted(self._wanted, message):
+                if not is_wanted(self._wanted, message):
                     flow.window.finish(message.queue_offset)
             messages = [message for message in messages if message.queue_offset in flow.window]
         if flow.ordered:
@@ -391,15 +390,6 @@ class Receiver:
     async def _release_later(self, message: ReceivedMessage, after_s: float) -> None:
         await asyncio.sleep(after_s)
         self.release(message)
-
-
-def _is_wanted(wanted: Filter, message: ReceivedMessage) -> bool:
-    """Ask a filter; what it cannot judge is wanted, so that nothing is skipped."""
-    try:
-        return wanted(message)
-    except Exception:
-        log.exception("a filter failed for %s (%s), it is handed out", message.message_id, message.place)
-        return True
 
 
 def _warn_of_body(message: ReceivedMessage) -> None:

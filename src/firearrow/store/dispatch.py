@@ -60,7 +60,7 @@ class Dispatch:
         if not rows:
             return
         if type(rows) is not PlacedRun or not self._enter_run(rows):
-            self._enter_queues(cast("list[Row]", rows))
+            self.enter_queues(rows)
         if self._index is not None:
             self._index.put(rows)
         last = rows[-1]
@@ -69,11 +69,12 @@ class Dispatch:
         for view in self.views:
             view(rows)
 
-    def _enter_queues(self, rows: list[Row]) -> None:
+    def enter_queues(self, rows: Rows) -> None:
+        """Bring rows to the queues alone, in order."""
         queues = self._queues
         fresh, pack, codes = queues.fresh, ENTRY.pack, self._tag_codes
         added = 0
-        for queue, physical, size, queue_offset, store_ms, sys_flag, properties in rows:
+        for queue, physical, size, queue_offset, store_ms, sys_flag, properties in cast("list[Row]", rows):
             if sys_flag & PREPARED:
                 continue
             # What `field` does, for the plain case, without the call.
@@ -95,7 +96,7 @@ class Dispatch:
         queues.relieve(max(2 * len(rows), _RELIEVED_AT_LEAST))
 
     def _enter_run(self, run: PlacedRun) -> bool:
-        """What `_enter_queues` does with rows that are alike, at once; False when a second look at each is needed."""
+        """What `enter_queues` does with rows that are alike, at once; False when a second look at each is needed."""
         queue, count = cast("ConsumeQueue", run.tail), len(run.places)
         if run.sys_flag & PREPARED or run.queue_offset != queue.max_offset or not queue.plain:
             return False

@@ -8,7 +8,9 @@ Three ways in:
 * `load_found`: Apache was here. The end of each queue is found in its files. An entry only counts if it lies below the
   place up to which the files can be believed, and the last one must name the right record.
 
-Each returns from where the log must be dispatched again. Java: ``ConsumeQueue.recover``, ``truncateDirtyLogicFiles``.
+After the first two the log is dispatched again from where the snapshot stood. A queue whose files are gone, because a
+deletion was cut short or somebody took them away, gets what is before that too, and no other queue does. `load_found`
+returns from where the log must be dispatched again. Java: ``ConsumeQueue.recover``, ``truncateDirtyLogicFiles``.
 """
 
 from typing import Final
@@ -23,6 +25,9 @@ from firearrow.store.queuefiles import DEFAULT_FILE_BYTES
 from firearrow.store.queues import SLICE, Queues
 from firearrow.store.segments import Segments
 from firearrow.store.snapshot import Snapshot
+
+Name = tuple[str, int]
+"""Topic and number of a queue."""
 
 STEPS_BACK: Final = 1000
 """Wrong entries at the end of a queue that are passed over before all of it is made again."""
@@ -39,8 +44,8 @@ async def load_trusted(queues: Queues, snapshot: Snapshot) -> bool:
     return True
 
 
-async def load_cut(queues: Queues, snapshot: Snapshot) -> int:
-    """Cut every queue back to the snapshot."""
+async def load_cut(queues: Queues, snapshot: Snapshot) -> frozenset[Name]:
+    """Cut every queue back to the snapshot; return those that it knows and whose files are gone."""
     pace = Pace(SLICE)
     for topic, queue_id in await _queues_there(queues.files.disk):
         known = snapshot.topics.get(topic, {}).get(queue_id)
@@ -53,17 +58,12 @@ async def load_cut(queues: Queues, snapshot: Snapshot) -> int:
         await pace.did()
     # An earlier start may have cut what needs no cut now, and died before that was durable.
     queues.doubt_files()
-    return min([snapshot.standing.durable, *_lost(queues, snapshot)])
-
-
-def _lost(queues: Queues, snapshot: Snapshot) -> list[int]:
-    """Where to begin when queues that the snapshot knows are not there any more: at the beginning."""
-    missing = any(
-        end > start and queues.find(topic, queue_id) is None
+    return frozenset(
+        (topic, queue_id)
         for topic, states in snapshot.topics.items()
         for queue_id, start, end in states.values()
+        if end > start and queues.find(topic, queue_id) is None
     )
-    return [0] if missing else []
 
 
 async def load_found(queues: Queues, segments: Segments, believed: int | None, log_end: int) -> int:

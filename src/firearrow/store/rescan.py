@@ -5,13 +5,14 @@ one. Others have their turn on the loop before every piece: whoever serves meanw
 """
 
 from asyncio import sleep
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from typing import Final
 
+from firearrow.model.flags import PREPARED
 from firearrow.record.decode import RecordHead
 from firearrow.store.damage import Damage
 from firearrow.store.opening import OpenedLog
-from firearrow.store.placement import Placed
+from firearrow.store.placement import Placed, QueueTail
 from firearrow.store.scan import PIECE_BYTES, Scanner, Stop, TailOf
 
 PIECE_BESIDE_OTHERS: Final = 128 << 10
@@ -35,6 +36,28 @@ async def rows_again(
             )
             for head in heads
         ]
+
+
+async def last_lives(
+    opened: OpenedLog, end: int, queues: Collection[tuple[str, int]], tail_of: TailOf
+) -> AsyncIterator[list[Placed]]:
+    """The rows below a place that belong to some queues, but for what their topics held before they were last deleted.
+
+    A topic that is made again begins at offset 0 again: that is how the log tells one life from the next.
+    """
+    start = opened.segments.min_offset
+    begins, last = dict.fromkeys(queues, start), dict.fromkeys(queues, -1)
+    async for rows in rows_again(opened, start, end, QueueTail):
+        for tail, physical, _, queue_offset, _, sys_flag, _ in rows:
+            name = (tail.topic, tail.queue_id)
+            if name in begins and not sys_flag & PREPARED:
+                if queue_offset <= last[name]:
+                    begins[name] = physical
+                last[name] = queue_offset
+    async for rows in rows_again(opened, min(begins.values()), end, QueueTail):
+        names = [(row[0].topic, row[0].queue_id) for row in rows]
+        alive = [(name, row) for name, row in zip(names, rows, strict=True) if row[1] >= begins.get(name, end)]
+        yield [(tail_of(*name), *row[1:]) for name, row in alive]
 
 
 async def pieces_again(

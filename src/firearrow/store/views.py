@@ -27,7 +27,7 @@ from firearrow.store.pacing import Pace
 from firearrow.store.placement import QueueTail
 from firearrow.store.queues import QueueConfig, Queues
 from firearrow.store.recovery import known_from_apache
-from firearrow.store.rescan import rows_again
+from firearrow.store.rescan import last_lives, rows_again
 from firearrow.store.snapshot import Snapshot, Standing, ViewsJournal, read_journal
 
 LOST: Final = (SyncFailed, StoreFenced)
@@ -66,6 +66,7 @@ class Views:
         self.durable = 0
         """Everything below is in the queues and the index, on disk."""
         self._queues_from = 0  # the log must be read again from here for the queues, from `durable` for the index too
+        self._missing: frozenset[queueload.Name] = frozenset()  # queues that need what lies before it as well
         self.interval_ms = config.queues.dispatch_flush_interval
         self._disk = disk
         self._checkpoint = checkpoint
@@ -105,13 +106,11 @@ class Views:
     async def _load_known(self, opened: OpenedLog, snapshot: Snapshot) -> None:
         end, known = opened.recovered.end, snapshot.standing
         in_order = known.closed and known.durable == end and not opened.died
-        if in_order and await queueload.load_trusted(self.queues, snapshot):
-            resume = known.durable
-        else:
-            resume = await queueload.load_cut(self.queues, snapshot)
+        if not in_order or not await queueload.load_trusted(self.queues, snapshot):
+            self._missing = await queueload.load_cut(self.queues, snapshot)
         if known.durable > end:
             await self.queues.cut(end)
-        self._queues_from = resume
+        resume = self._queues_from = known.durable
         self.dispatch.last_store_ms = known.store_ms
         if self.index is not None:
             state = known.index if known.durable <= end else None
@@ -146,6 +145,10 @@ class Views:
             # The queues have what they shall have of these, and of a topic that was deleted since they have nothing.
             async for rows in rows_again(opened, self.durable, queues_from, QueueTail):
                 self.index.put(rows)
+                await pace.did(len(rows))
+        if self._missing:
+            async for rows in last_lives(opened, queues_from, self._missing, self.queues.tail_of):
+                self.dispatch.enter_queues(rows)
                 await pace.did(len(rows))
         async for rows in rows_again(opened, queues_from, end, self.queues.tail_of):
             self.dispatch(rows)

@@ -73,3 +73,32 @@ def test_what_is_in_no_queue_yet_when_its_topic_is_deleted_stays_out_of_it() -> 
         await asyncio.gather(running, return_exceptions=True)
 
     asyncio.run(main())
+
+
+def test_a_deletion_that_was_cut_short_brings_no_other_topic_and_no_earlier_life_back() -> None:
+    async def main() -> None:
+        image = fresh_image()
+        store, running = await _open(image)
+        for topic in ("Gone", "Half"):
+            for _ in range(3):
+                store.append(draft(topic=topic))
+            await store.delete_topics([topic])
+        places = [store.append(draft(topic="Half")) for _ in range(2)]
+        await store.reached(places[-1].end, FLUSHED)
+        await store.views.flush(store._log_flushed)
+        await store.queues.delete_topic("Half")  # the files go, and no snapshot says so yet
+        crashed = clone(image, 1)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        crashed.process_died()
+        again, running = await _open(crashed)
+        assert again.queues.find("Gone", 0) is None
+        half = again.queues.find("Half", 0)
+        assert half is not None
+        found = [again.queues.entry(half, number)[0] for number in range(half.max_offset)]
+        assert found == [place.physical_offset for place in places]
+        await again.close()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(main())

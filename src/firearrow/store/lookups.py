@@ -22,12 +22,11 @@ from firearrow.store.index import WORK_AT_ONCE, Candidate, DamagedIndex, Index, 
 from firearrow.store.keyhash import key_hash
 from firearrow.store.opening import OpenedLog
 from firearrow.store.pacing import Pace
-from firearrow.store.placement import QueueTail
 from firearrow.store.probe import probe
 from firearrow.store.propertyfields import keys_of
 from firearrow.store.queueload import names_its_record
 from firearrow.store.queues import Queues
-from firearrow.store.rescan import PIECE_BESIDE_OTHERS, rows_again
+from firearrow.store.rescan import PIECE_BESIDE_OTHERS, apart, rows_again
 from firearrow.store.verify import judge
 
 MAX_FOUND: Final = 64
@@ -166,7 +165,7 @@ class Lookups:
         ending = await probe(self._opened.segments, lost.last)
         end = lost.last + ending.size if ending is not None else self._log.written
         start = max(lost.first, self._log.min_offset)
-        rows = rows_again(self._opened, start, end, QueueTail, PIECE_BESIDE_OTHERS)
+        rows = rows_again(self._opened, start, end, apart(), PIECE_BESIDE_OTHERS)
         await index.make_again(name, rows, lost.passed if start == lost.first else 0)
 
     # ---- by time

@@ -6,17 +6,24 @@ one. Others have their turn on the loop before every piece: whoever serves meanw
 
 from asyncio import sleep
 from collections.abc import AsyncIterator, Collection
+from functools import cache
 from typing import Final
 
 from firearrow.model.flags import PREPARED
 from firearrow.record.decode import RecordHead
+from firearrow.store.consumequeue import ConsumeQueue
 from firearrow.store.damage import Damage
 from firearrow.store.opening import OpenedLog
-from firearrow.store.placement import Placed, QueueTail
+from firearrow.store.placement import Placed
 from firearrow.store.scan import PIECE_BYTES, Scanner, Stop, TailOf
 
 PIECE_BESIDE_OTHERS: Final = 128 << 10
 """Bytes judged before others get their turn on the loop: some milliseconds of small messages."""
+
+
+def apart() -> TailOf:
+    """Queues of no table, for rows that go to no queue: a topic that was deleted is not made again by a look at it."""
+    return cache(ConsumeQueue)
 
 
 async def rows_again(
@@ -47,14 +54,14 @@ async def last_lives(
     """
     start = opened.segments.min_offset
     begins, last = dict.fromkeys(queues, start), dict.fromkeys(queues, -1)
-    async for rows in rows_again(opened, start, end, QueueTail):
+    async for rows in rows_again(opened, start, end, apart()):
         for tail, physical, _, queue_offset, _, sys_flag, _ in rows:
             name = (tail.topic, tail.queue_id)
             if name in begins and not sys_flag & PREPARED:
                 if queue_offset <= last[name]:
                     begins[name] = physical
                 last[name] = queue_offset
-    async for rows in rows_again(opened, min(begins.values()), end, QueueTail):
+    async for rows in rows_again(opened, min(begins.values()), end, apart()):
         names = [(row[0].topic, row[0].queue_id) for row in rows]
         alive = [(name, row) for name, row in zip(names, rows, strict=True) if row[1] >= begins.get(name, end)]
         yield [(tail_of(*name), *row[1:]) for name, row in alive]

@@ -24,10 +24,9 @@ from firearrow.store.index import Index, IndexConfig
 from firearrow.store.indexfile import Shape
 from firearrow.store.opening import OpenedLog
 from firearrow.store.pacing import Pace
-from firearrow.store.placement import QueueTail
 from firearrow.store.queues import QueueConfig, Queues
 from firearrow.store.recovery import known_from_apache
-from firearrow.store.rescan import last_lives, rows_again
+from firearrow.store.rescan import apart, last_lives, rows_again
 from firearrow.store.snapshot import Snapshot, Standing, ViewsJournal, read_journal
 
 LOST: Final = (SyncFailed, StoreFenced)
@@ -143,7 +142,7 @@ class Views:
         queues_from = min(max(self._queues_from, self.durable), end)
         if self.index is not None:
             # The queues have what they shall have of these, and of a topic that was deleted since they have nothing.
-            async for rows in rows_again(opened, self.durable, queues_from, QueueTail):
+            async for rows in rows_again(opened, self.durable, queues_from, apart()):
                 self.index.put(rows)
                 await pace.did(len(rows))
         if self._missing:

@@ -118,3 +118,24 @@ def test_keys_that_wait_are_entered_in_turns(monkeypatch: pytest.MonkeyPatch) ->
         assert len(entered) == 30
 
     _run(scenario)
+
+
+def test_an_index_that_is_gone_is_made_again_from_messages_with_unique_keys() -> None:
+    async def main() -> None:
+        image = fresh_image()
+        shop = await open_shop(image, segment=1 << 20)
+        for number in range(20):
+            for topic in ("Kept", "Gone"):
+                shop.append(draft(topic=topic, properties=f"UNIQ_KEY\x01{number:032X}\x02"))
+        await shop.flush_all()
+        await shop.views.delete_topics(["Gone"])
+        await shop.flush()
+        for name in await shop.disk.list("index"):
+            await shop.disk.unlink(f"index/{name}")
+        image.process_died()
+        again = await open_shop(image, segment=1 << 20)
+        found = await again.lookups.by_key("Kept", f"{7:032X}", 32, 0, 1 << 60)
+        assert len(found.records) == 1
+        assert again.views.queues.find("Gone", 0) is None
+
+    asyncio.run(main())

@@ -29,6 +29,7 @@ from firearrow.broker.identity import Identity
 from firearrow.broker.live import LiveSettings
 from firearrow.broker.meters import SAMPLE_MS
 from firearrow.broker.offsets import OffsetTable
+from firearrow.broker.pending import refuse_pending
 from firearrow.broker.registration import Registration
 from firearrow.broker.selfcheck import warn
 from firearrow.broker.stats import BrokerStats
@@ -160,9 +161,18 @@ class Broker:
         store = await Store.open(
             self._disk, self._clock, config, machine.boot_id, zone=machine.zone, offsets=self._read_by_groups
         )
+        try:
+            await self._refuse_pending(store)
+        except BaseException:
+            await store.close()
+            raise
         life.spawn(store.run(), "store")
         life.on_stop(store.close)
         return store
+
+    async def _refuse_pending(self, store: Store) -> None:
+        broker = self._settings.broker
+        await refuse_pending(self._disk, store, broker.store_path_root_dir, opens=broker.open_with_pending_state)
 
     def _read_by_groups(self) -> dict[str, dict[str, dict[int, int]]]:
         """What groups have read, for warnings about what they lose; nothing before the offsets are loaded."""

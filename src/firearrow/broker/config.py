@@ -62,6 +62,13 @@ class BrokerConfig(Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
         str, Meta(description="Name servers, host:port divided by semicolons. Without any, nobody finds the broker.")
     ] = ""
     store_path_root_dir: Annotated[str, Meta(description="Directory of everything stored; empty is ~/store.")] = ""
+    open_with_pending_state: Annotated[
+        bool,
+        Meta(
+            description="Open a store of Apache's also when it holds half messages, timed messages or pop check-points "
+            "that are not finished; nobody is given them."
+        ),
+    ] = False
     broker_permission: Annotated[
         int, Meta(ge=0, le=7, description="2 write, 4 read, 6 both: what the broker allows at all.")
     ] = PERM_READ | PERM_WRITE

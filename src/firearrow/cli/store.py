@@ -38,7 +38,7 @@ def inspect_store(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
-    """Show files, ranges, queues, counts and checkpoint. Ends with 1 when --verify finds something wrong."""
+    """Show files, ranges, queues, checkpoint and what is pending. Ends with 1 when --verify finds something wrong."""
     seen, verified = _run(lambda: _inspect(directory, check=check, quiet=as_json))
     if as_json:
         sys.stdout.write(msgspec.json.encode({"overview": seen, "verified": verified}).decode() + "\n")
@@ -119,6 +119,8 @@ def _print_overview(seen: Overview) -> None:
     point = seen.checkpoint
     times = (("log", point.log_ms), ("queues", point.queues_ms), ("index", point.index_ms))
     console.print("checkpoint " + ", ".join(f"{name} {_time(ms)}" for name, ms in times))
+    if seen.pending:
+        console.print(f"begun by Apache's broker and not finished: {seen.pending}")
     _table(console, "Log files", ["start", "bytes", "last change"], _log_lines(seen))
     _table(console, "Queues", ["topic", "queue", "first", "end", "entries", "files"], _queue_lines(seen))
     _table(console, "Index files", ["name", "keys", "from", "to", "first offset", "last offset"], _index_lines(seen))

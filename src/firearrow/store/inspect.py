@@ -1,6 +1,7 @@
 """What a store directory holds, as plain tables, and whether every record in it is whole. Pure but for reading.
 
-`overview` looks at names, sizes and headers and reads next to nothing of the log. `verify` reads all of it.
+`overview` looks at names, sizes and headers, and reads of the log only what Apache's broker has begun and not finished.
+`verify` reads all of it.
 """
 
 from collections.abc import Callable
@@ -10,6 +11,8 @@ from msgspec import Struct
 
 from firearrow.model.flags import enters_queue
 from firearrow.store.checkpoint import Checkpoint
+from firearrow.store.kept import SeenMessages
+from firearrow.store.pending import Pending, count_pending
 from firearrow.store.reading import LogFileSeen, QueueSeen, StoreView
 from firearrow.store.verify import Protection, judge
 
@@ -42,6 +45,8 @@ class Overview(Struct, frozen=True):
     queues: list[QueueSeen]
     index_files: list[IndexLine]
     checkpoint: Checkpoint
+    pending: Pending
+    """What only Apache's broker can finish."""
 
 
 class Bad(Struct, frozen=True):
@@ -104,6 +109,7 @@ async def overview(view: StoreView) -> Overview:
         queues=queues,
         index_files=index_files,
         checkpoint=await view.checkpoint(),
+        pending=await count_pending(view.disk, SeenMessages(view)),
     )
 
 

@@ -12,10 +12,13 @@ from firearrow.runtime.clock import SystemClock
 from firearrow.runtime.realdisk import RealDisk
 from firearrow.store.config import LogConfig
 from firearrow.store.opening import open_log
+from firearrow.store.placement import FLUSHED
 from firearrow.store.running import RunningLog
 from firearrow.store.views import Views, ViewsConfig
+from firearrow.testing.storecheck.ours import opened
 from tests.property.store.shop import SMALL_INDEX, SMALL_QUEUES
 from tests.simulation.store.kit import draft
+from tests.unit.store.begun import Begun
 
 RUNNER = CliRunner()
 
@@ -53,6 +56,22 @@ def test_inspect_prints_tables(store: Path) -> None:
     assert result.exit_code == 0, result.output
     for expected in ("closed in order", "Log files", "Queues", "Orders", "30 records", "nothing is wrong"):
         assert expected in result.output
+
+
+def test_inspect_counts_what_apache_has_begun(tmp_path: Path) -> None:
+    async def fill() -> None:
+        disk = RealDisk(str(tmp_path))
+        async with opened(tmp_path) as store:
+            Begun(store, disk).half()
+            await store.reached(store.log.tail, FLUSHED)
+        await disk.close()
+
+    asyncio.run(fill())
+    result = RUNNER.invoke(app, ["store", "inspect", str(tmp_path)], env={"COLUMNS": "200"})
+    assert "not finished: 1 half message " in result.output
+    result = RUNNER.invoke(app, ["store", "inspect", str(tmp_path), "--json"])
+    counts = json.loads(result.stdout)["overview"]["pending"]
+    assert counts == {"half_messages": 1, "timers": 0, "check_points": 0}
 
 
 def test_inspect_prints_json(store: Path) -> None:

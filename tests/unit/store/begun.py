@@ -1,7 +1,7 @@
 """Stores in which something is begun as Apache's broker begins it: half messages, timed messages, pops."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from firearrow.model import keys
@@ -34,24 +34,23 @@ class Begun:
     def __init__(self, store: Store, disk: Disk) -> None:
         self.store = store
         self.disk = disk
-        self.offsets: dict[str, dict[int, int]] = {}
 
-    def put(self, topic: str, body: bytes = b"body", **properties: str) -> Appended:
-        return self.store.append(draft(body, topic, 0, format_properties(properties)))
+    def put(self, topic: str, properties: Mapping[str, str] | None = None, body: bytes = b"body") -> Appended:
+        return self.store.append(draft(body, topic, 0, format_properties(properties or {})))
 
     def half(self, **properties: str) -> int:
         """A half message; its offset."""
         properties = {keys.TRAN_MSG: "true", keys.REAL_TOPIC: "T", keys.REAL_QID: "0"} | properties
-        return self.put(HALF_TOPIC, **properties).queue_offset
+        return self.put(HALF_TOPIC, properties).queue_offset
 
     def end(self, *offsets: int, old: bool = False) -> None:
         """An op message: half messages that are committed or rolled back, by 5.x together, by 4.9 one."""
         body = str(offsets[0]) if old else "".join(f"{offset}," for offset in offsets)
-        self.put(OP_HALF_TOPIC, body.encode(), **{keys.TAGS: "d"})
+        self.put(OP_HALF_TOPIC, {keys.TAGS: "d"}, body.encode())
 
     def timed(self, **properties: str) -> Appended:
         """A timed message in its queue."""
-        return self.put(TIMER_TOPIC, **({keys.REAL_TOPIC: "T", keys.REAL_QID: "0"} | properties))
+        return self.put(TIMER_TOPIC, {keys.REAL_TOPIC: "T", keys.REAL_QID: "0"} | properties)
 
     def check_point(self, first: int, count: int, *, topic: str = REVIVE_LOG, **more: object) -> Appended:
         """Messages of a queue from an offset on are handed out."""
@@ -67,7 +66,7 @@ class Begun:
 
     def _mark(self, topic: str, tag: str, body: dict[str, object]) -> Appended:
         real = {keys.REAL_TOPIC: REVIVE_LOG} if topic == TIMER_TOPIC else {}
-        return self.put(topic, json.dumps(body).encode(), **{keys.TAGS: tag}, **real)
+        return self.put(topic, {keys.TAGS: tag} | real, json.dumps(body).encode())
 
     async def save_offsets(self, **of_group: dict[str, int]) -> None:
         """``consumerOffset.json``, as fastjson writes it, for queue 0 of topics."""

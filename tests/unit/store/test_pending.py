@@ -202,7 +202,7 @@ def test_check_points_wait_for_their_time_among_the_timers(counted: Counted) -> 
 
 def test_a_check_point_that_cannot_be_read_counts(counted: Counted) -> None:
     async def scene(begun: Begun) -> None:
-        begun.put(REVIVE_LOG, b"{", **{keys.TAGS: "ck"})
+        begun.put(REVIVE_LOG, {keys.TAGS: "ck"}, b"{")
 
     assert counted(scene) == Pending(check_points=1)
 

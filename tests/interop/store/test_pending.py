@@ -1,0 +1,216 @@
+"""Apache's broker is stopped with transactions, timed messages and a pop in the middle: ours refuses the directory with
+their counts, and takes it once Apache's broker has finished them.
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from firearrow.model import keys
+from firearrow.model.flags import PREPARED
+from firearrow.model.names import OP_HALF_TOPIC
+from firearrow.protocol.conversation import Request
+from firearrow.protocol.requests.ack import AckMessage
+from firearrow.protocol.requests.offset import GetMaxOffset
+from firearrow.protocol.requests.pop import PopMessage
+from firearrow.protocol.requests.send import SendAnswer, SendMessageV2
+from firearrow.protocol.requests.transaction import EndTransaction
+from firearrow.record.message_id import parse_offset_message_id
+from firearrow.record.properties import format_properties
+from firearrow.remoting.caller import Caller
+from firearrow.remoting.reply import Reply
+from firearrow.runtime.network import Address, SystemNetwork
+from firearrow.runtime.realdisk import RealDisk
+from firearrow.store.inspect import overview
+from firearrow.store.pending import Pending
+from firearrow.store.reading import StoreView
+from firearrow.testing.apache import ApacheBroker, FireArrowBroker, fresh
+from firearrow.testing.apache.process import ChildFailed
+from firearrow.testing.apache.server import wait_for
+from firearrow.testing.apache.shared import SharedServers
+from tests.interop.store.sizes import SECONDS
+
+pytestmark = [pytest.mark.apache, pytest.mark.timeout(SECONDS)]
+
+VERSION = "5.5.0"
+GROUP = "pending"
+COMMIT, ROLLBACK = 8, 12
+LATER_S = 60
+"""Longer than Apache's broker takes to end."""
+PATIENCE_S = 180
+SETTINGS = {
+    # Nobody is asked about transactions while the test runs.
+    "transactionTimeOut": "600000",
+    "transactionCheckInterval": "600000",
+    "transactionOpBatchInterval": "200",
+}
+
+
+class Begins:
+    """Begins things at a broker of Apache's, and ends them."""
+
+    def __init__(self, caller: Caller, broker: ApacheBroker, topic: str) -> None:
+        self._caller = caller
+        self._address = Address.parse(broker.address)
+        self._broker_name = broker.name
+        self._topic = topic
+        self.halves: list[SendAnswer] = []
+
+    async def ask(self, request: Request[Any], body: bytes = b"") -> Reply[Any]:
+        return await self._caller.call(self._address, request, body, timeout_ms=30_000)
+
+    async def send(self, sys_flag: int = 0, properties: Mapping[str, str] | None = None) -> SendAnswer:
+        request = SendMessageV2(
+            producer_group=GROUP,
+            topic=self._topic,
+            default_topic="TBW102",
+            default_topic_queue_nums=1,
+            queue_id=0,
+            sys_flag=sys_flag,
+            born_timestamp=int(time.time() * 1000),
+            flag=0,
+            properties=format_properties({keys.UNIQ_KEY: fresh("key"), **(properties or {})}),
+            reconsume_times=0,
+            unit_mode=False,
+        )
+        answer: SendAnswer = (await self.ask(request, b"body")).answer
+        return answer
+
+    async def half(self) -> None:
+        """Begin a transaction."""
+        properties = {keys.TRAN_MSG: "true", keys.PGROUP: GROUP}
+        self.halves.append(await self.send(PREPARED, properties))
+
+    async def end(self, half: SendAnswer, how: int) -> None:
+        """End a transaction."""
+        request = EndTransaction(
+            topic=self._topic,
+            producer_group=GROUP,
+            tran_state_table_offset=half.queue_offset,
+            commit_log_offset=parse_offset_message_id(half.msg_id)[1],
+            commit_or_rollback=how,
+            msg_id=half.msg_id,
+        )
+        await self.ask(request)
+
+    async def pop(self, *, acknowledges: bool) -> None:
+        """Take one message for a while."""
+        request = PopMessage(
+            consumer_group=GROUP,
+            topic=self._topic,
+            queue_id=0,
+            max_msg_nums=1,
+            invisible_time=LATER_S * 1000,
+            poll_time=0,
+            born_time=int(time.time() * 1000),
+            init_mode=0,
+        )
+        popped = (await self.ask(request)).answer
+        offset = int(str(popped.start_offset_info).split()[-1])
+        if acknowledges:
+            where = f"{popped.revive_qid} 0 {self._broker_name} 0 {offset}"
+            extra = f"{offset} {popped.pop_time} {popped.invisible_time} {where}"
+            await self.ask(
+                AckMessage(consumer_group=GROUP, topic=self._topic, queue_id=0, extra_info=extra, offset=offset)
+            )
+
+    async def end_of(self, topic: str) -> int:
+        """Where the first queue of a topic ends."""
+        answer = (await self.ask(GetMaxOffset(topic=topic, queue_id=0))).answer
+        return int(answer.offset)
+
+
+async def begin(begins: Begins) -> None:
+    """Two plain messages that are popped, three transactions without an end, two timed messages."""
+    for _ in range(2):
+        await begins.send()
+    await begins.pop(acknowledges=True)
+    await begins.pop(acknowledges=False)
+    for _ in range(5):
+        await begins.half()
+    await begins.end(begins.halves.pop(), COMMIT)
+    await begins.end(begins.halves.pop(), ROLLBACK)
+    for _ in range(2):
+        await begins.send(properties={keys.TIMER_DELAY_SEC: str(LATER_S)})
+
+
+async def pending_in(root: Path) -> Pending:
+    """What ``firearrow store inspect`` sees."""
+    disk = RealDisk(str(root), read_only=True)
+    view = await StoreView.open(disk)
+    try:
+        return (await overview(view)).pending
+    finally:
+        view.close()
+        await disk.close()
+
+
+async def wait_for_pending(root: Path, expected: Pending) -> None:
+    """Wait until a running broker has written so much, and no more, into its files."""
+    await asyncio.to_thread(
+        wait_for, lambda: asyncio.run(pending_in(root)) == expected, f"{expected} in {root}", PATIENCE_S
+    )
+
+
+def opened_by_ours(broker: ApacheBroker, **settings: str) -> str:
+    """Start our broker on the directory and stop it; what it said."""
+    told = {"storePathRootDir": str(broker.store)} | settings
+    ours = FireArrowBroker(name_servers=broker.name_servers, name=broker.name, settings=told)
+    try:
+        try:
+            ours.start()
+            ours.stop()
+        except ChildFailed:
+            assert "Traceback" not in ours.log.read_text()
+        return ours.log.read_text()
+    finally:
+        ours.close()
+
+
+def test_refused_until_apache_has_finished(shared_servers: SharedServers) -> None:
+    names = shared_servers.name_server(VERSION).address
+    broker = ApacheBroker(VERSION, name_servers=[names], name=fresh("pending"), settings=SETTINGS)
+    try:
+        asyncio.run(play(broker))
+    finally:
+        broker.close()
+
+
+async def play(broker: ApacheBroker) -> None:
+    begun = Pending(half_messages=3, timers=2, check_points=1)
+    await asyncio.to_thread(broker.start)
+    topic = await asyncio.to_thread(broker.create_topic, fresh("begun"), 1)
+    caller = Caller(SystemNetwork())
+    try:
+        begins = Begins(caller, broker, topic)
+        await begin(begins)
+        await wait_for_pending(broker.store, begun)
+        assert await begins.end_of(OP_HALF_TOPIC) > 0
+        await asyncio.to_thread(broker.stop)
+        assert await pending_in(broker.store) == begun
+
+        said = await asyncio.to_thread(opened_by_ours, broker)
+        for expected in ("3 half messages", "2 timed messages", "1 pop check-point ", "openWithPendingState=true"):
+            assert expected in said, said
+        assert "serves on" not in said, said
+        said = await asyncio.to_thread(opened_by_ours, broker, openWithPendingState="true")
+        assert "3 half messages" in said, said
+        assert "serves on" in said, said
+
+        await asyncio.to_thread(broker.start)
+        for half in begins.halves:
+            await begins.end(half, COMMIT)
+        await wait_for_pending(broker.store, Pending())
+        # Two plain ones, four that were committed, two timed ones; the one that was popped has another topic now.
+        assert await begins.end_of(topic) == 2 + 4 + 2
+        assert await begins.end_of(f"%RETRY%{GROUP}_{topic}") == 1
+        await asyncio.to_thread(broker.stop)
+    finally:
+        await caller.close()
+    said = await asyncio.to_thread(opened_by_ours, broker)
+    assert "serves on" in said, said
+    assert "half message" not in said, said

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from firearrow.testing.sim.diskimage import ANY_CALL, STANDING
+from firearrow.testing.sim.diskimage import STANDING
 from firearrow.testing.sim.world import World
 from tests.simulation.broker.cluster import PORT, BrokerNode, SimCluster
 
@@ -20,6 +20,9 @@ Menu = Literal["all", "machines", "disks", "clients"]
 CONFIG: Final = "config/"
 OFFSETS: Final = "config/consumerOffset.json"
 VIEWS: Final = ("consumequeue/", "index/")
+MAKING: Final = ("open", "create", "make", "rename", "allocate", "truncate", "write")
+"""Calls that need space or a descriptor. A sync that fails is no shortage: it loses pages, and the broker is fenced
+until it is started again."""
 
 
 @dataclass(frozen=True)
@@ -254,7 +257,8 @@ class Disturbances:
             self.noted("views stalled")
             number = self.rng.choice((errno.ENOSPC, errno.EDQUOT, errno.EMFILE))
             for below in VIEWS:
-                broker.node.image.fail(ANY_CALL, number=number, times=STANDING, below=below)
+                for operation in MAKING:
+                    broker.node.image.fail(operation, number=number, times=STANDING, below=below)
             await self._for_a_while(broker, 30.0)
 
     async def fail_reads(self) -> None:

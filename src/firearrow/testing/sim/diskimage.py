@@ -20,8 +20,6 @@ from firearrow.testing.sim.process import Process
 from firearrow.testing.sim.trace import Trace
 
 DEFAULT_CAPACITY_BYTES: Final = 1 << 40
-ANY_CALL: Final = "any"
-"""Instead of an operation: whatever is asked."""
 STANDING: Final = 1 << 60
 """So many times: until it is mended."""
 
@@ -62,9 +60,7 @@ class Failure:
 
     def concerns(self, operation: str, path: str) -> bool:
         """Whether a call is one of those."""
-        if self.operation not in (operation, ANY_CALL):
-            return False
-        return self.path in (None, path) and path.startswith(self.below)
+        return self.operation == operation and self.path in (None, path) and path.startswith(self.below)
 
 
 class DiskImage:
@@ -96,7 +92,7 @@ class DiskImage:
         below: str = "",
     ) -> None:
         """Let the next calls of an operation fail: ``open read write truncate allocate sync create rename unlink
-        list``, ``sync_directory`` or any; with ``path`` only those on it, with ``below`` those that begin so."""
+        list make remove sync_directory``; with ``path`` only those on it, with ``below`` those that begin so."""
         self._failures.append(Failure(operation, number, after, times, path, below))
 
     def slow(self, below: str, seconds: float) -> None:

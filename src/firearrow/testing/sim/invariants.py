@@ -81,13 +81,16 @@ def _in_the_log(history: History, promise: Promise) -> Iterator[str]:
 
 def _delivered(history: History, promise: Promise) -> Iterator[str]:
     again = _used_again(history) if promise.window_s else frozenset()
+    lies = {(read.key, read.place.topic): read.place for read in history.final}
     for group in promise.groups:
         got = {read.key for read in history.reads.get(group, ())}
         wanted = promise.tags.get(group)
         for sent in _acknowledged(history, promise):
             if sent.topic not in promise.topics:
                 continue
-            if sent.place in again:
+            # A delayed message is acknowledged where it waits, and lies elsewhere when it is due.
+            place = lies.get((sent.key, sent.topic)) if sent.delay_level else sent.place
+            if place in again:
                 continue  # a consumer that was beyond this place before the power went does not come back to it
             if (wanted is None or sent.tag in wanted) and sent.key not in got:
                 yield f"I2: {sent.key} ({sent.topic}, {sent.place}) never came to {group}"

@@ -81,7 +81,7 @@ class Hostile:
         """Its process."""
         while True:
             transport = await _connect(node, self.address)
-            if transport is not None:
+            if transport is not None and not transport.is_closing():  # it may be lost as soon as it is made
                 await self.annoy(node, transport)
             await asyncio.sleep(node.rng.uniform(0.5, 2.0))
 

@@ -12,6 +12,8 @@ from typing import Final, Protocol
 
 TICK_S: Final = 0.025
 HOLD_MS: Final = 20.0
+LONG_HOLD_MS: Final = 200.0
+"""A hold that somebody may have noticed. Shorter ones are said at INFO: a busy machine is no fault of the broker's."""
 SAY_EVERY_S: Final = 60.0
 
 log = logging.getLogger(__name__)
@@ -114,7 +116,9 @@ class Watch:
             return
         longest_ms, self._longest_since_ms = self._longest_since_ms, 0.0
         self._said, self._said_s = seen, now_s
-        log.warning(
+        is_noticed = refused or failed or longest_ms >= LONG_HOLD_MS
+        log.log(
+            logging.WARNING if is_noticed else logging.INFO,
             "the broker is pressed: %d sends refused as busy, %d failed, %d holds of the loop (the longest %.0f ms) "
             "since this was last said",
             refused,

@@ -12,7 +12,6 @@ import signal
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-from firearrow.runtime.accepting import raise_descriptor_limit
 from firearrow.runtime.service import watch_for_broken_invariants
 
 log: Final = logging.getLogger(__name__)
@@ -35,6 +34,9 @@ def new_loop() -> asyncio.AbstractEventLoop:
 
 def run(main: Callable[[], Coroutine[Any, Any, None]]) -> bool:
     """Run a program to its end, with all descriptors it may have; return False when a signal ended it."""
+    # Here, because clients come to this module too, also where there is no Unix.
+    from firearrow.runtime.accepting import raise_descriptor_limit
+
     raise_descriptor_limit()
     with asyncio.Runner(loop_factory=new_loop) as runner:
         watch_for_broken_invariants(runner.get_loop())

@@ -21,7 +21,6 @@ from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
 from firearrow.errors import ConnectionFailed, ListenFailed, SettingsError
-from firearrow.runtime.accepting import Acceptor, bind
 
 CONNECT_TIMEOUT_S: Final = 3.0
 SILENT_FOR_S: Final = 3
@@ -105,6 +104,8 @@ class SystemNetwork:
     async def listen(self, factory: ProtocolFactory, address: Address) -> Listener:
         """Listen on a TCP port; ``0.0.0.0`` is every IPv4 interface and ``::`` every IPv6 one."""
         try:
+            from firearrow.runtime.accepting import bind  # a client does without it, and without Unix
+
             sockets = await bind(address.host, address.port)
         except (OSError, UnicodeError, OverflowError) as error:
             raise ListenFailed(f"cannot listen on {address}: {_reason(error)}") from error
@@ -115,6 +116,8 @@ class _SystemListener:
     def __init__(self, sockets: list[socket.socket], factory: ProtocolFactory, descriptors: int | None) -> None:
         host, port = sockets[0].getsockname()[:2]
         self._address = Address(host, port)
+        from firearrow.runtime.accepting import Acceptor
+
         self._acceptor = Acceptor(sockets, factory, descriptors)
 
     @property

@@ -35,6 +35,7 @@ def test_holds_and_refusals_are_counted_and_said_once_a_minute(caplog: pytest.Lo
     assert not caplog.records, "nothing to say"
     watch.ticked(230, 1)
     assert "1 holds of the loop (the longest 230 ms)" in caplog.text, "the first is said at once"
+    assert caplog.records[0].levelname == "WARNING"
     fake.refused, fake.failed, fake.lost, fake.longest_s = 7, 2, 1, 1.25
     for second in range(2, 40):
         watch.ticked(40, second)

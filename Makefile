@@ -40,7 +40,7 @@ test-all-pythons: ## unit and property tests on Python 3.11, 3.12 and 3.13
 	.ci/each-python
 
 sim: venv ## simulated clusters and the door conformance suites
-	$(BIN)/pytest -n 2 tests/simulation
+	$(BIN)/pytest -n 2 --maxschedchunk=1 tests/simulation
 
 integration: venv ## real sockets, files and processes of ours
 	$(BIN)/pytest tests/integration

@@ -11,9 +11,9 @@ between the answer and the sync is what a cut must hit.
 import asyncio
 import tempfile
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, Any, Literal
 
-from firearrow.broker.handlers import send
+from firearrow.broker.acknowledging import Acks
 from firearrow.runtime import machine
 from firearrow.runtime.realfile import RealFile
 from firearrow.store.placement import WRITTEN
@@ -37,9 +37,18 @@ def plant(boot_id: str, mutant: Mutant) -> IO[str]:
     file.flush()
     vars(machine)["BOOT_ID"] = Path(file.name)
     if mutant == "ack-before-sync":
-        vars(send)["FLUSHED"] = WRITTEN
+        _answer_when_written()
         _slow_down()
     return file
+
+
+def _answer_when_written() -> None:
+    made = Acks.__init__
+
+    def init(self: Acks, log: Any, _level: Any, *rest: Any, **named: Any) -> None:  # noqa: ANN401
+        made(self, log, WRITTEN, *rest, **named)
+
+    setattr(Acks, "__init__", init)  # noqa: B010 - the type checker must not follow a planted bug
 
 
 def _slow_down() -> None:

@@ -87,12 +87,13 @@ async def slots_due(disk: Disk, next_ms: int) -> AsyncIterator[Slot]:
         return
     try:
         piece_bytes = _SLOTS_AT_ONCE * SLOT.size
+        oldest = max(next_ms // PRECISIONS_MS[-1], 1)  # whatever the precision is
         at = 0
         while (at := wheel.next_data(at)) < wheel.size:
             at -= at % SLOT.size
             piece = await wheel.read(at, piece_bytes)
             for time, _, last, number, _ in SLOT.iter_unpack(piece[: len(piece) // SLOT.size * SLOT.size]):
-                if time > 0 and last >= 0 and _in_ms(time, next_ms) >= next_ms:
+                if time >= oldest and last >= 0 and _in_ms(time, next_ms) >= next_ms:
                     yield Slot(last, number)
             at += piece_bytes
     finally:

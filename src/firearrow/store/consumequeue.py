@@ -47,6 +47,7 @@ class ConsumeQueue(QueueTail):
         "durable",
         "goal",
         "judged",
+        "key_prefix",
         "made_from",
         "max_offset",
         "min_known_for",
@@ -76,6 +77,8 @@ class ConsumeQueue(QueueTail):
         self.pending: bytearray | None = None
         self.plain = topic != SCHEDULE_TOPIC and is_storable(topic, queue_id)
         """Whether an entry is made without a second look."""
+        self.key_prefix = -1
+        """Hash of ``topic#`` as the index needs it; -1 until it was needed."""
 
     def end_at(self, end: int) -> None:
         """Let a queue end earlier: nothing of it waits in memory."""

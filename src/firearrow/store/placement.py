@@ -36,14 +36,12 @@ FLUSHED = Level.FLUSHED
 class QueueTail:
     """One queue as the log sees it: where its next message goes. The queue table makes one and keeps it."""
 
-    __slots__ = ("key_prefix", "next_offset", "queue_id", "topic")
+    __slots__ = ("next_offset", "queue_id", "topic")
 
     def __init__(self, topic: str, queue_id: int, next_offset: int = 0) -> None:
         self.topic = topic
         self.queue_id = queue_id
         self.next_offset = next_offset
-        self.key_prefix = -1
-        """Hash of ``topic#`` as the index needs it; -1 until it was needed."""
 
     def __repr__(self) -> str:
         return f"QueueTail({self.topic!r}, {self.queue_id}, next_offset={self.next_offset})"

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.soak.figures import Figures, Latency, Sample, Turn, complaints
+from benchmarks.soak.figures import SHORT, Figures, Latency, Sample, Turn, complaints
 from benchmarks.soak.plan import planned
 from benchmarks.soak.records import DELIVERY, SLICE_NS, Delays, Delivered, Numbers, Tail
 
@@ -101,6 +101,18 @@ def test_each_promise_is_asked_for() -> None:
     assert "1,500 messages/s was not held in a turn of rival" in said
     assert "memory grows: 65.0, 60.0, 66.0 MiB" in said
     assert "descriptors grow: 60.0, 60.0, 65.0" in said
+
+
+def test_a_short_soak_forgives_a_slow_machine_and_nothing_else() -> None:
+    figures = good()
+    figures.steady_rate = 488.0
+    for one in figures.turns:
+        one.rate = 1080.0
+    assert complaints(figures, OURS, RIVAL, SHORT) == []
+    figures.lost["group"] = 1
+    figures.steady_rate = 200.0
+    said = complaints(figures, OURS, RIVAL, SHORT)
+    assert [sentence.split(" ")[0] for sentence in said] == ["1", "the"]
 
 
 def test_a_soak_without_a_steady_part_proves_nothing() -> None:

@@ -13,7 +13,7 @@ The first master is the one that things happen to.
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Literal, Self
+from typing import Final, Literal, Self
 
 from firearrow.testing.apache import (
     ApacheBroker,
@@ -34,6 +34,12 @@ KINDS: tuple[Kind, ...] = ("ours", "beside", "at-5.5.0", "at-4.9.7")
 CLIENTS = ("java-5.5.0", "go")
 REGISTRATION_MS = 10_000
 """How often a broker registers; Apache's brokers take no less."""
+SETTINGS: Final = {
+    "registerNameServerPeriod": str(REGISTRATION_MS),
+    # Masters that share two cores with their clients must not shed load: the Go client does not send again.
+    "waitTimeMillsInSendQueue": "20000",
+    "osPageCacheBusyTimeOutMills": "20000",
+}
 ROUTE_SECONDS = 30.0
 NAME_SERVER = {"orderMessageEnable": "true"}
 """Without it a route says nothing of strict order, and clients move shards about."""
@@ -54,7 +60,7 @@ class Cluster:
         self._stack = ExitStack()
         self._clients = clients
         self._arguments = arguments
-        self._settings = {"registerNameServerPeriod": str(REGISTRATION_MS), **(settings or {})}
+        self._settings = {**SETTINGS, **(settings or {})}
         self.name_servers: list[Server] = []
         self.masters: list[ApacheBroker] = []
         self.judges: list[Judge] = []

@@ -144,9 +144,9 @@ class Registration:
 
     async def register(self, address: Address, topics: dict[str, TopicConfig]) -> None:
         """Say at one name server that these topics are here; raise when it does not take it."""
-        version, parts = self._topics.table.version, in_parts(topics)
-        for number, part in enumerate(parts, 1):
-            await self._register_part(address, part, _before(version, len(parts) - number))
+        version, parts = self._topics.table.version, parts_of(topics)
+        for number in range(parts):
+            await self._register_part(address, part_of(topics, number), _before(version, parts - 1 - number))
 
     async def refresh(self, address: Address, period: int) -> None:
         """Keep the lease of a large table alive where it is known, and send some of it again; or send all of it."""
@@ -154,9 +154,8 @@ class Registration:
         if len(topics) <= PART_TOPICS or not await self._is_known(address):
             await self.register(address, topics)
             return
-        for number, part in enumerate(in_parts(topics)):
-            if number % TURN_PERIODS == period % TURN_PERIODS:
-                await self._register_part(address, part, self._topics.table.version)
+        for number in range(period % TURN_PERIODS, parts_of(topics), TURN_PERIODS):
+            await self._register_part(address, part_of(topics, number), self._topics.table.version)
 
     async def _is_known(self, address: Address) -> bool:
         """Whether a name server has this edition of the table; asking keeps the lease alive."""
@@ -304,10 +303,14 @@ class _NameServer:
         self._is_due = False
 
 
-def in_parts(topics: dict[str, TopicConfig]) -> list[dict[str, TopicConfig]]:
-    """Topics, so many at a time."""
-    rows = iter(topics.items())
-    return [dict(islice(rows, PART_TOPICS)) for _ in range(0, len(topics), PART_TOPICS)]
+def parts_of(topics: dict[str, TopicConfig]) -> int:
+    """How many registrations a table takes."""
+    return -(-len(topics) // PART_TOPICS)
+
+
+def part_of(topics: dict[str, TopicConfig], number: int) -> dict[str, TopicConfig]:
+    """The topics of one of them."""
+    return dict(islice(topics.items(), number * PART_TOPICS, (number + 1) * PART_TOPICS))
 
 
 def _before(version: DataVersion, steps: int) -> DataVersion:

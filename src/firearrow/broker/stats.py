@@ -32,7 +32,7 @@ STATISTICS: Final = {
     SEND_BACK_NUMS: ("back", 0),
 }
 """Which counter a statistic is read from, and whether it is messages or bytes."""
-ROWS_AT_ONCE: Final = 10_000
+ROWS_AT_ONCE: Final = 2_000
 
 
 class _Family:

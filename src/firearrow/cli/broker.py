@@ -17,7 +17,8 @@ from firearrow.cli.environment import server_environment
 from firearrow.cli.level import Level, LogLevel
 from firearrow.errors import FireArrowError, SettingsError
 from firearrow.runtime.clock import SystemClock
-from firearrow.runtime.loops import run, settle
+from firearrow.runtime.garbage import settle
+from firearrow.runtime.loops import run
 from firearrow.runtime.machine import Machine, numeric, this_machine
 from firearrow.runtime.network import SystemNetwork
 from firearrow.runtime.realdisk import RealDisk

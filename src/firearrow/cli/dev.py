@@ -17,7 +17,8 @@ from firearrow.embedded.cluster import Doors, cluster, small
 from firearrow.errors import FireArrowError
 from firearrow.nameserver.config import NameServerConfig
 from firearrow.runtime.clock import SystemClock
-from firearrow.runtime.loops import run, settle
+from firearrow.runtime.garbage import settle
+from firearrow.runtime.loops import run
 from firearrow.runtime.machine import this_machine
 from firearrow.runtime.network import SystemNetwork
 from firearrow.runtime.realdisk import RealDisk

@@ -17,7 +17,8 @@ from firearrow.errors import FireArrowError, SettingsError
 from firearrow.nameserver.config import WITHOUT_EFFECT, NameServerConfig
 from firearrow.nameserver.server import NameServer
 from firearrow.remoting.limits import Limits
-from firearrow.runtime.loops import run, settle
+from firearrow.runtime.garbage import settle
+from firearrow.runtime.loops import run
 from firearrow.runtime.network import SystemNetwork
 from firearrow.runtime.realdisk import RealDisk
 from firearrow.runtime.tlssettings import ServerTls

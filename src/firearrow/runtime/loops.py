@@ -6,7 +6,6 @@ sends and which makes other servers read their settings again, is logged and ign
 """
 
 import asyncio
-import gc
 import logging
 import signal
 from collections.abc import Callable, Coroutine
@@ -16,10 +15,6 @@ from firearrow.runtime.service import watch_for_broken_invariants
 
 log: Final = logging.getLogger(__name__)
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
-
-LOOKED_AT: Final = (20_000, 20, 20)
-"""After how many new objects the garbage collector looks for cycles. A server makes many objects and hardly any cycle:
-with Python's 700 it looks hundreds of times a second under load, and finds nothing."""
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
@@ -70,10 +65,3 @@ async def _until_signal(main: Callable[[], Coroutine[Any, Any, None]]) -> bool:
 
 def _hang_up() -> None:
     log.warning("SIGHUP is ignored: settings are read at the start; SIGTERM ends the process")
-
-
-def settle() -> None:
-    """Take all that is built out of the garbage collector's sight, and let it look seldom. Call it once."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*LOOKED_AT)

@@ -20,6 +20,7 @@ where they are ``judged``.
 """
 
 import struct
+from bisect import bisect_left
 from sys import maxsize
 from typing import Final
 
@@ -45,6 +46,7 @@ class ConsumeQueue(QueueTail):
 
     __slots__ = (
         "durable",
+        "flush_number",
         "goal",
         "judged",
         "key_prefix",
@@ -69,7 +71,8 @@ class ConsumeQueue(QueueTail):
         self.durable = max_offset
         """Entries below survive the loss of power."""
         self.goal = max_offset
-        """What `durable` becomes when the flush that runs has ended."""
+        """What `durable` becomes when the flush of `flush_number` has ended."""
+        self.flush_number = 0
         self.made_from = max_offset
         """The first entry that was not there when the process started."""
         self.judged: Judged | None = None
@@ -121,6 +124,19 @@ def queue_path(topic: str, queue_id: int, first: int) -> str:
 def is_filler(size: int) -> bool:
     """Whether an entry of this size stands for no message at all."""
     return size == FILLER_SIZE
+
+
+def entries_below(entries: bytes | bytearray, position: int) -> int:
+    """How many of some entries, in order, lead to records below a place in the log; fillers count with what follows."""
+
+    def place(number: int) -> int:
+        for physical, size, _ in ENTRY.iter_unpack(memoryview(entries)[number * ENTRY_BYTES :]):
+            if not is_filler(size):
+                return int(physical)
+        return maxsize
+
+    count = len(entries) // ENTRY_BYTES
+    return count if place(count - 1) < position else bisect_left(range(count), position, key=place)
 
 
 def matches(tag_code: int, wanted: frozenset[int]) -> bool:

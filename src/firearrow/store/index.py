@@ -41,7 +41,7 @@ ROWS_AT_ONCE: Final = 256
 """Rows whose keys wait to be hashed together."""
 ROWS_HELD_BACK: Final = 65_536
 """Rows that wait at most while a flush writes the file."""
-ROWS_TAKEN: Final = 1024
+ROWS_TAKEN: Final = 256
 """Rows that leave at once after such a wait: all of them would hold the loop for a tenth of a second."""
 MOST_WORK: Final = 100_000
 """Entries that one question by key looks at, in all files together; a record that is read counts as several."""

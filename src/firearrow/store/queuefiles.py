@@ -80,7 +80,7 @@ class QueueFiles:
             # A copy: a failed write is remembered with its traceback, and a view held by it would forbid ``entries``
             # to grow.
             piece = bytes(entries[at : at + room])
-            self._file_to_write(queue, self.first_of(offset)).write_at(self._position(offset), [piece])
+            self._file_to_write(queue, offset).write_at(self._position(offset), [piece])
             at += len(piece)
             offset += len(piece) // ENTRY_BYTES
 
@@ -186,14 +186,20 @@ class QueueFiles:
         file = self.disk.open(queue_path(queue.topic, queue.queue_id, first))
         return self._keep(key, file)
 
-    def _file_to_write(self, queue: ConsumeQueue, first: int) -> File:
+    def _file_to_write(self, queue: ConsumeQueue, offset: int) -> File:
+        """The file that holds an entry; with its first entry it is made."""
+        first = self.first_of(offset)
         try:
-            file = self._file(queue, first)
+            file = self._make(queue, first) if self._is_new(queue, offset) else self._file(queue, first)
         except FileMissing:
             file = self._make(queue, first)
         if file.size != self.file_bytes:
             file.truncate(self.file_bytes)
         return file
+
+    def _is_new(self, queue: ConsumeQueue, first: int) -> bool:
+        """Whether the file of an entry can hardly be there yet: looking for it first would cost more than making it."""
+        return first % self.per_file == 0 and first == queue.written and (queue, first) not in self._open
 
     def _make(self, queue: ConsumeQueue, first: int) -> File:
         path = queue_path(queue.topic, queue.queue_id, first)

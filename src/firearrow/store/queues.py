@@ -9,8 +9,9 @@ lost a record, its slot holds the filler.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from itertools import chain
 from sys import maxsize
 from typing import Annotated, Final
 
@@ -18,7 +19,7 @@ from msgspec import Meta, Struct
 
 from firearrow.errors import FileMissing, ResourceShortage
 from firearrow.runtime.disk import Disk
-from firearrow.store.consumequeue import ENTRY, ENTRY_BYTES, FILLER, NO_ENTRY, ConsumeQueue, is_filler
+from firearrow.store.consumequeue import ENTRY, ENTRY_BYTES, FILLER, NO_ENTRY, ConsumeQueue, entries_below, is_filler
 from firearrow.store.pacing import Pace
 from firearrow.store.paths import CONSUME_QUEUE
 from firearrow.store.queuefiles import DEFAULT_FILE_BYTES, QueueFiles
@@ -84,8 +85,10 @@ class Queues:
         self._deleted: dict[str, None] = {}
         self._doubted = False
         self._dropped_below = -1  # the log's start when every file below it was last known to be gone
+        self._flush_number = 0
+        self._flush_to = 0  # entries of records below are made durable by the flush that runs
         self._flushing: list[ConsumeQueue] = []
-        self._synced_early: list[ConsumeQueue] = []
+        self._synced_early: dict[ConsumeQueue, None] = {}
 
     # ---- the table
 
@@ -191,6 +194,7 @@ class Queues:
 
     def write_out(self, queue: ConsumeQueue) -> None:
         """Give the entries of a queue that wait in memory to the disk."""
+        self._fix_goal(queue)
         pending = queue.pending
         if pending is None:
             return
@@ -242,35 +246,54 @@ class Queues:
 
     # ---- flushing
 
-    def begin_flush(self) -> None:
-        """Fix what the flush that follows makes durable: everything that is put by now."""
-        # What an earlier flush left when it failed or was stopped may be synced and nowhere else.
-        again = [*self._flushing, *self._synced_early]
-        self._flushing = list(dict.fromkeys([*again, *self._unsynced, *self.fresh]))
-        for queue in self._flushing:
-            queue.goal = queue.max_offset
+    def begin_flush(self, position: int) -> None:
+        """Fix what the flush that follows makes durable: all that is put by now, the entries below a place in the log.
+
+        Costs the same however many queues there are: a queue learns its goal before more of it is written.
+        """
+        self._flush_number += 1
+        self._flush_to = position
+
+    def _fix_goal(self, queue: ConsumeQueue) -> None:
+        if queue.flush_number != self._flush_number:
+            queue.flush_number = self._flush_number
+            queue.goal = queue.written + (entries_below(queue.pending, self._flush_to) if queue.pending else 0)
 
     async def flush(self) -> None:
         """Make durable what was put before `begin_flush`."""
-        pace = Pace(SLICE)
+        # What an earlier flush left when it failed or was stopped may be synced and nowhere else.
+        again = self._flushing
+        self._flushing = [*again, *self._synced_early, *self._unsynced, *self.fresh]
+        if again:
+            self._flushing = list(dict.fromkeys(self._flushing))
+        pace = Pace(SLICE, rests=True)
         for queue in self._flushing:
             self.write_out(queue)
             await pace.did()
-        synced = self._flushing
-        if self._doubted or len(synced) > self.synced_each:
-            synced = await self._sync_all()
+        others: Iterable[ConsumeQueue] = ()
+        if self._doubted or len(self._flushing) > self.synced_each:
+            others = await self._sync_all()
             self._doubted = False
         else:
-            for queue in synced:
+            for queue in self._flushing:
                 await self._sync(queue)
             await self.files.sync_names()
-        walk = Pace(_WALKED_AT_ONCE)
+        await self._note_durable(others)
+
+    async def _note_durable(self, others: Iterable[ConsumeQueue]) -> None:
+        """All that was to be flushed is synced, and ``others`` as well."""
+        early: dict[ConsumeQueue, None] = {}
+        walk = Pace(_WALKED_AT_ONCE, rests=True)
         for queue in self._flushing:
             queue.durable = max(queue.durable, queue.goal)
             self._changed[queue] = None
             await walk.did()
-        # Entries put since `begin_flush` may be synced already, and count when the log that they depend on is.
-        self._synced_early = [queue for queue in synced if queue.durable < queue.written]
+        for queue in chain(self._flushing, others):
+            # Entries put since `begin_flush` may be synced already, and count when the log that they depend on is.
+            if queue.durable < queue.written:
+                early[queue] = None
+            await walk.did()
+        self._synced_early = early
         self._flushing = []
 
     def take_changes(self) -> tuple[list[str], Iterator[ConsumeQueue]]:
@@ -279,8 +302,8 @@ class Queues:
         self._deleted, self._changed = {}, {}
         return deleted, (queue for queue in changed if self.find(queue.topic, queue.queue_id) is queue)
 
-    async def _sync_all(self) -> list[ConsumeQueue]:
-        """Sync everything; return the queues that are concerned."""
+    async def _sync_all(self) -> Iterable[ConsumeQueue]:
+        """Sync everything; return the queues that were written since they were last synced."""
         taken, self._unsynced = self._unsynced, {}
         try:
             await self.files.sync_everything()
@@ -288,7 +311,7 @@ class Queues:
             for queue, lowest in taken.items():
                 self._unsynced[queue] = min(lowest, self._unsynced.get(queue, lowest))
             raise
-        return list(dict.fromkeys([*self._flushing, *taken]))
+        return taken
 
     async def _sync(self, queue: ConsumeQueue) -> None:
         lowest = self._unsynced.pop(queue, None)
@@ -415,7 +438,7 @@ class Queues:
         if log_start == self._dropped_below:
             return 0  # nothing more can go before the log begins elsewhere
         removed = 0
-        pace, walk = Pace(SLICE), Pace(_WALKED_AT_ONCE)
+        pace, walk = Pace(SLICE, rests=True), Pace(_WALKED_AT_ONCE, rests=True)
         for queue in self.in_turns():
             await walk.did()
             if queue.start + self.files.per_file >= queue.max_offset:

@@ -126,7 +126,7 @@ async def _lines(queues: Iterable[ConsumeQueue]) -> list[bytes]:
     """Tables of queues, rendered in turns with others."""
     lines: list[bytes] = []
     tables: Tables = {}
-    pace = Pace(QUEUES_A_LINE)
+    pace = Pace(QUEUES_A_LINE, rests=True)
     for number, queue in enumerate(queues, 1):
         if queue.durable or queue.start:
             tables.setdefault(queue.topic, []).append((queue.queue_id, queue.start, queue.durable))

@@ -132,7 +132,7 @@ class Views:
             resume = min(resume, await indexload.load_found(self.index, believed, end))
         self.durable = self.dispatch.position = min(max(resume, opened.segments.min_offset), end)
         # From here on a crash finds a snapshot, and need not look at every file again.
-        self._begin_flush()
+        self._begin_flush(self.durable)
         await self._flush_to(self.durable, self.dispatch.last_store_ms, closed=False)
 
     async def catch_up(self, opened: OpenedLog) -> None:
@@ -165,12 +165,12 @@ class Views:
             position, store_ms = self.dispatch.position, self.dispatch.last_store_ms
             if position == self.durable and not closed and not self._has_deleted:
                 return
-            self._begin_flush()
+            self._begin_flush(position)
             await log_flushed(position)
             await self._flush_to(position, store_ms, closed=closed)
 
-    def _begin_flush(self) -> None:
-        self.queues.begin_flush()
+    def _begin_flush(self, position: int) -> None:
+        self.queues.begin_flush(position)
         if self.index is not None:
             self.index.begin_flush()
 

@@ -73,7 +73,8 @@ def test_a_forked_portal_refuses() -> None:
 
 PROGRAM = """
 import asyncio, sys
-from firearrow.runtime.loops import run, settle
+from firearrow.runtime.garbage import settle
+from firearrow.runtime.loops import run
 
 async def main():
     settle()

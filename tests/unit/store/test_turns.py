@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from firearrow.store.dispatch import Dispatch
 from firearrow.store.index import IndexConfig
 from firearrow.store.pulling import Pull
-from firearrow.store.queues import QueueConfig
+from firearrow.store.queues import QueueConfig, Queues
 from firearrow.store.views import ViewsConfig
 from firearrow.testing.sim.diskimage import DiskImage
 from tests.property.store.shop import Shop, open_shop
-from tests.simulation.store.kit import draft, fresh_image
+from tests.simulation.store.kit import InstantDisk, draft, fresh_image
 
 MESSAGES = 3000
 VIEWS = ViewsConfig(
@@ -89,3 +90,38 @@ def test_many_queues_are_flushed_in_turns() -> None:
         assert await _turns_beside(shop.flush()) >= MESSAGES // 32 + MESSAGES // 256
 
     asyncio.run(main())
+
+
+class _ClockOfWork(asyncio.SelectorEventLoop):
+    """A loop on which work takes as long as a test says."""
+
+    worked_s = 0.0
+
+    def time(self) -> float:
+        """What has passed, and what was worked."""
+        return super().time() + self.worked_s
+
+
+class _SlowDisk(InstantDisk):
+    """Making a file takes two milliseconds."""
+
+    def step(self, operation: str, path: str) -> None:
+        if operation == "create":
+            loop = asyncio.get_running_loop()
+            assert isinstance(loop, _ClockOfWork)
+            loop.worked_s += 0.002
+        super().step(operation, path)
+
+
+def test_others_have_their_turn_after_every_file_that_takes_long_to_make() -> None:
+    files = 20
+
+    async def main() -> int:
+        queues = Queues(_SlowDisk(fresh_image()), QueueConfig(mapped_file_size_consume_queue=100))
+        dispatch = Dispatch(queues, None, (1000,))
+        dispatch([(queues.tail_of(f"T{number}", 0), number * 100, 100, 0, 1, 0, b"") for number in range(files)])
+        queues.begin_flush(dispatch.position)
+        return await _turns_beside(queues.flush())
+
+    with asyncio.Runner(loop_factory=_ClockOfWork) as runner:
+        assert runner.run(main()) >= files

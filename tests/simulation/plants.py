@@ -20,7 +20,7 @@ from firearrow.remoting.handlers import Call
 from firearrow.remoting.room import Room
 from firearrow.runtime import disk
 from firearrow.store import index, views
-from firearrow.store.views import Views
+from firearrow.store.pressure import Pressure
 from tests.simulation.broker.chaos import Options, run_chaos
 from tests.unit.broker.test_deleted_topics import deletes_half
 from tests.unit.broker.test_young_topics import joins_the_line_when_the_topic_is_durable
@@ -84,7 +84,7 @@ def forgets_what_a_stopped_flush_wrote(patch: pytest.MonkeyPatch) -> None:
 
 def stalled_views_stop_nobody(patch: pytest.MonkeyPatch) -> None:
     """A14: messages are taken while what leads to them cannot be written and piles up in memory."""
-    patch.setattr(Views, "_refuse_or_take", lambda _self: None, raising=False)
+    patch.setattr(Pressure, "_refuse_if_full", lambda _self: None)
 
 
 def a_read_error_ends_the_round(patch: pytest.MonkeyPatch) -> None:

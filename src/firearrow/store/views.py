@@ -24,6 +24,7 @@ from firearrow.store.index import Index, IndexConfig
 from firearrow.store.indexfile import Shape
 from firearrow.store.opening import OpenedLog
 from firearrow.store.pacing import Pace
+from firearrow.store.pressure import Pressure
 from firearrow.store.queues import QueueConfig, Queues
 from firearrow.store.recovery import known_from_apache
 from firearrow.store.rescan import apart, last_lives, rows_again
@@ -71,10 +72,9 @@ class Views:
         self._checkpoint = checkpoint
         self._journal = journal
         self._one_at_a_time = asyncio.Lock()
-        self.refusal: ResourceShortage | None = None
-        """Why no message should be taken: what leads to it cannot be written, and too much of it waits in memory."""
-        self._max_waiting = config.queues.max_pending_queue_bytes
-        self._stalled: DiskError | None = None
+        self._pressure = Pressure(
+            lambda: self.waiting_bytes, config.queues.max_pending_queue_bytes, self.dispatch.views
+        )
         self._has_deleted = False  # the snapshot names queues that are gone
 
     # ---- opening
@@ -222,41 +222,28 @@ class Views:
 
     async def run(self, log_flushed: Callable[[int], Awaitable[None]]) -> None:
         """Flush at intervals, and soon again after one that could not be, until cancelled."""
+        pressure = self._pressure
         while True:
             interval_s = self.interval_ms / 1000
-            await asyncio.sleep(interval_s if self._stalled is None else min(interval_s, STALLED_SECONDS))
+            await asyncio.sleep(interval_s if pressure.stalled is None else min(interval_s, STALLED_SECONDS))
             try:
                 await self.flush(log_flushed)
             except LOST:
                 raise
             except DiskError as error:
-                if self._stalled is None:
-                    logger.warning(
-                        "queues and index cannot be written for now: %s", error, extra={"reason": str(error)}
-                    )
-                self._stalled = error
+                pressure.flush_failed(error)
             else:
-                self._stalled = None
-            self._refuse_or_take()
+                pressure.flush_ended()
 
     @property
     def waiting_bytes(self) -> int:
         """What queues and index hold in memory because it is not written yet."""
         return self.queues.pending_bytes + (self.index.waiting_bytes if self.index is not None else 0)
 
-    def _refuse_or_take(self) -> None:
-        """Let no more messages come while what leads to them cannot be written and memory fills with it."""
-        stalled, waiting = self._stalled, self.waiting_bytes
-        if stalled is None:
-            if self.refusal is not None:
-                logger.warning("sends are taken again: queues and index are written")
-            self.refusal = None
-        elif self.refusal is None and waiting > self._max_waiting:
-            self.refusal = ResourceShortage(
-                f"queues and index cannot be written ({stalled}) and {waiting} bytes of them wait in memory, over the "
-                f"{self._max_waiting} of maxPendingQueueBytes; sends are taken again when they can be"
-            )
-            logger.error("sends are refused: %s", self.refusal)
+    @property
+    def refusal(self) -> ResourceShortage | None:
+        """Why no message should be taken: what leads to it cannot be written, and too much of it waits in memory."""
+        return self._pressure.refusal
 
     def close(self) -> None:
         """Give up every file; `flush` must have come before."""

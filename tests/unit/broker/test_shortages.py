@@ -11,14 +11,16 @@ from firearrow.broker.config import BrokerSettings
 from firearrow.errors import DiskError, RequestRefused
 from firearrow.runtime.disk import SHORTAGES, refusal
 from firearrow.store import views
+from firearrow.store.consumequeue import ENTRY_BYTES
+from firearrow.store.pressure import Pressure
 from firearrow.store.queues import QueueConfig
-from firearrow.store.views import Views
 from firearrow.testing.sim import disk
 from firearrow.testing.sim.world import World
 from tests.unit.broker.whole import UNIQUE, Client, Simulated, settings_of, simulate
 
 SHORT_S = 3.0
 STALLED_SENDS = 1000
+LIMIT = 1000
 
 
 def settings(*, sync: bool) -> BrokerSettings:
@@ -134,9 +136,29 @@ def test_sends_are_refused_when_what_leads_to_them_cannot_be_written(broken: str
     assert 0 < taken_while_stalled(broken) < 400
 
 
+@pytest.mark.parametrize("broken", ["consumequeue/", "index/"])
+def test_the_limit_holds_between_two_flushes(broken: str) -> None:
+    """A thousand messages a second come while a flush is tried once a second."""
+    queues = replace(settings(sync=False).queues, max_pending_queue_bytes=LIMIT, dispatch_flush_interval=1000)
+
+    async def scenario(_world: World, broker: Simulated, client: Client) -> int:
+        broker.node.image.fail("write", number=errno.ENOSPC, times=1_000_000, below=broken)
+        await client.send("T", b"nobody can be led to this")
+        await asyncio.sleep(1.5)  # until the first flush has failed
+        taken = 0
+        for _ in range(STALLED_SENDS):
+            with suppress(RequestRefused):
+                await client.send("T", properties=f"{UNIQUE}KEYS\x01k\x02")
+                taken += 1
+        broker.node.image.mend()
+        return taken
+
+    assert 0 < simulate(scenario, replace(settings(sync=False), queues=queues)) <= LIMIT // ENTRY_BYTES
+
+
 def takes_messages_whatever_waits(patch: pytest.MonkeyPatch) -> None:
     """A planted bug: nobody asks how much waits."""
-    patch.setattr(Views, "_refuse_or_take", lambda _self: None)
+    patch.setattr(Pressure, "_refuse_if_full", lambda _self: None)
 
 
 def test_memory_that_fills_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,10 +2,11 @@
 
 import asyncio
 import logging
+from itertools import groupby
 
 import pytest
 
-from firearrow.client import Message, Producer
+from firearrow.client import Message, Producer, PullConsumer
 from firearrow.errors import FireArrowError, NoRoute, SendFailed
 from firearrow.testing.sim.world import World
 from tests.simulation.broker.cluster import SimCluster
@@ -15,8 +16,9 @@ from tests.simulation.client.kit import ask
 NOBODY = "10.9.9.9:9876"
 
 
+@pytest.mark.parametrize("sharding_key", ["", "k"])
 @pytest.mark.parametrize("linger_ms", [0, 5])
-def test_a_lone_broker_that_is_back_in_time_costs_no_send(linger_ms: float) -> None:
+def test_a_lone_broker_that_is_back_in_time_costs_no_send(linger_ms: float, sharding_key: str) -> None:
     async def scenario(world: World, cluster: SimCluster, names: str) -> None:
         over = asyncio.Event()
         sent = [0] * 10
@@ -25,7 +27,7 @@ def test_a_lone_broker_that_is_back_in_time_costs_no_send(linger_ms: float) -> N
             doors = doors_of(world.node(f"p{number}"))
             async with Producer(names, group="P", linger_ms=linger_ms, doors=doors) as producer:
                 while not over.is_set():
-                    await producer.send(Message("T", b"%d" % number))
+                    await producer.send(Message("T", b"%d" % number, sharding_key=sharding_key))
                     sent[number] += 1
                     await asyncio.sleep(0.01)
 
@@ -43,6 +45,55 @@ def test_a_lone_broker_that_is_back_in_time_costs_no_send(linger_ms: float) -> N
         assert all(now > then for now, then in zip(sent, before, strict=True))
 
     ask(scenario, brokers=1, queues=4)
+
+
+def test_a_second_attempt_keeps_the_order_of_a_sharding_key() -> None:
+    async def scenario(world: World, cluster: SimCluster, names: str) -> None:
+        doors, restarts = doors_of(world.node("p")), []
+        async with Producer(names, group="P", doors=doors) as producer:
+            for number in range(60):
+                if number in (20, 40):
+                    await cluster.brokers[0].crash(power=False)
+                    restarts.append(asyncio.get_running_loop().create_task(_start_later(cluster)))
+                await producer.send(Message("T", b"%d" % number, sharding_key="k"))
+        async with PullConsumer(names, group="look", doors=doors) as reader:
+            (queue,) = [each for each, held in (await reader.bounds("T")).items() if held.end]
+            pulled = await reader.pull_bytes(queue, 0, max_messages=100)
+            bodies = [int(each.body) for each in pulled.messages()]
+        assert [body for body, _ in groupby(bodies)] == list(range(60))
+
+    ask(scenario, brokers=1, queues=4)
+
+
+async def _start_later(cluster: SimCluster) -> None:
+    await asyncio.sleep(1)
+    await cluster.brokers[0].start()
+
+
+def test_what_may_still_be_stored_is_not_sent_again_to_a_fixed_queue() -> None:
+    async def scenario(world: World, cluster: SimCluster, names: str) -> None:
+        async with Producer(names, group="P", attempt_timeout_ms=300, doors=doors_of(world.node("p"))) as producer:
+            await producer.send(Message("T", b"1"))
+            world.network.partition(["p"], [cluster.brokers[0].name])
+            begun = asyncio.get_running_loop().time()
+            with pytest.raises(SendFailed, match="after 1 attempt,") as failure:
+                await producer.send(Message("T", b"2", sharding_key="k"))
+            assert asyncio.get_running_loop().time() - begun < 1
+            assert failure.value.may_have_happened
+
+    ask(scenario, brokers=1, queues=4, seeds=1)
+
+
+def test_without_retries_a_message_of_a_fixed_queue_has_one_attempt() -> None:
+    async def scenario(world: World, cluster: SimCluster, names: str) -> None:
+        async with Producer(names, group="P", retries=0, doors=doors_of(world.node("p"))) as producer:
+            await producer.send(Message("T", b"1"))
+            await cluster.brokers[0].crash(power=False)
+            await asyncio.sleep(0.1)
+            with pytest.raises(SendFailed, match="after 1 attempt,"):
+                await producer.send(Message("T", b"2", sharding_key="k"))
+
+    ask(scenario, brokers=1, queues=4, seeds=1)
 
 
 def test_attempts_are_spread_and_the_first_word_comes_at_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,7 +1,7 @@
 """A producer for whoever encodes batches himself: the Spark sink, which makes them by columns.
 
 The caller draws unique keys, puts one into each message, encodes them as `record.batch.encode_batch` does, and sends
-the bytes to a queue. There is one attempt for each call, and sent again the messages keep their keys.
+the bytes to a queue, and to no other if it has to be tried again; the messages keep their keys.
 """
 
 from msgspec import Struct

@@ -4,14 +4,15 @@
         result = await producer.send(Message.of("orders", b"one espresso", tag="new", keys=["order-7"]))
 
 One deadline covers a send with all its attempts (`retrying`). After an attempt that failed the next goes to another
-broker, unless the message has an order to keep: then its queue is fixed and there is one attempt. A retried message
-keeps its unique key, so that consumers can tell a duplicate. Nothing is reported as sent before a broker said so.
+broker, unless the message has an order to keep: then it goes to its own queue again. A retried message keeps its unique
+key, so that consumers can tell a duplicate. Nothing is reported as sent before a broker said so.
 
 A producer belongs to the loop and the process that opened it. Java: ``DefaultMQProducerImpl``.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Final, Self, Unpack
 
@@ -187,7 +188,7 @@ class Producer:
         entry = self._entry(message)
         fixed = choose((await self._route(message.topic)).write_queues) if choose else None
         order = message.properties.get(keys.SHARDING_KEY), message.properties.get(keys.WAIT)
-        again = None if fixed is None else (lambda _queues: fixed)
+        again = None if fixed is None else partial(_same_queue, fixed)
         return await linger.send(
             entry, (message.topic, fixed, *order), lambda entries: self._send_entries(entries, again, None)
         )
@@ -292,6 +293,8 @@ class Producer:
             except (*UNANSWERED, NoRoute, RequestRefused) as error:
                 if not await self._goes_on(attempts, error, outgoing.topic, chosen, deadline):
                     break
+                if choose is not None and chosen is not None:
+                    choose = partial(_same_queue, chosen)  # routes may have changed meanwhile
             else:
                 stored = reply.code, reply.answer, chosen
                 if reply.code == ResponseCode.SUCCESS or not self.settings.retry_not_ok:
@@ -399,10 +402,14 @@ class Producer:
 _Choice = Callable[[Sequence[MessageQueue]], MessageQueue]
 
 
+def _same_queue(queue: MessageQueue, _queues: Sequence[MessageQueue]) -> MessageQueue:
+    return queue
+
+
 def _fixed_choice(message: Message, queue: MessageQueue | None, selector: Selector | None) -> _Choice | None:
     """How the queue of this message follows from the message itself; None when it does not."""
     if queue is not None:
-        return lambda _: queue
+        return partial(_same_queue, queue)
     if selector is not None:
         return lambda queues: selector(queues, message)
     key = message.properties.get(keys.SHARDING_KEY)

@@ -5,7 +5,10 @@ with some chance in it, so that many producers do not come back in one moment. `
 a broker was asked; those in which nothing left (nobody answers there, no route, the broker says that it is leaving) may
 go on until the deadline: a lone broker that is restarted within ``send_timeout_ms`` costs no send.
 
-A message with an order to keep has one attempt: an order would not survive a second.
+A message with an order to keep goes to its own queue again, and only when the attempt that failed cannot be stored any
+more behind a later message: nothing left, the broker refused it, or the connection is gone. After a timeout it is given
+up, since what was sent may still come. Sends of one queue that are under way at once may change places by a second
+attempt; with ``retries=0`` such a message has one attempt.
 """
 
 import random
@@ -15,6 +18,7 @@ from typing import Final
 from firearrow.errors import (
     AccessDenied,
     ConnectionFailed,
+    ConnectionLost,
     FireArrowError,
     NoRoute,
     RequestRefused,
@@ -48,8 +52,9 @@ class Attempts:
     """The attempts of one send."""
 
     def __init__(self, retries: int, *, is_fixed: bool) -> None:
-        self._left = 0 if is_fixed else retries
+        self._left = retries
         self._is_fixed = is_fixed
+        self._has_one_attempt = is_fixed and not retries
         self._pause_s = FIRST_PAUSE_S
         self.errors: list[FireArrowError] = []
         self.tried: set[str] = set()
@@ -62,12 +67,15 @@ class Attempts:
         if broker is not None:
             self.tried.add(broker)
         self.may_have_happened |= was_asked and error.may_have_happened
-        if self._is_fixed or isinstance(error, AccessDenied):
+        if self._has_one_attempt or isinstance(error, AccessDenied):
             return False
-        if isinstance(error, RequestRefused) and error.code not in RETRIED_CODES:
+        retried = WORTH_A_RETRY if self._is_fixed else RETRIED_CODES
+        if isinstance(error, RequestRefused) and error.code not in retried:
             return False
         if is_free(error, was_asked=was_asked):
             return True
+        if self._is_fixed and not isinstance(error, RequestRefused | ConnectionLost):
+            return False
         self._left -= 1
         return self._left >= 0
 
@@ -79,7 +87,7 @@ class Attempts:
 
     def pause_s(self, brokers: Iterable[str], chance: random.Random) -> float:
         """How long to wait before the next attempt: not at all while there is a broker that has not been tried."""
-        if any(broker not in self.tried for broker in brokers):
+        if not self._is_fixed and any(broker not in self.tried for broker in brokers):
             return 0.0
         self.tried.clear()
         pause_s, self._pause_s = self._pause_s, min(2 * self._pause_s, LONGEST_PAUSE_S)

@@ -1,0 +1,21 @@
+"""A lone broker is killed under 100 producers; ``python -m tests.interop.client.kills`` takes more deaths."""
+
+import pytest
+
+from firearrow.testing.rotation import this_turn, turn
+from tests.interop.client.kills.run import IN_TIME_S, Side, run
+
+pytestmark = [pytest.mark.apache, pytest.mark.real, pytest.mark.timeout(300)]
+
+KILLS: dict[Side, int] = {"standby": 3, "apache": 1}
+TURNS: list[Side | None] = ["apache", None, None]
+
+
+@pytest.mark.parametrize("side", ["standby", *filter(None, this_turn(TURNS, 1))])
+def test_a_killed_broker_that_is_back_in_time_costs_no_send(side: Side) -> None:
+    came = run(side, KILLS[side], turn() or 0)
+    print(came.figures())
+    assert came.broken == []
+    assert came.acknowledged > 0
+    if not came.in_time:
+        pytest.skip(f"the broker was not back within {IN_TIME_S[side]} s on this machine: {came.figures()}")

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from firearrow.client import Message, Producer
+from firearrow.client.producer.settings import ProducerOptions
 from firearrow.errors import FireArrowError
 
 PAUSE_S = 0.05
@@ -48,7 +49,7 @@ class Load:
 
     async def run(self, names: str, topic: str, timeout_ms: int) -> None:
         """Send until standard input ends."""
-        options = {"send_timeout_ms": timeout_ms} if timeout_ms else {}
+        options: ProducerOptions = {"send_timeout_ms": timeout_ms} if timeout_ms else {}
         async with asyncio.TaskGroup() as group:
             for number in range(len(self.report.acknowledged)):
                 group.create_task(self._send_on(Producer(names, group="kills", **options), topic, number))

@@ -225,7 +225,7 @@ class Groups:
             found = (await self._configs(member)).get(group)
             if found is not None:
                 return found
-        raise NoSuchName(f"no broker knows a group {group!r}; firearrow group list shows those that are there")
+        raise _no_group(group)
 
     async def _connections(self, member: BrokerMember, group: str) -> ConsumerConnection:
         try:
@@ -257,7 +257,7 @@ class Groups:
     async def _holders(self, topic: str) -> dict[BrokerMember, Sequence[MessageQueue]]:
         route = await self._brokers.route(topic)
         if route is None:
-            raise NoSuchName(f"no name server knows a topic {topic!r}")
+            raise NoSuchName(f"no name server knows a topic {topic!r}; firearrow topic list shows those that are there")
         members = {member.name: member for member in await self._brokers.masters()}
         return {
             members[name]: [MessageQueue(topic, name, number) for number in range(data.read_queue_nums)]
@@ -281,7 +281,12 @@ class Groups:
             request = UpdateConsumerOffset(
                 consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
             )
-            await self._brokers.ask(member.at, request)
+            try:
+                await self._brokers.ask(member.at, request)
+            except RequestRefused as refusal:
+                if refusal.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
+                    raise _no_group(group) from refusal
+                raise
 
     async def _places(
         self, member: BrokerMember, queues: Sequence[MessageQueue], timestamp_ms: int
@@ -307,6 +312,10 @@ class Groups:
             return held.max_offset  # brokers of 4.9 would answer with the last message
         search = SearchOffsetByTimestamp(topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp_ms)
         return (await self._brokers.ask(member.at, search)).answer.offset
+
+
+def _no_group(group: str) -> NoSuchName:
+    return NoSuchName(f"no broker knows a group {group!r}; firearrow group list shows those that are there")
 
 
 def _members(seen: Iterable[ConsumerConnection]) -> tuple[MemberState, ...]:

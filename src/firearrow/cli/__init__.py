@@ -1,6 +1,8 @@
 """The command line: ``firearrow`` and its commands.
 
 The library needs msgspec alone; the commands need the extra ``cli`` (or ``server``), and say so when it is missing.
+
+Words that are no command are told in one line, as every other failure is: what is wrong, and where to read on.
 """
 
 import sys
@@ -10,6 +12,7 @@ def main() -> None:
     """Run the ``firearrow`` command."""
     try:
         import rich  # noqa: F401 - typer itself finds out late that it is missing
+        import typer
 
         from firearrow.cli.app import app
     except ModuleNotFoundError as exc:
@@ -17,4 +20,15 @@ def main() -> None:
             raise
         print(f"The firearrow command needs {exc.name}: pip install 'firearrow[cli]'", file=sys.stderr)
         sys.exit(1)
-    app()
+    usage_error = typer.BadParameter.__mro__[1]  # what all complaints about words are; it has no public name
+    try:
+        sys.exit(app(standalone_mode=False))
+    except usage_error as error:
+        from firearrow.cli.usage import told
+
+        if line := told(error):
+            print(line, file=sys.stderr)
+        sys.exit(2)
+    except typer.Abort:
+        print("aborted", file=sys.stderr)
+        sys.exit(1)

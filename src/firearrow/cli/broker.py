@@ -99,7 +99,7 @@ async def _serve(settings: BrokerSettings, machine: Machine, directory: Path, *,
     try:
         async with served.serving() as identity:
             serves = True
-            names = settings.broker.namesrv_addr or "no name server: nobody will find it"
+            names = settings.broker.namesrv_addr or "no name server: nobody will find it, give one with -n"
             where = f"serves on {identity.address}, registers at {names}, keeps its files in {directory}"
             print(f"broker {identity.name} {where}", flush=True)
             settle()

@@ -166,7 +166,10 @@ class Instance:
         self.want(topic)
         route = self.routes.get(topic) or await self.refresh(topic)
         if route is None:
-            raise NoRoute(f"no name server knows topic {topic!r}; create it, or let brokers create topics")
+            raise NoRoute(
+                f"no name server knows topic {topic!r}; check its name (firearrow topic list shows all), "
+                "create it, or let brokers create topics"
+            )
         return route
 
     async def refresh(self, topic: str) -> Route | None:

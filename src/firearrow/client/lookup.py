@@ -77,7 +77,7 @@ async def fetch(network: Network, url: Url) -> str:
     """Ask once; raise ``ConnectionFailed``, ``RequestTimedOut`` or ``BadBody`` when no list comes of it."""
     try:
         async with asyncio.timeout(FETCH_TIMEOUT_S):
-            return read_answer(await _exchange(network, url))
+            return read_answer(await _exchange(network, url), str(url.address))
     except TimeoutError:
         raise RequestTimedOut(f"{url.address} named no name servers within {FETCH_TIMEOUT_S:g} s") from None
 
@@ -97,15 +97,18 @@ async def _exchange(network: Network, url: Url) -> bytes:
         transport.abort()
 
 
-def read_answer(raw: bytes) -> str:
+def read_answer(raw: bytes, server: str = "the server for name server addresses") -> str:
     """The text in an HTTP answer. Pure."""
     head, divided, body = raw.partition(b"\r\n\r\n")
     lines = head.decode("latin-1").split("\r\n")
     words = lines[0].split(" ", 2)
     if not divided or len(words) < 2 or not words[0].startswith("HTTP/1."):
-        raise BadBody("the server for name server addresses answered with something that is not HTTP/1")
+        raise BadBody(f"{server} answered with something that is not HTTP/1; check the address of the list")
     if words[1] != "200":
-        raise ConnectionFailed(f"the server for name server addresses answered {' '.join(words[1:])!r}")
+        raise ConnectionFailed(
+            f"{server} answered {' '.join(words[1:])!r} when asked for name servers; "
+            "check the address, or give host:port of the name servers themselves"
+        )
     fields = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])}
     if "chunked" in fields.get("transfer-encoding", "").lower():
         body = _joined(body)

@@ -8,17 +8,33 @@ The list is given, or found by asking an HTTP server (`lookup`): until that has 
 """
 
 import asyncio
+import logging
 import random
 from collections.abc import Iterable
+from typing import Final
 
 from msgspec import Struct
 
 from firearrow.client.lookup import Url, is_url, parse_url
-from firearrow.errors import ConnectionFailed, ConnectionLost, NoRoute, Overloaded, RequestTimedOut, SettingsError
+from firearrow.errors import (
+    ConnectionFailed,
+    ConnectionLost,
+    NoRoute,
+    Overloaded,
+    RequestRefused,
+    RequestTimedOut,
+    SettingsError,
+)
+from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.conversation import A, Request
 from firearrow.remoting.caller import Caller
 from firearrow.remoting.reply import CALL_TIMEOUT_MS, SUCCESS_ONLY, Reply
 from firearrow.runtime.network import Address
+
+log: Final = logging.getLogger(__name__)
+
+SLOW_S: Final = 1.0
+"""After so long without an answer a name server is named in the log."""
 
 UNANSWERED = (ConnectionFailed, ConnectionLost, RequestTimedOut, Overloaded)
 """Errors after which another server may still answer."""
@@ -58,6 +74,7 @@ class NameServers:
         self._chosen = chance.randrange(len(addresses)) if addresses else 0
         self._chance = chance
         self._are_known = asyncio.Event()
+        self._slow: set[Address] = set()
         self.fault = ""
         """Why the list could not be had lately; empty when it could."""
 
@@ -94,7 +111,11 @@ class NameServers:
         for step in range(len(addresses)):
             index = (first + step) % len(addresses)
             try:
-                reply = await self._caller.call(addresses[index], request, timeout_ms=timeout_ms, accept=accept)
+                reply = await self._call(addresses[index], request, timeout_ms, accept)
+            except RequestRefused as refusal:
+                if refusal.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                    refusal.args = (f"{refusal}; check that {addresses[index]} is a name server: brokers refuse this",)
+                raise
             except UNANSWERED as error:
                 if step == len(addresses) - 1:
                     error.may_have_happened = False  # nobody was asked to change anything
@@ -104,3 +125,19 @@ class NameServers:
                 self._chosen = index
             return reply
         raise AssertionError("there is always a name server")
+
+    async def _call(self, address: Address, request: Request[A], timeout_ms: float, accept: frozenset[int]) -> Reply[A]:
+        """Ask one of them; say so when it takes its time."""
+        timer = asyncio.get_running_loop().call_later(SLOW_S, self._say_slow, address)
+        try:
+            reply = await self._caller.call(address, request, timeout_ms=timeout_ms, accept=accept)
+        finally:
+            timer.cancel()
+        self._slow.discard(address)
+        return reply
+
+    def _say_slow(self, address: Address) -> None:
+        if address not in self._slow:
+            self._slow.add(address)
+            what = "name server %s has not answered for %g s; check that it is one, and whether it wants TLS"
+            log.warning(what, address, SLOW_S, extra={"name_server": str(address)})

@@ -85,11 +85,11 @@ def group_fault(group: str) -> str | None:
 
 def _fault(noun: str, name: str, limit: int) -> str | None:
     if not name:
-        return f"the {noun} name is empty"
+        return f"the {noun} name is empty; give it one of letters, digits, _ and -"
     if len(name) > limit:
         return f"the {noun} name has {len(name)} characters, more than the {limit} allowed: {name[:limit]!r}..."
     if _legal(name) is None:
-        return f"the {noun} name {name!r} holds a character outside % | a-z A-Z 0-9 _ -"
+        return f"the {noun} name {name!r} holds a character that names may not have; write letters, digits, _ and -"
     return None
 
 

@@ -30,6 +30,17 @@ _LENGTH_SIZE: Final = 4
 WORD_SIZE: Final = 4
 PREFIX: Final = struct.Struct(">II")
 
+_SPEAKS_HTTP: Final = "what came is HTTP: a web server or its client is there; check the address"
+_SPEAKS_TLS: Final = "what came is TLS: connect with it (tls, --tls), or check the address"
+_STRANGERS: Final = {
+    int.from_bytes(b"HT"): _SPEAKS_HTTP,
+    int.from_bytes(b"GE"): _SPEAKS_HTTP,
+    int.from_bytes(b"PO"): _SPEAKS_HTTP,
+    0x1503: _SPEAKS_TLS,
+    0x1603: _SPEAKS_TLS,
+}
+"""Protocols that people meet by mistake, by their first two bytes; no frame is that long."""
+
 
 class FrameLimits(msgspec.Struct, frozen=True):
     """How large a peer's frames may be. The defaults accept whatever Apache accepts."""
@@ -95,6 +106,8 @@ class FrameSplitter:
 
     def _explain(self, length: int, word: int) -> BadFrame:
         header_size, encoding = word & 0xFFFFFF, word >> 24
+        if (stranger := _STRANGERS.get(length >> 16)) is not None:
+            return BadFrame(stranger)
         if length + _LENGTH_SIZE > self._limits.frame_max:
             return BadFrame(f"a frame of {length + _LENGTH_SIZE} bytes exceeds the limit of {self._limits.frame_max}")
         if encoding not in (0, 1):

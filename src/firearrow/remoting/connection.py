@@ -195,8 +195,7 @@ class Connection(Room):
             extra = {"peer": str(self.address), "code": event.heading.code, "reason": event.refusal.remark}
             log.info("request declined", extra=extra)
         elif isinstance(event, StreamBroken):
-            log.warning("stream broken", extra={"peer": str(self.address), "reason": str(event.reason)})
-            self.close()
+            self.cut(str(event.reason))
 
     def _take_answer(self, event: AnswerArrived) -> None:
         asker: _Asker = event.asked.context
@@ -365,7 +364,8 @@ class Connection(Room):
         for asked in self._talk.expire(now):
             asker: _Asker = asked.context
             what, waited = type(asked.request).__name__, (now - asker.asked_at) * 1000
-            self._report(asker, RequestTimedOut(f"{self.address} did not answer {what} within {waited:.0f} ms"))
+            said = f"{self.address} did not answer {what} within {waited:.0f} ms{self._never_heard()}"
+            self._report(asker, RequestTimedOut(said))
             is_silent = self._last_heard <= asker.asked_at and now - asker.asked_at >= SILENT_S
             if is_silent and not self._endpoint.is_server and self.is_open:
                 self.cut("a call timed out and nothing at all came from the server meanwhile")
@@ -377,7 +377,14 @@ class Connection(Room):
         self._budget.check()
         for asked in self._talk.closed():
             what = type(asked.request).__name__
-            self._report(asked.context, ConnectionLost(f"{what} to {self.address} has no answer: {reason}"))
+            said = f"{what} to {self.address} has no answer: {reason}{self._never_heard()}"
+            self._report(asked.context, ConnectionLost(said))
+
+    def _never_heard(self) -> str:
+        """What to make of a server that has sent nothing at all."""
+        if self._frames_heard or self._endpoint.is_server:
+            return ""
+        return "; nothing has come from there: check that it is a name server or broker, and whether it wants TLS"
 
 
 def settle(future: "asyncio.Future[Reply[A]]", outcome: "Reply[A] | FireArrowError") -> None:

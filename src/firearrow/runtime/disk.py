@@ -241,6 +241,10 @@ def refusal(error: OSError, doing: str) -> DiskError:
         return ResourceShortage(f"{message}; close connections, or let the process open more files", error.errno)
     if error.errno == errno.ENOENT:
         return FileMissing(message, error.errno)
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return DiskError(f"{message}; let this user write there, or choose another directory (--store)", error.errno)
+    if error.errno in (errno.ENOTDIR, errno.EEXIST):
+        return DiskError(f"{message}, and it is no directory; choose another one (--store)", error.errno)
     return DiskError(message, error.errno)
 
 

@@ -16,6 +16,7 @@ TLS is a layer above this door (``runtime.tls``), so that it also runs over simu
 """
 
 import asyncio
+import os
 import socket
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
@@ -42,7 +43,8 @@ class Address(NamedTuple):
         host, colon, port = text.strip().rpartition(":")
         host = host.removeprefix("[").removesuffix("]")
         if not (colon and host and port.isascii() and port.isdigit() and int(port) <= 65535):
-            raise SettingsError(f"{text!r} is not an address: write host:port, or [host]:port for IPv6")
+            fault = "is not an address" if colon else "has no port"
+            raise SettingsError(f"{text!r} {fault}: write host:port, or [host]:port for IPv6")
         return cls(host, int(port))
 
     def __str__(self) -> str:
@@ -95,9 +97,9 @@ class SystemNetwork:
                 transport, _ = await loop.create_connection(factory, address.host, address.port)
         except TimeoutError as error:
             reason = f"no answer within {self._connect_timeout_s:g} s"
-            raise ConnectionFailed(f"cannot connect to {address}: {reason}") from error
+            raise ConnectionFailed(f"cannot connect to {address}: {reason}; {_ON_THE_WAY}") from error
         except (OSError, UnicodeError) as error:
-            raise ConnectionFailed(f"cannot connect to {address}: {_reason(error)}") from error
+            raise ConnectionFailed(f"cannot connect to {address}: {_reason(error)}; {_advice(error)}") from error
         _notice_silence(transport)
         return transport
 
@@ -108,7 +110,8 @@ class SystemNetwork:
 
             sockets = await bind(address.host, address.port)
         except (OSError, UnicodeError, OverflowError) as error:
-            raise ListenFailed(f"cannot listen on {address}: {_reason(error)}") from error
+            advice = "end what listens there, or choose another port or address"
+            raise ListenFailed(f"cannot listen on {address}: {_reason(error)}; {advice}") from error
         return _SystemListener(sockets, factory, self._descriptors)
 
 
@@ -146,6 +149,19 @@ def _notice_silence(transport: asyncio.Transport) -> None:
         return
 
 
+_ON_THE_WAY: Final = "check the address, and what may block the way there"
+
+
+def _advice(error: Exception) -> str:
+    if isinstance(error, socket.gaierror | UnicodeError):
+        return "check the name of the host"
+    if isinstance(error, ConnectionRefusedError):
+        return "nothing listens there: check the address, and whether the server runs"
+    return _ON_THE_WAY
+
+
 def _reason(error: Exception) -> str:
-    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return text or type(error).__name__
+    if not isinstance(error, OSError) or not error.strerror:
+        return str(error) or type(error).__name__
+    # asyncio puts a text of its own for the system's, with the address once more.
+    return os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror

@@ -25,7 +25,7 @@ class RecordLock:
         except OSError as error:
             os.close(descriptor)
             if error.errno in (errno.EAGAIN, errno.EACCES):
-                advice = "is a broker already running on this directory?"
+                advice = "a broker runs on this directory already; stop it, or choose another directory (--store)"
                 raise LockHeld(f"{path} is held by another process: {advice}", error.errno) from error
             raise
         self._descriptor: int | None = descriptor

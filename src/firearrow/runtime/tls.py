@@ -385,7 +385,27 @@ async def connect_tls(
         return await ready
     except (OSError, ssl.SSLError) as error:
         outer.abort()
-        raise ConnectionFailed(f"cannot connect to {address}: TLS: {error}") from error
+        raise ConnectionFailed(f"cannot connect to {address}: TLS: {_explained(error)}") from error
     except BaseException:
         outer.abort()
         raise
+
+
+_CLOCKS: Final = frozenset({9, 10})
+"""OpenSSL's verify codes of a certificate that is not valid yet, and of one that has expired."""
+_NAMES: Final = frozenset({62, 64})
+"""Those of a certificate for another host name or address."""
+
+
+def _explained(error: Exception) -> str:
+    """Why a handshake failed, and what to do about it."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        reason = f"the certificate is refused: {error.verify_message}"
+        if error.verify_code in _CLOCKS:
+            return f"{reason}; check the clock of this machine and the dates of the certificate"
+        if error.verify_code in _NAMES:
+            return f"{reason}; connect by a name that the certificate has"
+        return f"{reason}; trust its authority (trust_path, --trust FILE), or check who answers there"
+    if isinstance(error, ssl.SSLError) and error.reason in {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"}:
+        return "the server speaks no TLS; connect without it (tls, --tls), or check the port"
+    return f"{error}; check that the server speaks TLS on this port"

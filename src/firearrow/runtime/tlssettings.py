@@ -89,7 +89,7 @@ def _load_identity(context: ssl.SSLContext, certificate_path: str, key_path: str
         context.load_cert_chain(certificate_path, key_path or None, password or (lambda: ""))
     except (OSError, ssl.SSLError) as error:
         files = f"certificate {certificate_path} with key {key_path}"
-        raise SettingsError(f"TLS cannot use {files}: {error}") from error
+        raise SettingsError(f"TLS cannot use {files}: {error}; check both files") from error
 
 
 def _load_trust(context: ssl.SSLContext, path: str) -> None:
@@ -99,4 +99,5 @@ def _load_trust(context: ssl.SSLContext, path: str) -> None:
     try:
         context.load_verify_locations(path)
     except (OSError, ssl.SSLError) as error:
-        raise SettingsError(f"TLS cannot use the trusted certificates of {path}: {error}") from error
+        reason = f"TLS cannot use the trusted certificates of {path}: {error}"
+        raise SettingsError(f"{reason}; check the file of trust_path or --trust") from error

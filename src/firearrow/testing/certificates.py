@@ -19,9 +19,12 @@ class CertificateFiles(NamedTuple):
 
 
 def self_signed(
-    directory: str, hosts: Sequence[str] = ("localhost", "127.0.0.1"), name: str = "test"
+    directory: str,
+    hosts: Sequence[str] = ("localhost", "127.0.0.1"),
+    name: str = "test",
+    begins: datetime.datetime | None = None,
 ) -> CertificateFiles:
-    """Write ``name.pem`` and ``name.key`` for these hosts; needs the package ``cryptography``."""
+    """Write ``name.pem`` and ``name.key`` for these hosts, valid for a week; needs the package ``cryptography``."""
     from cryptography import x509
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -29,15 +32,15 @@ def self_signed(
 
     key = Ed25519PrivateKey.generate()
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, hosts[0])])
-    now = datetime.datetime.now(datetime.UTC)
+    begins = begins or datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=1)
     certificate = (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(subject)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=7))
+        .not_valid_before(begins)
+        .not_valid_after(begins + datetime.timedelta(days=8))
         .add_extension(x509.SubjectAlternativeName([_general_name(host) for host in hosts]), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(key, None)

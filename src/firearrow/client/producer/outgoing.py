@@ -50,9 +50,14 @@ def check(message: Message, settings: ProducerSettings) -> None:
         raise IllegalMessage(fault)
     size = len(message.body)
     if not size:
-        raise IllegalMessage(f"the body of a message for topic {message.topic!r} is empty; brokers take none without")
+        raise IllegalMessage(
+            f"the body of a message for topic {message.topic!r} is empty, which brokers refuse; put something into it"
+        )
     if size > settings.max_message_bytes:
-        raise IllegalMessage(f"the body has {size} bytes, more than max_message_bytes ({settings.max_message_bytes})")
+        raise IllegalMessage(
+            f"the body has {size} bytes, more than max_message_bytes ({settings.max_message_bytes}); make it smaller, "
+            "or raise that here and maxMessageSize at the brokers"
+        )
 
 
 @lru_cache(maxsize=1024)

@@ -346,6 +346,7 @@ class Producer:
             except RequestRefused as refusal:
                 if refusal.code != ResponseCode.GO_AWAY:
                     raise
+                left_ms -= (loop.time() - began) * 1000
                 reply = await instance.caller.call(address, request, outgoing.body, timeout_ms=left_ms, accept=STORED)
         except FireArrowError:
             self._faults.note(queue.broker_name, 0, loop.time(), failed=True)
@@ -375,7 +376,9 @@ class Producer:
             if default is not None:
                 route = borrowed(default, topic, self.settings.default_topic_queues)
         if route is None:
-            raise NoRoute(f"no name server knows topic {topic!r}, and brokers do not create topics; create it first")
+            raise NoRoute(
+                f"no name server knows topic {topic!r}, and brokers do not create topics; check its name, or create it"
+            )
         if not route.write_queues:
             instance.hurry()
             raise NoRoute(f"no broker takes messages of topic {topic!r} now: none has a master with write permission")

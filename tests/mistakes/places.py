@@ -4,6 +4,7 @@ import datetime
 import http.server
 import os
 import socket
+import socketserver
 import subprocess
 import tempfile
 import threading
@@ -36,6 +37,7 @@ def places() -> Iterator[dict[str, str]]:
             "held": str(root / "cluster" / cluster.broker_names[0]),
             "taken": str(taken.getsockname()[1]),
             "http": str(stack.enter_context(web_server())),
+            "web": str(stack.enter_context(strict_web_server())),
             "root": str(root),
             **_files(root),
             **_tls(stack, root),
@@ -91,6 +93,23 @@ def web_server() -> Iterator[int]:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         try:
             yield server.server_port
+        finally:
+            server.shutdown()
+
+
+@contextmanager
+def strict_web_server() -> Iterator[int]:
+    """A web server that refuses whatever is no request, as most do; its port."""
+
+    class Refuse(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.recv(4096)
+            self.request.sendall(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Refuse) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield int(server.server_address[1])
         finally:
             server.shutdown()
 

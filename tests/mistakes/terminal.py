@@ -69,4 +69,5 @@ def telling(text: str, *, ended: bool) -> str:
         return ""
     if not lines[0].startswith("Traceback"):
         return lines[0].strip()
-    return next((line for line in reversed(lines) if not line.startswith((" ", "Traceback"))), "") if ended else ""
+    told = (line for line in reversed(lines) if not line.startswith((" ", "Traceback", "sys:")))
+    return next(told, "") if ended else ""

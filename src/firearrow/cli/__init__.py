@@ -6,6 +6,7 @@ Words that are no command are told in one line, as every other failure is: what 
 """
 
 import sys
+from typing import cast
 
 
 def main() -> None:
@@ -20,7 +21,8 @@ def main() -> None:
             raise
         print(f"The firearrow command needs {exc.name}: pip install 'firearrow[cli]'", file=sys.stderr)
         sys.exit(1)
-    usage_error = typer.BadParameter.__mro__[1]  # what all complaints about words are; it has no public name
+    # What all complaints about words are; it has no public name.
+    usage_error = cast("type[Exception]", typer.BadParameter.__mro__[1])
     try:
         sys.exit(app(standalone_mode=False))
     except usage_error as error:

@@ -15,7 +15,7 @@ from firearrow.broker.broker import Broker
 from firearrow.broker.config import BrokerSettings, load_settings
 from firearrow.cli.environment import server_environment
 from firearrow.cli.level import Level, LogLevel
-from firearrow.errors import FireArrowError, SettingsError
+from firearrow.errors import DiskError, FireArrowError, SettingsError
 from firearrow.runtime.clock import SystemClock
 from firearrow.runtime.garbage import settle
 from firearrow.runtime.loops import run
@@ -53,13 +53,15 @@ def broker(
         "bind_address": bind,
         "broker_ip1": advertise,
     }
+    directory = store
     try:
         settings = read_settings(config, flags)
         directory = Path(settings.broker.store_path_root_dir or Path.home() / "store").expanduser()
         run(lambda: _serve(settings, this_machine(), directory, drains=drain))
     except* FireArrowError as group:
         for error in leaves(group):
-            typer.echo(f"firearrow broker: {error}", err=True)
+            where = f" (the store is {directory})" if isinstance(error, DiskError) else ""
+            typer.echo(f"firearrow broker: {error}{where}", err=True)
         raise typer.Exit(1) from None
 
 

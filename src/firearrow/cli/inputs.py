@@ -108,7 +108,7 @@ async def _lines(path: Path, form: InputFormat) -> AsyncGenerator[bytes]:
             for line in file:
                 yield line
     except OSError as error:
-        raise IllegalMessage(f"{path} cannot be read: {error.strerror or error}") from error
+        raise IllegalMessage(f"{path} cannot be read: {error.strerror or error}; check the path") from error
 
 
 def _from_json(parts: Parts, line: bytes, where: str) -> Message:

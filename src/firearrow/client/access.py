@@ -4,7 +4,7 @@ Java: ``AclClientRPCHook`` and ``SessionCredentials``; ``TlsSystemConfig``.
 """
 
 import ssl
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from ipaddress import ip_address
 from typing import Final
@@ -57,6 +57,14 @@ def check_names(given: Iterable[str], settings: type[Struct]) -> None:
             near = get_close_matches(name, known, 1)
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known))}"
             raise SettingsError(f"{name} is no option here; {hint}")
+
+
+def unusable(given: Mapping[str, object], wrong: Exception) -> SettingsError:
+    """What to raise for a value that an option does not take; ``wrong`` is msgspec's complaint, which has its path."""
+    reason, _, path = str(wrong).partition(" - at `$.")
+    name = path.removesuffix("`").partition(".")[0]
+    what = f"{name}={given[name]!r}" if name in given else "an option"
+    return SettingsError(f"{what} is not usable: {reason.replace('`', '')}")
 
 
 def with_options(text: str | None, settings: type[Struct], *, but: tuple[str, ...] = ()) -> str:

@@ -36,6 +36,7 @@ from firearrow.protocol.requests.route import GetRouteInfoByTopic
 from firearrow.remoting.caller import Caller
 from firearrow.remoting.handlers import Handlers, Peer
 from firearrow.remoting.limits import Limits
+from firearrow.runtime import forks
 from firearrow.runtime.network import Address
 
 log: Final = logging.getLogger(__name__)
@@ -107,8 +108,15 @@ class Instance:
         self._wanted: dict[str, None] = {}
         self._asking: dict[str, asyncio.Task[Route | None]] = {}
         self._hurry = asyncio.Event()
+        self._generation = forks.generation
+        self.loop: Final = asyncio.get_running_loop()
         self.refusal = ""
         """Why a heartbeat was not taken lately; empty when the last one was."""
+
+    @property
+    def is_of_another_process(self) -> bool:
+        """Whether this is a copy that a fork made."""
+        return self._generation != forks.generation
 
     def open(self) -> None:
         """Begin to poll and to beat."""

@@ -139,5 +139,5 @@ class NameServers:
     def _say_slow(self, address: Address) -> None:
         if address not in self._slow:
             self._slow.add(address)
-            what = "name server %s has not answered for %g s; check that it is one, and whether it wants TLS"
-            log.warning(what, address, SLOW_S, extra={"name_server": str(address)})
+            what = "name server %s has not answered for %g s; check that it is one, and whether it wants %s"
+            log.warning(what, address, SLOW_S, "TLS (tls, --tls)", extra={"name_server": str(address)})

@@ -161,17 +161,28 @@ def _merged(
         if joined:
             merged[key.KEYS] = joined
     if delay_level:
-        merged[key.DELAY] = str(delay_level)
+        merged[key.DELAY] = _level(delay_level)
     if sharding_key:
         merged[key.SHARDING_KEY] = sharding_key
     return merged
 
 
+def _level(level: object) -> str:
+    if not isinstance(level, int) or level < 0:
+        raise IllegalMessage(f"delay_level={level!r} is no delay level; write 1, 2, ... or 0 for no delay")
+    return str(level)
+
+
 def _joined(keys: Iterable[str]) -> str:
+    listed = list(keys)
     try:
-        return key.KEY_SEPARATOR.join(keys)
+        joined = key.KEY_SEPARATOR.join(listed)
     except TypeError:
-        raise IllegalMessage(f"the keys of a message are one str or several; these are {keys!r}") from None
+        raise IllegalMessage(f"the keys of a message are one str or several; these are {listed!r}") from None
+    if joined.count(key.KEY_SEPARATOR) >= len(listed):
+        parted = next(each for each in listed if key.KEY_SEPARATOR in each)
+        raise IllegalMessage(f"the key {parted!r} has a space in it, which divides keys; write it without")
+    return joined
 
 
 class StoredMessage(Struct, frozen=True, gc=False):

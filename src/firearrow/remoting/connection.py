@@ -384,7 +384,8 @@ class Connection(Room):
         """What to make of a server that has sent nothing at all."""
         if self._frames_heard or self._endpoint.is_server:
             return ""
-        return "; nothing has come from there: check that it is a name server or broker, and whether it wants TLS"
+        advice = "check that it is a name server or broker, and whether it wants TLS (tls, --tls)"
+        return f"; nothing has come from there: {advice}"
 
 
 def settle(future: "asyncio.Future[Reply[A]]", outcome: "Reply[A] | FireArrowError") -> None:

@@ -61,7 +61,7 @@ class Portal:
     def _check(self, work: Coroutine[Any, Any, Any]) -> None:
         reason = ""
         if os.getpid() != self._process:
-            reason = "a portal does not survive a fork; open one in this process"
+            reason = "what was opened in the process before a fork cannot be used here; open one after the fork"
         elif self._closed:
             reason = "the portal is closed"
         elif threading.current_thread() is self._thread:

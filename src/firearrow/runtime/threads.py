@@ -1,6 +1,7 @@
 """Plain functions run beside the loop, for handlers that block.
 
-A pool has a fixed number of threads. Closing it waits for what still runs: a function cannot be cut short.
+A pool has a fixed number of threads. A function that has begun cannot be cut short: whoever waits for it waits to its
+end, even when cancelled, and gets its result, so that nothing of it goes on behind the back of its caller.
 """
 
 import asyncio
@@ -18,8 +19,15 @@ class Threads:
         self._pool = ThreadPoolExecutor(count, thread_name_prefix=name)
 
     async def run(self, function: Callable[[], T]) -> T:
-        """Call the function in a thread and return its result."""
-        return await asyncio.get_running_loop().run_in_executor(self._pool, function)
+        """Call the function in a thread and return its result; a cancellation is for functions that have not begun."""
+        running = self._pool.submit(function)
+        future = asyncio.wrap_future(running)
+        while True:
+            try:
+                return await asyncio.shield(future)
+            except asyncio.CancelledError:
+                if running.cancel() or future.cancelled():
+                    raise
 
     def close(self) -> None:
         """Take nothing more; the threads end with what they are doing."""

@@ -14,6 +14,7 @@ from firearrow.settings.schema import Leaf, build, leaves
 T = TypeVar("T", bound=msgspec.Struct)
 
 ENVIRONMENT_PREFIX: Final = "FIREARROW_"
+ENVIRONMENT: Final = "the environment"
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -40,7 +41,7 @@ class Source(msgspec.Struct, frozen=True):
             for key, value in environment.items()
             if key.startswith(ENVIRONMENT_PREFIX)
         }
-        return cls("the environment", mine)
+        return cls(ENVIRONMENT, mine)
 
     @classmethod
     def from_flags(cls, flags: Mapping[str, Any]) -> "Source":
@@ -91,7 +92,8 @@ def _convert(leaf: Leaf, given: Any, key: str, where: str) -> Any:
         return msgspec.convert(text, leaf.annotation, strict=False)
     except msgspec.ValidationError as exc:
         bounds = f" (allowed: {leaf.bounds})" if leaf.bounds else ""
-        raise SettingsError(f"{key}={given!r} in {where} is not usable: {exc}{bounds}") from exc
+        name = f"{ENVIRONMENT_PREFIX}{key.upper()}" if where == ENVIRONMENT else key
+        raise SettingsError(f"{name}={given!r} in {where} is not usable: {exc}{bounds}; change it") from exc
 
 
 def _unknown(key: str, where: str, known: Mapping[str, Leaf]) -> str:

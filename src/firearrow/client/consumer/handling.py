@@ -36,7 +36,9 @@ def as_coroutine(handler: Handler[T], threads: Callable[[], Threads]) -> Callabl
 
 def _check(handler: object) -> None:
     if not callable(handler):
-        raise SettingsError(f"a handler is a function that takes what was received; this is {handler!r}")
+        raise SettingsError(
+            f"a handler is a function that takes what was received; this is {handler!r}: give the function's name alone"
+        )
     try:
         signature = inspect.signature(handler)
     except ValueError:
@@ -44,7 +46,9 @@ def _check(handler: object) -> None:
     try:
         signature.bind(None)
     except TypeError as wrong:
-        raise SettingsError(f"{holder_of(handler)} cannot be called with one argument: {wrong}") from None
+        raise SettingsError(
+            f"{holder_of(handler)} cannot be called with one argument: {wrong}; let it take the message"
+        ) from None
 
 
 def holder_of(handler: object) -> str:

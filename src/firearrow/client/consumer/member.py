@@ -87,7 +87,7 @@ class Member:
     async def open(self) -> None:
         """Join the group."""
         if self._parts is not None:
-            raise ClientClosed("the consumer is open already")
+            raise ClientClosed("the consumer is open already; open it once, or close it first")
         settings = self.settings
         doors = (self._given_doors or system_doors()).at(settings.client_ip)
         for topic, expression in self._topics.items():
@@ -176,6 +176,9 @@ class Member:
         if self._parts is None or self._is_closing:
             return
         instance, receiver, _ = self._parts
+        if instance.is_of_another_process:
+            self._parts = None  # its loop and connections are the other's
+            return
         self._is_closing = True  # its own tasks and its handlers go on until the end, and find their way to it
         try:
             await receiver.close()
@@ -187,6 +190,8 @@ class Member:
         """Its parts; raise ``ClientClosed`` when there are none."""
         if self._parts is None:
             raise ClientClosed("the consumer is not open; use it inside an async with block")
+        if self._parts[0].is_of_another_process:
+            raise ClientClosed("the consumer was opened in the process before a fork; open one here, after the fork")
         return self._parts
 
     @property

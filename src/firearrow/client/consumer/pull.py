@@ -35,6 +35,7 @@ from firearrow.client.consumer.ranges import IN_FLIGHT, read_range
 from firearrow.client.consumer.settings import ConsumerOptions, ConsumerSettings, consumer_settings
 from firearrow.client.consumer.subscription import EVERYTHING, TAG, subscription
 from firearrow.client.doors import Doors
+from firearrow.client.misuse import NeedsAwait
 from firearrow.client.nameservers import whereabouts
 from firearrow.client.routes import MASTER_ID
 from firearrow.errors import SettingsError
@@ -57,7 +58,7 @@ class Bounds(NamedTuple):
     end: int
 
 
-class PullConsumer:
+class PullConsumer(NeedsAwait):
     """Reads queues. Use it in an ``async with`` block."""
 
     def __init__(

@@ -30,13 +30,14 @@ from firearrow.client.consumer.receiving import Receiver
 from firearrow.client.consumer.settings import ConsumerOptions, ConsumerSettings, consumer_settings
 from firearrow.client.consumer.subscription import EVERYTHING, TAG
 from firearrow.client.doors import Doors
+from firearrow.client.misuse import NeedsAwait
 from firearrow.client.nameservers import whereabouts
 from firearrow.model import MessageQueue
 from firearrow.protocol.bodies.heartbeat import ConsumeType
 from firearrow.runtime.threads import Threads
 
 
-class Consumer:
+class Consumer(NeedsAwait):
     """Receives messages. Use it in an ``async with`` block."""
 
     def __init__(

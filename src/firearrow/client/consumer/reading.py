@@ -172,7 +172,7 @@ class Reader:
 
     def _say(self, flow: Flow, error: FireArrowError) -> None:
         """Warn of a pull that failed; a broker that is busy, or has not heard of the group yet, is no news."""
-        queue, reason = flow.queue, str(error)
+        queue, reason = flow.queue, f"{error}{_advice(error)}"
         extra = {"queue": str(queue), "reason": reason}
         what = "a pull of topic %s, %s:%d failed: %s"
         if isinstance(error, RequestRefused) and (
@@ -183,3 +183,9 @@ class Reader:
         kind = f"pull {queue.topic} {queue.broker_name} {type(error).__name__}"
         values = queue.topic, queue.broker_name, queue.queue_id, reason
         self._instance.trouble.say(self._now(), kind, what, *values, **extra)
+
+
+def _advice(error: FireArrowError) -> str:
+    if "filter message by" not in str(error):
+        return ""
+    return "; filter by tags or with wanted=..., or let Apache's brokers do it (enablePropertyFilter=true)"

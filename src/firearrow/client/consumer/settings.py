@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, TypedDict
 import msgspec
 from msgspec import Meta, Struct
 
-from firearrow.client.access import Access, check_ip, check_names, without_secrets
+from firearrow.client.access import Access, check_ip, check_names, unusable, without_secrets
 from firearrow.client.consumer.window import MIB, WindowLimits
 from firearrow.errors import SettingsError
 from firearrow.model.names import DEFAULT_CONSUMER_GROUP, group_fault
@@ -166,7 +166,7 @@ def consumer_settings(group: str, options: ConsumerOptions) -> ConsumerSettings:
     try:
         settings = msgspec.convert(given, ConsumerSettings)
     except msgspec.ValidationError as wrong:
-        raise SettingsError(f"a setting of the consumer is not usable: {wrong}") from wrong
+        raise unusable(given, wrong) from wrong
     settings.access.check()
     check_ip(settings.client_ip)
     if isinstance(settings.start, str) and settings.start not in (FIRST, LAST, TIMESTAMP):

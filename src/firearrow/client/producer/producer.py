@@ -19,6 +19,7 @@ from typing import Final, Self, Unpack
 from firearrow.client.access import with_options
 from firearrow.client.doors import Doors, system_doors
 from firearrow.client.instance import Instance, Rhythm, client_id
+from firearrow.client.misuse import NeedsAwait
 from firearrow.client.nameservers import UNANSWERED, whereabouts
 from firearrow.client.producer.linger import Linger, may_wait
 from firearrow.client.producer.outgoing import (
@@ -54,7 +55,7 @@ READY_PAUSE_S: Final = 0.1
 """Between two questions of a producer that waits for a name server to answer."""
 
 
-class Producer:
+class Producer(NeedsAwait):
     """Sends messages. Use it in an ``async with`` block, from any number of tasks."""
 
     def __init__(
@@ -90,7 +91,7 @@ class Producer:
     async def open(self) -> None:
         """Begin. Brokers are connected to when there is something to send."""
         if self._instance is not None:
-            raise ClientClosed("the producer is open already")
+            raise ClientClosed("the producer is open already; open it once, or close it first")
         settings = self.settings
         doors = (self._given_doors or system_doors()).at(settings.client_ip)
         self._unique_keys = UniqueKeys(doors.ip, doors.pid, doors.chance.getrandbits(32), doors.zone)
@@ -135,6 +136,8 @@ class Producer:
 
     async def close(self) -> None:
         """Send what lingers, say goodbye and end every connection; other sends that wait get ``ConnectionLost``."""
+        if self._instance is not None and self._instance.is_of_another_process:
+            self._instance = self._linger = None  # its loop and connections are the other's
         linger, self._linger = self._linger, None
         if linger is not None:
             await linger.close()
@@ -148,9 +151,13 @@ class Producer:
         return self._opened().id
 
     def _opened(self) -> Instance:
-        if self._instance is None:
-            raise ClientClosed("the producer is not open; use it inside an async with block")
-        return self._instance
+        instance = self._instance
+        if instance is None:
+            state = "closed" if self._unique_keys is not None else "not open yet"
+            raise ClientClosed(f"the producer is {state}; use it inside its async with block")
+        if instance.is_of_another_process:
+            raise ClientClosed("the producer was opened in the process before a fork; open one here, after the fork")
+        return instance
 
     def _heartbeat(self) -> HeartbeatData:
         mine = ProducerData(group_name=self.settings.group)
@@ -277,6 +284,8 @@ class Producer:
         self, outgoing: Outgoing | OutgoingBatch, choose: "_Choice | None", timeout_ms: float | None
     ) -> tuple[int, SendAnswer, MessageQueue]:
         instance, loop = self._opened(), asyncio.get_running_loop()
+        if loop is not instance.loop:
+            raise ClientClosed("the producer was opened in another event loop; open one in the loop that sends")
         limit_ms = self.settings.send_timeout_ms if timeout_ms is None else timeout_ms
         deadline = loop.time() + limit_ms / 1000
         attempts = Attempts(self.settings.retries, is_fixed=choose is not None)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypedDict
 import msgspec
 from msgspec import Meta, Struct
 
-from firearrow.client.access import Access, check_ip, check_names, without_secrets
+from firearrow.client.access import Access, check_ip, check_names, unusable, without_secrets
 from firearrow.errors import SettingsError
 from firearrow.model.names import AUTO_CREATE_TOPIC, DEFAULT_PRODUCER_GROUP, group_fault
 from firearrow.record.compression import DEFAULT_LEVEL, Codec
@@ -107,7 +107,7 @@ def producer_settings(group: str, options: ProducerOptions) -> ProducerSettings:
     try:
         settings = msgspec.convert(given, ProducerSettings)
     except msgspec.ValidationError as wrong:
-        raise SettingsError(f"a setting of the producer is not usable: {wrong}") from wrong
+        raise unusable(given, wrong) from wrong
     settings.access.check()
     check_ip(settings.client_ip)
     return settings

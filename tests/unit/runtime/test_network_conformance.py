@@ -82,7 +82,7 @@ def test_addresses_are_read(text: str, address: Address) -> None:
 
 @pytest.mark.parametrize("text", ["", "host", "host:", ":1", "host:x", "host:65536", "host:-1", "host:\u0661"])
 def test_malformed_addresses_are_refused(text: str) -> None:
-    with pytest.raises(SettingsError, match="is not an address"):
+    with pytest.raises(SettingsError, match=r"is not an address|has no port"):
         Address.parse(text)
 
 

@@ -76,6 +76,7 @@ class Member:
         self._parts: tuple[Instance, Receiver, Membership] | None = None
         self._divide = asyncio.Event()
         self._divides = True
+        self._commits = False
         self._has_divided = False
         self._is_ready = asyncio.Event()
         self._is_closing = False
@@ -227,9 +228,22 @@ class Member:
         await instance.beat()
         self._divide.set()
 
+    @property
+    def _takes_part(self) -> bool:
+        """Whether brokers are to know of this member; whoever only looks joins no group, and leaves no trace of one."""
+        if self.settings.group == TOOLS_CONSUMER_GROUP:
+            return False
+        return bool(self._subscriptions) or not self._divides or self._commits
+
+    async def announce(self) -> None:
+        """Let brokers know of the group, which commits now though it reads nothing by itself."""
+        if not self._takes_part:
+            self._commits = True
+            await self.instance.beat()
+
     def _heartbeat(self, identity: str) -> HeartbeatData:
         settings = self.settings
-        if settings.group == TOOLS_CONSUMER_GROUP:  # whoever only looks joins no group
+        if not self._takes_part:
             return HeartbeatData(client_id=identity)
         starts = {
             FIRST: ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
@@ -301,7 +315,7 @@ class Member:
 
     async def assign(self, queues: Iterable[MessageQueue]) -> None:
         """Read exactly these queues, whatever other members do; there is no division any more."""
-        self._divides = False
+        takes_part, self._divides = self._takes_part, False
         self._divide.set()
         _, receiver, _ = self.opened()
         by_topic: dict[str, list[MessageQueue]] = {queue.topic: [] for queue in receiver.flows}
@@ -310,6 +324,8 @@ class Member:
         for topic, some in by_topic.items():
             await self.instance.route(topic)
             receiver.assign(topic, some)
+        if not takes_part:
+            await self.instance.beat()
 
     # -- regular work
 

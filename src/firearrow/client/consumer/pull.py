@@ -207,6 +207,7 @@ class PullConsumer(NeedsAwait):
         else:
             for topic in dict.fromkeys(queue.topic for queue in offsets):
                 await instance.route(topic)
+            await self._member.announce()
             for queue, offset in offsets.items():
                 receiver.offsets.table.note(queue, offset, is_reset=True)
             error = await receiver.offsets.persist()

@@ -1,0 +1,1 @@
+"""Lines from a pipe and from a file into topics, by `firearrow produce` and by `kcat` into Kafka."""

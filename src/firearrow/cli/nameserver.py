@@ -71,7 +71,7 @@ def _text(file: Path) -> str:
     try:
         return file.read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"the settings file {file} cannot be read: {error}") from error
+        raise SettingsError(f"the settings file {file} cannot be read: {error}; check the path after -c") from error
 
 
 async def _serve(settings: NameServerSettings, directory: Path) -> None:

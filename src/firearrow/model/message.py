@@ -174,11 +174,11 @@ def _level(level: object) -> str:
 
 
 def _joined(keys: Iterable[str]) -> str:
-    listed = list(keys)
     try:
+        listed = list(keys)
         joined = key.KEY_SEPARATOR.join(listed)
     except TypeError:
-        raise IllegalMessage(f"the keys of a message are one str or several; these are {listed!r}") from None
+        raise IllegalMessage(f"the keys of a message are one str or several; these are {keys!r}") from None
     if joined.count(key.KEY_SEPARATOR) >= len(listed):
         parted = next(each for each in listed if key.KEY_SEPARATOR in each)
         raise IllegalMessage(f"the key {parted!r} has a space in it, which divides keys; write it without")

@@ -195,7 +195,9 @@ class Connection(Room):
             extra = {"peer": str(self.address), "code": event.heading.code, "reason": event.refusal.remark}
             log.info("request declined", extra=extra)
         elif isinstance(event, StreamBroken):
-            self.cut(str(event.reason))
+            what, reason = "the connection of %s ends: %s", str(event.reason)
+            log.warning(what, self.address, reason, extra={"peer": str(self.address), "reason": reason})
+            self.close(reason)
 
     def _take_answer(self, event: AnswerArrived) -> None:
         asker: _Asker = event.asked.context

@@ -208,14 +208,14 @@ class Wire(asyncio.Protocol):
         elif limits.first_frame_s and not self._frames_heard and now - self._opened_at >= limits.first_frame_s:
             self.cut("first_frame_s is over and nothing whole was said")
 
-    def close(self) -> None:
+    def close(self, reason: str = "the connection was closed here") -> None:
         """End the connection after what was already said has left."""
         if self._transport is None or self._closing_at is not None:
             return
         self.flush()
         self._closing_at = self._endpoint.loop.time()
         self._transport.close()
-        self._end("the connection was closed here")
+        self._end(reason)
 
     def cut(self, reason: str) -> None:
         """End the connection at once."""

@@ -88,6 +88,7 @@ CONSUMER: Final[dict[str, Row]] = _COMMON | {
     "auto_commit": ("autoCommit", True, ""),
     "persist_ms": ("persistConsumerOffsetInterval, autoCommitIntervalMillis", 5000, ""),
     "rebalance_ms": ("rocketmq.client.rebalance.waitInterval", 20_000, ""),
+    "rebalance_timeout_ms": ("none", 30_000, "Java's listener is told at once, and waited for without a limit"),
     "suspend_pull_ms": ("brokerSuspendMaxTimeMillis", 15_000, "Java's lite pull consumer has 20,000"),
     "pull_timeout_ms": ("consumerTimeoutMillisWhenSuspend", 30_000, ""),
     "stall_ms": ("none", 60_000, "Java has no stall detector"),
@@ -102,7 +103,7 @@ ELSEWHERE: Final[dict[str, str]] = {
     "pollTimeoutMillis": "`poll(timeout_ms=5000)`, the same",
     "consumerPullTimeoutMillis": "`pull_bytes(timeout_ms=...)`",
     "topicMetadataCheckIntervalMillis": "routes are watched by `poll_name_server_ms`",
-    "messageQueueListener": "`assignment` tells the queues",
+    "messageQueueListener": "`rebalance_listener=` of `Consumer`",
     "rpcHook": "`access_key` and `secret_key`; no other use is offered",
     "batchMaxBytes": "a lingering batch leaves at `max_message_bytes` or 1,000 messages",
 }

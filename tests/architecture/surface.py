@@ -21,6 +21,7 @@ MODULES = (
     "firearrow.blocking",
     "firearrow.admin",
     "firearrow.errors",
+    "firearrow.serializers",
     "firearrow.testing",
     "firearrow.testing.blocking",
     "firearrow.testing.pytest_plugin",

@@ -12,8 +12,10 @@ Each producer or consumer has a loop in a thread of its own. Calls may come from
 process that uses it: after a fork it refuses to work.
 """
 
-from firearrow.blocking.consumer import Consumer, PullConsumer, ReceivedMessage
+from firearrow.blocking.consumer import Consumer
+from firearrow.blocking.message import ReceivedMessage
 from firearrow.blocking.producer import Producer
+from firearrow.blocking.pull import PullConsumer
 from firearrow.client import (
     Bounds,
     ClientTls,
@@ -21,6 +23,7 @@ from firearrow.client import (
     MessageQueue,
     PulledBytes,
     PullStatus,
+    RebalanceListener,
     Selector,
     SendResult,
     SendStatus,
@@ -37,6 +40,7 @@ __all__ = [
     "PullConsumer",
     "PullStatus",
     "PulledBytes",
+    "RebalanceListener",
     "ReceivedMessage",
     "Selector",
     "SendResult",

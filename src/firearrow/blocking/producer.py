@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from types import TracebackType
-from typing import Self, Unpack
+from typing import Any, Generic, Self, Unpack, cast, overload
 
 from firearrow import client
 from firearrow.blocking.door import Door
@@ -10,21 +10,49 @@ from firearrow.client import Message, MessageQueue, Selector, SendResult
 from firearrow.client.access import with_options
 from firearrow.client.doors import Doors
 from firearrow.client.producer.settings import ProducerOptions, ProducerSettings
+from firearrow.client.producer.values import MessageParts
 from firearrow.model.names import DEFAULT_PRODUCER_GROUP
+from firearrow.serializers import Serializer, V
 
 
-class Producer:
-    """Sends messages. Use it in a ``with`` block, from any number of threads."""
+class Producer(Generic[V]):
+    """Sends messages. Use it in a ``with`` block, from any number of threads.
 
+    ``serializer`` makes the bodies for ``send_value`` and ``message``.
+    """
+
+    @overload
+    def __init__(
+        self: "Producer[bytes]",
+        name_servers: str | Sequence[str],
+        *,
+        group: str = DEFAULT_PRODUCER_GROUP,
+        serializer: None = None,
+        doors: Doors | None = None,
+        **options: Unpack[ProducerOptions],
+    ) -> None: ...
+    @overload
     def __init__(
         self,
         name_servers: str | Sequence[str],
         *,
         group: str = DEFAULT_PRODUCER_GROUP,
+        serializer: Serializer[V],
+        doors: Doors | None = None,
+        **options: Unpack[ProducerOptions],
+    ) -> None: ...
+    def __init__(
+        self,
+        name_servers: str | Sequence[str],
+        *,
+        group: str = DEFAULT_PRODUCER_GROUP,
+        serializer: Serializer[Any] | None = None,
         doors: Doors | None = None,
         **options: Unpack[ProducerOptions],
     ) -> None:
-        self._inner = client.Producer(name_servers, group=group, doors=doors, **options)
+        self._inner: client.Producer[V] = client.Producer(
+            name_servers, group=group, serializer=cast("Serializer[V]", serializer), doors=doors, **options
+        )
         self._door = Door("firearrow producer")
 
     def __enter__(self) -> Self:
@@ -55,6 +83,17 @@ class Producer:
     def close(self) -> None:
         """Say goodbye and end every connection and the thread."""
         self._door.close(self._inner.close)
+
+    def message(self, topic: str, value: V, **parts: Unpack[MessageParts]) -> Message:
+        """A message whose body the serializer makes of ``value``; without one, ``value`` is the body.
+
+        ``parts`` are those of ``Message``. Raise ``IllegalMessage`` when the serializer cannot.
+        """
+        return self._inner.message(topic, value, **parts)
+
+    def send_value(self, topic: str, value: V, **parts: Unpack[MessageParts]) -> SendResult:
+        """Send the message that ``message`` makes of a value, and return where it is stored."""
+        return self._door.call(self._inner.send_value(topic, value, **parts))
 
     def send(
         self,

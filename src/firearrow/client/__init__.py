@@ -5,6 +5,7 @@ from firearrow.client.consumer.message import ReceivedMessage
 from firearrow.client.consumer.pull import Bounds, PullConsumer
 from firearrow.client.consumer.pulling import PulledBytes, PullStatus
 from firearrow.client.consumer.push import Consumer
+from firearrow.client.consumer.rebalance import RebalanceListener
 from firearrow.client.producer.producer import Producer
 from firearrow.client.producer.result import SendResult, SendStatus
 from firearrow.client.producer.selector import Selector
@@ -21,6 +22,7 @@ __all__ = [
     "PullConsumer",
     "PullStatus",
     "PulledBytes",
+    "RebalanceListener",
     "ReceivedMessage",
     "Selector",
     "SendResult",

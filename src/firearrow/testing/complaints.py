@@ -4,7 +4,7 @@ The peer of such a server reads an error at most and tries again, so a suite tha
 over thousands of them. Here they are heard: in this process by `hearing`, which listens to the loggers of FireArrow and
 of asyncio (uvloop writes to the same one), and in the log of another process by `complaints_in`.
 
-What a user's own message handler or filter raises is logged by the client and is no complaint.
+What a user's own message handler, filter or rebalance listener raises is logged by the client and is no complaint.
 """
 
 import logging
@@ -15,8 +15,8 @@ from typing import Final
 from firearrow.errors import FireArrowError
 
 LOGGERS: Final = ("firearrow", "asyncio")
-OF_USERS: Final = frozenset({"firearrow.client.consumer.message", "firearrow.client.consumer.handling"})
-"""Loggers of what handlers and filters of users raised."""
+OF_USERS: Final = frozenset(f"firearrow.client.consumer.{name}" for name in ("message", "handling", "rebalance"))
+"""Loggers of what handlers, filters and listeners of users raised."""
 MARKS: Final = ("Traceback (most recent call last)", "exception was never retrieved", "Exception in callback")
 """How a complaint looks in the log of a process."""
 LINES_SHOWN: Final = 25

@@ -111,7 +111,7 @@ def test_nothing_is_left_behind_and_nothing_is_lost_by_closing(broker: FireArrow
         while len(seen) < count:  # closed again and again in the middle of its work
             rounds += 1
             options = {"start": "first", "drain_ms": 5000}
-            async with Consumer(at(broker), group=group, topics=topic, **options) as consumer:  # type: ignore[arg-type]
+            async with Consumer(at(broker), group=group, topics=topic, **options) as consumer:  # type: ignore[call-overload]
                 running = asyncio.create_task(consumer.run(handle))
                 goal = min(len(seen) + count // 4, count)
                 await until(lambda goal=goal: len(seen) >= goal, f"{goal} messages")  # type: ignore[misc]

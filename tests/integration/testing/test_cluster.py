@@ -33,7 +33,7 @@ def test_messages_go_in_and_out() -> None:
                 await producer.send(Message.of("orders", b"%d" % number, tag="new"))
             assert {message.body for message in await cluster.messages("orders")} == bodies(range(10))
             options = {"start": "first", "persist_ms": 50}
-            async with Consumer(cluster.address, group="kitchen", topics="orders", **options) as consumer:  # type: ignore[arg-type]
+            async with Consumer(cluster.address, group="kitchen", topics="orders", **options) as consumer:  # type: ignore[call-overload]
                 running = asyncio.create_task(consumer.run(handle))
                 await cluster.consumed("kitchen", "orders")
                 consumer.stop()

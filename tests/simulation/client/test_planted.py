@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from firearrow.client.consumer.departure import Departures
 from firearrow.client.consumer.flow import Flow
 from firearrow.client.consumer.receiving import Receiver
 from firearrow.client.producer import linger
@@ -18,7 +19,9 @@ from tests.simulation.client import (
     test_cancellation,
     test_neighbours,
     test_ordering,
+    test_pausing,
     test_poison,
+    test_rebalance_listener,
     test_restarts,
 )
 
@@ -44,11 +47,11 @@ def lets_the_lock_of_a_departing_queue_lapse(patch: pytest.MonkeyPatch) -> None:
     renew = Receiver.renew_locks
 
     async def forgetful(self: Receiver) -> None:
-        departing, self._departing = self._departing, {}
+        departing, self._departures.flows = self._departures.flows, {}
         try:
             await renew(self)
         finally:
-            self._departing = departing
+            self._departures.flows = departing
 
     patch.setattr(Receiver, "renew_locks", forgetful)
 
@@ -83,7 +86,40 @@ def fails_a_batch_for_one_of_its_messages(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(linger, "FAULTED", frozenset())
 
 
+def hands_out_what_was_pulled_before_a_pause(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Receiver, "_withdraw", lambda *_: None)
+
+
+def tells_of_a_departure_while_handlers_run(patch: pytest.MonkeyPatch) -> None:
+    async def at_once(*_: object) -> None:
+        return
+
+    patch.setattr(Departures, "_wait_for_handlers", at_once)
+
+
+def commits_behind_another_member(patch: pytest.MonkeyPatch) -> None:
+    async def always(self: Departures, flow: Flow) -> None:
+        self._reader.note(flow)
+        await self._reader.offsets.persist()
+
+    patch.setattr(Departures, "_commit_unless_behind", always)
+
+
 PLANTS: list[tuple[Plant, Question]] = [
+    (
+        hands_out_what_was_pulled_before_a_pause,
+        lambda _: test_pausing.test_what_was_pulled_waits_and_offsets_stay(ordered=False),
+    ),
+    (
+        tells_of_a_departure_while_handlers_run,
+        lambda _: test_rebalance_listener.test_it_hears_before_the_first_message_and_after_the_last(
+            ordered=False, auto_commit=True
+        ),
+    ),
+    (
+        commits_behind_another_member,
+        lambda _: test_rebalance_listener.test_what_handlers_finish_late_takes_no_commit_of_another_member_back(),
+    ),
     (gives_up_at_once, lambda _: test_restarts.test_name_servers_that_cannot_be_reached_for_a_while_cost_no_send()),
     (fails_the_pull_for_one_bad_body, lambda _: test_poison.test_it_is_in_no_batch_with_others()),
     (believes_the_first_route, lambda _: test_addresses.test_a_topic_that_was_deleted_leaves_no_address_behind()),

@@ -13,14 +13,12 @@ RENAMED = {
     "__aiter__": "__iter__",
     "__anext__": "__next__",
 }
-INSIDE_ONLY = {"attempts", "done", "fail", "handed_at", "holder", "window"}
-"""What a message remembers for its consumer, and does for it."""
 
 
 def surface(kind: type) -> set[str]:
     names = set(vars(kind)) | set(getattr(kind, "__slots__", ()))
     public = {name for name in names if not name.startswith("_") or name in RENAMED or name in RENAMED.values()}
-    return {RENAMED.get(name, name) for name in public} - INSIDE_ONLY
+    return {RENAMED.get(name, name) for name in public}
 
 
 def test_the_packages_offer_the_same_names() -> None:

@@ -6,6 +6,7 @@ Its handler is called as ever; what it returns or raises is reported, and change
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any, Final
 
 from firearrow.client.consumer.message import ReceivedMessage
 from firearrow.client.consumer.window import Window
@@ -13,31 +14,35 @@ from firearrow.model import MessageQueue, StoredMessage
 from firearrow.protocol.bodies.body import encode_body
 from firearrow.protocol.bodies.running_info import ConsumeMessageDirectlyResult, ConsumeResult
 from firearrow.remoting.handlers import Answer, Later
+from firearrow.serializers import Deserializer
 
-Call = Callable[[ReceivedMessage], Awaitable[object]]
+Call = Callable[[ReceivedMessage[Any]], Awaitable[object]]
 
 
 class Nobody:
     """The settler of a message that belongs to no queue."""
 
-    def __init__(self) -> None:
+    def __init__(self, deserializer: Deserializer[Any] | None) -> None:
+        self.deserializer: Final = deserializer
         self.is_refused = False
 
-    def ack(self, message: ReceivedMessage) -> None:
+    def ack(self, message: ReceivedMessage[Any]) -> None:
         """Nothing to note."""
 
-    def release(self, message: ReceivedMessage) -> None:
+    def release(self, message: ReceivedMessage[Any]) -> None:
         """Nowhere to go back to."""
 
-    async def retry(self, _message: ReceivedMessage, _delay_level: int) -> None:
+    async def retry(self, _message: ReceivedMessage[Any], _delay_level: int) -> None:
         """Remember that the handler asked for it."""
         self.is_refused = True
 
 
-async def consume_directly(call: Call, stored: StoredMessage, broker: str, later: Later, *, ordered: bool) -> None:
+async def consume_directly(
+    call: Call, settler: Nobody, stored: StoredMessage, broker: str, later: Later, *, ordered: bool
+) -> None:
     """Call the handler and answer with what came of it."""
     loop = asyncio.get_running_loop()
-    settler, begun = Nobody(), loop.time()
+    begun = loop.time()
     window = Window(stored.queue_offset)
     window.is_dropped = True
     message = ReceivedMessage(stored, MessageQueue(stored.topic, broker, stored.queue_id), window, settler)

@@ -8,6 +8,7 @@ Stall reasons are told from here: ``why_stuck`` is pure.
 
 import asyncio
 from collections import deque
+from collections.abc import Iterable
 from typing import Any
 
 from msgspec import Struct
@@ -31,6 +32,11 @@ class Flow:
         self.max_offset = 0
         self.is_started = False
         self.is_leaving = False
+        self.is_paused = False
+        self.announcement: asyncio.Task[None] | None = None
+        """Telling the application that the queue has come, where it wants to hear that; nothing is pulled before."""
+        self.is_announced = False
+        """Whether the application has heard that the queue has come, and not yet that it goes."""
         self.error = ""
         """Why the last pull failed; empty when it did not."""
         self.full = ""
@@ -40,11 +46,11 @@ class Flow:
         self.last_consume_at = 0.0
         self.moved_at = 0.0
         self._seen_committable = -1
-        self.waiting: deque[ReceivedMessage] = deque()
-        """Ordered: what was pulled and not handed out."""
-        self.handed: dict[int, ReceivedMessage] = {}
+        self.waiting: deque[ReceivedMessage[Any]] = deque()
+        """What was pulled and may not be handed out yet: ordered, all but the first; paused, or leaving, everything."""
+        self.handed: dict[int, ReceivedMessage[Any]] = {}
         """What handlers have, by offset."""
-        self.outdated: list[ReceivedMessage] = []
+        self.outdated: list[ReceivedMessage[Any]] = []
         """Ordered: what handlers still have of windows that were replaced. Nothing is handed out beside them."""
         self.room = asyncio.Event()
         self.idle = asyncio.Event()
@@ -56,7 +62,7 @@ class Flow:
         self.window = Window(offset)
         self.waiting.clear()
         if self.ordered:
-            self.outdated += [message for message in self.handed.values() if message.handed_at is not None]
+            self.outdated += [message for message in self.handed.values() if message._handed_at is not None]
         self.handed.clear()
         if not self.outdated:
             self.idle.set()
@@ -70,16 +76,16 @@ class Flow:
         self.is_leaving = self.window.is_dropped = True
         self.waiting.clear()
 
-    def hand(self, message: ReceivedMessage, holder: str, now: float) -> None:
+    def hand(self, message: ReceivedMessage[Any], holder: str, now: float) -> None:
         """A handler has the message."""
-        message.handed_at, message.holder = now, holder
-        if not message.window.is_dropped:
+        message._handed_at, message._holder = now, holder
+        if not message._window.is_dropped:
             self.handed[message.queue_offset] = message
             self.idle.clear()
 
-    def take_back(self, message: ReceivedMessage) -> bool:
+    def take_back(self, message: ReceivedMessage[Any]) -> bool:
         """A handler has it no more; return whether that matters still."""
-        is_current = message.window is self.window
+        is_current = message._window is self.window
         if is_current:
             self.handed.pop(message.queue_offset, None)
         elif message in self.outdated:
@@ -88,7 +94,7 @@ class Flow:
             self.idle.set()
         return is_current and not self.window.is_dropped
 
-    def finish(self, message: ReceivedMessage, now: float) -> bool:
+    def finish(self, message: ReceivedMessage[Any], now: float) -> bool:
         """A message is done with; return whether that matters still."""
         if not self.take_back(message):
             return False
@@ -99,17 +105,21 @@ class Flow:
 
     def may_hand_out(self, now: float) -> bool:
         """Ordered: whether the next message may be handed out."""
-        is_free = not self.handed and not self.outdated
-        return bool(self.waiting) and is_free and not self.is_leaving and now < self.locked_until
+        is_free = not self.handed and not self.outdated and not self.is_paused and not self.is_leaving
+        return bool(self.waiting) and is_free and now < self.locked_until
+
+    def keep(self, messages: Iterable[ReceivedMessage[Any]]) -> None:
+        """Let messages wait among the others, in order."""
+        self.waiting = deque(sorted((*self.waiting, *messages), key=lambda message: message.queue_offset))
 
     @property
     def is_handled(self) -> bool:
         """Whether a handler has a message of it."""
-        return bool(self.outdated) or any(message.handed_at is not None for message in self.handed.values())
+        return bool(self.outdated) or any(message._handed_at is not None for message in self.handed.values())
 
     def note_movement(self, now: float) -> None:
-        """Look whether the committable offset has moved since the last look."""
-        if self.window.committable != self._seen_committable or not self.is_behind:
+        """Look whether the committable offset has moved since the last look; a paused queue need not."""
+        if self.is_paused or self.window.committable != self._seen_committable or not self.is_behind:
             self._seen_committable = self.window.committable
             self.moved_at = now
 
@@ -146,16 +156,18 @@ def why_stuck(flow: Flow, now: float, *, busy_workers: str) -> str:
         return f"{_who_has(flow.outdated[0], now)}, handed out before the queue went on elsewhere"
     if oldest is not None:
         held = flow.handed.get(oldest.queue_offset)
-        if held is not None and held.handed_at is not None:
+        if held is not None and held._handed_at is not None:
             return _who_has(held, now)
+        if not flow.ordered and flow.waiting and flow.waiting[0].queue_offset == oldest.queue_offset:
+            return f"the message at offset {oldest.queue_offset} is of a topic that is paused"
         return f"the message at offset {oldest.queue_offset} waits for a handler: {busy_workers}"
     if flow.error:
         return f"pulls fail: {flow.error}"
     return f"offset {flow.window.next_offset} is not delivered although the queue reaches {flow.max_offset}"
 
 
-def _who_has(held: ReceivedMessage, now: float) -> str:
+def _who_has(held: ReceivedMessage[Any], now: float) -> str:
     return (
-        f"{held.holder or 'somebody'} has had the message at offset {held.queue_offset} "
-        f"({held.message_id}) for {now - (held.handed_at or now):.0f} s and has not settled it"
+        f"{held._holder or 'somebody'} has had the message at offset {held.queue_offset} "
+        f"({held.message_id}) for {now - (held._handed_at or now):.0f} s and has not settled it"
     )

@@ -8,16 +8,17 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from firearrow.client.consumer.message import ReceivedMessage
 from firearrow.errors import SettingsError
 from firearrow.runtime.threads import Threads
+from firearrow.serializers import V
 
 log: Final = logging.getLogger(__name__)
 
 T = TypeVar("T")
-Filter = Callable[[ReceivedMessage], bool]
+Filter = Callable[[ReceivedMessage[V]], bool]
 Handler = Callable[[T], Awaitable[object]] | Callable[[T], object]
 
 
@@ -59,7 +60,7 @@ def holder_of(handler: object) -> str:
     return f"handler {getattr(handler, '__qualname__', type(handler).__qualname__)}"
 
 
-def is_wanted(wanted: Filter, message: ReceivedMessage) -> bool:
+def is_wanted(wanted: Filter[Any], message: ReceivedMessage[Any]) -> bool:
     """Ask a filter; what it cannot judge is wanted, so that nothing is skipped."""
     try:
         return wanted(message)
@@ -68,21 +69,21 @@ def is_wanted(wanted: Filter, message: ReceivedMessage) -> bool:
         return True
 
 
-async def handle_one(call: Callable[[ReceivedMessage], Awaitable[object]], message: ReceivedMessage) -> None:
+async def handle_one(call: Callable[[ReceivedMessage[Any]], Awaitable[object]], message: ReceivedMessage[Any]) -> None:
     """Handle a message: what ``message.process()`` does, without a block of its own for every message."""
     try:
         await call(message)
     except Exception as error:  # noqa: BLE001 - whatever a handler raises, the message comes again
-        await message.fail(error)
+        await message._fail(error)
     except BaseException:
         message.release()
         raise
     else:
-        message.done()
+        message._done()
 
 
 async def handle_batch(
-    call: Callable[[list[ReceivedMessage]], Awaitable[object]], messages: list[ReceivedMessage]
+    call: Callable[[list[ReceivedMessage[Any]]], Awaitable[object]], messages: list[ReceivedMessage[Any]]
 ) -> None:
     """Handle messages that succeed or fail together."""
     try:
@@ -104,10 +105,10 @@ async def handle_batch(
         raise
     else:
         for message in messages:
-            message.done()
+            message._done()
 
 
-async def _retry_all(messages: list[ReceivedMessage]) -> None:
+async def _retry_all(messages: list[ReceivedMessage[Any]]) -> None:
     try:
         for message in messages:
             await message.retry()

@@ -7,7 +7,7 @@ What the faces (`push`, `pull`) have in common. Queues come by division among th
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from firearrow.client.consumer.assignment import Strategy, strategy_named
 from firearrow.client.consumer.direct import Call
@@ -16,7 +16,9 @@ from firearrow.client.consumer.handling import Filter
 from firearrow.client.consumer.membership import Membership
 from firearrow.client.consumer.offsets import BrokerOffsets, LocalOffsets, Offsets
 from firearrow.client.consumer.ordering import RENEW_S
+from firearrow.client.consumer.pausing import Pausable
 from firearrow.client.consumer.pulling import Puller
+from firearrow.client.consumer.rebalance import Announcer, RebalanceListener, checked_listener
 from firearrow.client.consumer.receiving import Receiver
 from firearrow.client.consumer.requests import BrokerRequests
 from firearrow.client.consumer.settings import FIRST, LAST, ConsumerSettings
@@ -35,6 +37,7 @@ from firearrow.protocol.bodies.heartbeat import (
     HeartbeatData,
     MessageModel,
 )
+from firearrow.serializers import Deserializer, checked_function
 
 log: Final = logging.getLogger(__name__)
 
@@ -62,10 +65,14 @@ class Member:
         topics: Topics,
         strategy: Strategy | str,
         consume_type: ConsumeType,
-        wanted: Filter | None = None,
+        wanted: Filter[Any] | None = None,
+        deserializer: Deserializer[Any] | None = None,
+        rebalance_listener: RebalanceListener | None = None,
         doors: Doors | None = None,
     ) -> None:
         self.settings: Final = settings
+        self._deserializer = checked_function(deserializer, "deserializer", "bytes to a value")
+        self._listener = checked_listener(rebalance_listener)
         self._addresses = name_servers
         self._strategy = strategy_named(strategy) if isinstance(strategy, str) else strategy
         self._consume_type = consume_type
@@ -102,6 +109,7 @@ class Member:
             self._subscriptions,
             self._divide.set,
             lambda at: doors.clock.now_ms() - int((loop.time() - at) * 1000) if at else 0,
+            self._deserializer,
         )
         identity = client_id(doors, settings.instance_name, settings.unit_name, is_stable=settings.broadcasting)
         instance = Instance(
@@ -129,6 +137,8 @@ class Member:
             self._wanted,
             # Brokers order nothing between a pull and a commit: who commits by hand would be overtaken by an old pull.
             commits_with_pulls=self._consume_type is ConsumeType.CONSUME_PASSIVELY,
+            deserializer=self._deserializer,
+            announcer=self._announcer(),
         )
         requests.receiver, requests.tasks = receiver, instance.tasks
         self._requests = requests
@@ -165,6 +175,11 @@ class Member:
         except BaseException:
             await self.close()
             raise
+
+    def _announcer(self) -> Announcer | None:
+        if self._listener is None:
+            return None
+        return Announcer(self._listener, self.settings.group, self.settings.rebalance_timeout_ms)
 
     def _offsets(self, instance: Instance, puller: Puller) -> Offsets:
         group = self.settings.group
@@ -223,6 +238,30 @@ class Member:
         instance = self.instance
         self._subscriptions.pop(topic, None)
         await self._subscriptions_changed(instance)
+
+    # -- pauses
+
+    def pause(self, what: Sequence[Pausable]) -> None:
+        """Hand nothing over of these topics and queues, or nothing at all."""
+        self._check_pausable(what)
+        self.receiver.pause(what)
+
+    def resume(self, what: Sequence[Pausable]) -> None:
+        """Go on with these topics and queues, or with everything."""
+        self._check_pausable(what)
+        self.receiver.resume(what)
+
+    def _check_pausable(self, what: Sequence[object]) -> None:
+        flows = self.receiver.flows
+        topics = {*self._subscriptions, *(queue.topic for queue in flows)}
+        for each in what:
+            if isinstance(each, MessageQueue):
+                if each not in flows:
+                    raise SettingsError(f"{each} is not assigned to this consumer now; assignment tells which are")
+            elif not isinstance(each, str):
+                raise SettingsError(f"{each!r} cannot be paused or resumed; give a topic or a MessageQueue")
+            elif each not in topics:
+                raise SettingsError(f"{each!r} is not subscribed; there are {', '.join(sorted(topics))}")
 
     async def _subscriptions_changed(self, instance: Instance) -> None:
         await instance.beat()
@@ -374,14 +413,14 @@ class Member:
             return
         for flow in list(receiver.flows.values()):
             for message in list(flow.handed.values()):
-                if message.handed_at is not None and now - message.handed_at > limit_s:
+                if message._handed_at is not None and now - message._handed_at > limit_s:
                     log.error(
                         "%s has had %s (%s) for longer than consume_timeout_ms (%d), it comes again",
-                        message.holder,
+                        message._holder,
                         message.message_id,
                         message.place,
                         self.settings.consume_timeout_ms,
-                        extra={"id": message.message_id, "holder": message.holder},
+                        extra={"id": message.message_id, "holder": message._holder},
                     )
                     await message.retry(3)
 
@@ -418,10 +457,10 @@ def _expressions(topics: Topics) -> dict[str, str]:
 
 
 def _busy(flows: Mapping[MessageQueue, Flow]) -> str:
-    held = [message for flow in flows.values() for message in flow.handed.values() if message.handed_at is not None]
+    held = [message for flow in flows.values() for message in flow.handed.values() if message._handed_at is not None]
     if not held:
         return "nobody takes messages; call run, or iterate"
-    holders = sorted({message.holder for message in held})
+    holders = sorted({message._holder for message in held})
     return f"{len(held)} messages are in the hands of {', '.join(holders)}"
 
 

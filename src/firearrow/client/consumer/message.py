@@ -6,13 +6,13 @@ is put back because nobody will look at it now (``release``). ``async with messa
     async with message.process():       # leaving the block acknowledges
         handle(message.body)            # an error inside is logged, and the message is delivered again later
 
-Until it is settled its queue's offset cannot move past it.
+Until it is settled its queue's offset cannot move past it. Names with an underscore are its consumer's.
 """
 
 import logging
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Final, Protocol
+from typing import Any, Final, Generic, Protocol
 
 from firearrow.client.consumer.window import Window
 from firearrow.errors import BadBody, ClientClosed
@@ -20,6 +20,7 @@ from firearrow.model import MessageQueue, StoredMessage, keys
 from firearrow.model.names import is_retry_topic
 from firearrow.record.hosts import host_bytes
 from firearrow.record.message_id import offset_message_id
+from firearrow.serializers import Deserializer, V
 
 log: Final = logging.getLogger(__name__)
 
@@ -27,34 +28,44 @@ log: Final = logging.getLogger(__name__)
 class Settler(Protocol):
     """The consumer, as its messages see it."""
 
-    def ack(self, message: "ReceivedMessage") -> None:
+    @property
+    def deserializer(self) -> Deserializer[Any] | None:
+        """Makes values of bodies; None: bodies are the values."""
+        ...
+
+    def ack(self, message: "ReceivedMessage[Any]") -> None:
         """The message is done with."""
         ...
 
-    async def retry(self, message: "ReceivedMessage", delay_level: int) -> None:
+    async def retry(self, message: "ReceivedMessage[Any]", delay_level: int) -> None:
         """The message is to be delivered again."""
         ...
 
-    def release(self, message: "ReceivedMessage") -> None:
+    def release(self, message: "ReceivedMessage[Any]") -> None:
         """The message goes back to those that wait for a handler."""
         ...
 
 
-class ReceivedMessage:
-    """One delivery of one message."""
+class ReceivedMessage(Generic[V]):
+    """One delivery of one message. Its type parameter is the type of its ``value``.
 
-    __slots__ = ("_settler", "attempts", "handed_at", "holder", "is_settled", "queue", "stored", "window")
+    ``queue`` is where it came from, ``stored`` everything that its record holds, ``is_settled`` whether ``ack``,
+    ``retry`` or ``release`` was called.
+    """
+
+    __slots__ = ("_attempts", "_handed_at", "_holder", "_settler", "_value", "_window", "is_settled", "queue", "stored")
+
+    _value: V
 
     def __init__(self, stored: StoredMessage, queue: MessageQueue, window: Window, settler: Settler) -> None:
         self.stored: Final = stored
         self.queue: Final = queue
-        self.window: Final = window
+        self._window: Final = window
         self._settler = settler
         self.is_settled = False
-        self.attempts = 0
-        """Deliveries on this consumer that failed, for ordered consumption."""
-        self.handed_at: float | None = None
-        self.holder = ""
+        self._attempts = 0  # deliveries on this consumer that failed, for ordered consumption
+        self._handed_at: float | None = None
+        self._holder = ""
 
     def __repr__(self) -> str:
         return f"<ReceivedMessage {self.message_id} of {self.topic}, {self.queue.broker_name}:{self.queue.queue_id}>"
@@ -80,6 +91,30 @@ class ReceivedMessage:
     def body_fault(self) -> str:
         """Why the body cannot be read: damaged, or larger than ``max_body_bytes``; empty when it can."""
         return self.stored.body_fault
+
+    @property
+    def value(self) -> V:
+        """What the consumer's deserializer makes of the body, once; without one, the body.
+
+        Raise ``BadBody`` when it cannot: a handler that lets that pass has the message delivered again, as after any
+        error.
+        """
+        try:
+            return self._value
+        except AttributeError:
+            pass
+        self._value = self._deserialized()
+        return self._value
+
+    def _deserialized(self) -> Any:  # noqa: ANN401 - what the deserializer returns
+        body, deserializer = self.body, self._settler.deserializer
+        if deserializer is None:
+            return body
+        try:
+            return deserializer(body)
+        except Exception as error:
+            reason = f"{type(error).__name__}: {' '.join(str(error).split())}"  # pydantic's are of many lines
+            raise BadBody(f"the body of {self.message_id} ({self.place}) cannot be deserialized: {reason}") from error
 
     @property
     def place(self) -> str:
@@ -120,7 +155,7 @@ class ReceivedMessage:
     @property
     def reconsume_times(self) -> int:
         """How often it was delivered before."""
-        return self.stored.reconsume_times + self.attempts
+        return self.stored.reconsume_times + self._attempts
 
     @property
     def born_timestamp(self) -> int:
@@ -134,16 +169,14 @@ class ReceivedMessage:
 
     async def ack(self) -> None:
         """It is done with."""
-        self.done()
+        self._done()
 
-    def done(self) -> None:
-        """The same for those who cannot wait, and need not."""
+    def _done(self) -> None:
         if not self.is_settled:
             self.is_settled = True
             self._settler.ack(self)
 
-    async def fail(self, error: Exception) -> None:
-        """Its handler raised: log that, and have it delivered again."""
+    async def _fail(self, error: Exception) -> None:
         log.error(
             "handling %s (%s, delivery %d) failed, it comes again: %s: %s",
             self.message_id,
@@ -171,7 +204,7 @@ class ReceivedMessage:
         if self._settle():
             self._settler.release(self)
 
-    def process(self) -> "Processing":
+    def process(self) -> "Processing[V]":
         """A block at whose end the message is settled."""
         if self.is_settled:
             raise ClientClosed(f"{self!r} has been settled already")
@@ -182,13 +215,13 @@ class ReceivedMessage:
         return not settled
 
 
-class Processing:
+class Processing(Generic[V]):
     """The block of ``message.process()``."""
 
-    def __init__(self, message: ReceivedMessage) -> None:
+    def __init__(self, message: ReceivedMessage[V]) -> None:
         self._message = message
 
-    async def __aenter__(self) -> ReceivedMessage:
+    async def __aenter__(self) -> ReceivedMessage[V]:
         """Begin."""
         return self._message
 
@@ -197,10 +230,10 @@ class Processing:
     ) -> bool:
         """Settle the message. An error inside is logged and goes no further; a cancellation does."""
         if error is None:
-            self._message.done()
+            self._message._done()
             return False
         if not isinstance(error, Exception):
             self._message.release()
             return False
-        await self._message.fail(error)
+        await self._message._fail(error)
         return True

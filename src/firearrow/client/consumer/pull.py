@@ -22,7 +22,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from types import TracebackType
-from typing import Any, Final, NamedTuple, Self, Unpack
+from typing import Any, Final, Generic, NamedTuple, Self, Unpack, overload
 
 from firearrow import fastjson
 from firearrow.client.access import with_options
@@ -43,6 +43,7 @@ from firearrow.model import MessageQueue
 from firearrow.protocol.bodies.heartbeat import ConsumeType
 from firearrow.protocol.bodies.topic import TopicStatsTable
 from firearrow.protocol.requests.topic import GetTopicStatsInfo
+from firearrow.serializers import Deserializer, V
 
 POLL_MS: Final = 5000
 BOUNDS_TIMEOUT_MS: Final = 10_000
@@ -58,9 +59,23 @@ class Bounds(NamedTuple):
     end: int
 
 
-class PullConsumer(NeedsAwait):
-    """Reads queues. Use it in an ``async with`` block."""
+class PullConsumer(NeedsAwait, Generic[V]):
+    """Reads queues. Use it in an ``async with`` block. ``deserializer`` makes ``message.value`` of a body."""
 
+    @overload
+    def __init__(
+        self: "PullConsumer[bytes]",
+        name_servers: str | Sequence[str],
+        *,
+        group: str,
+        topics: Topics = (),
+        strategy: Strategy | str = "AVG",
+        wanted: Filter[bytes] | None = None,
+        deserializer: None = None,
+        doors: Doors | None = None,
+        **options: Unpack[ConsumerOptions],
+    ) -> None: ...
+    @overload
     def __init__(
         self,
         name_servers: str | Sequence[str],
@@ -68,7 +83,20 @@ class PullConsumer(NeedsAwait):
         group: str,
         topics: Topics = (),
         strategy: Strategy | str = "AVG",
-        wanted: Filter | None = None,
+        wanted: Filter[V] | None = None,
+        deserializer: Deserializer[V],
+        doors: Doors | None = None,
+        **options: Unpack[ConsumerOptions],
+    ) -> None: ...
+    def __init__(
+        self,
+        name_servers: str | Sequence[str],
+        *,
+        group: str,
+        topics: Topics = (),
+        strategy: Strategy | str = "AVG",
+        wanted: Filter[Any] | None = None,
+        deserializer: Deserializer[Any] | None = None,
         doors: Doors | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
@@ -82,9 +110,10 @@ class PullConsumer(NeedsAwait):
             strategy=strategy,
             consume_type=ConsumeType.CONSUME_ACTIVELY,
             wanted=wanted,
+            deserializer=deserializer,
             doors=doors,
         )
-        self._handed: list[ReceivedMessage] = []
+        self._handed: list[ReceivedMessage[V]] = []
 
     async def __aenter__(self) -> Self:
         """Open it."""
@@ -135,6 +164,24 @@ class PullConsumer(NeedsAwait):
         """The queues that are read now."""
         return sorted(self._member.receiver.flows)
 
+    def pause(self, *what: str | MessageQueue) -> None:
+        """Hand nothing more over of these topics or queues, or of anything when none is given, until ``resume``.
+
+        What was pulled waits here. The queues stay this member's, and offsets move no further than
+        what was handled. A pause of a topic, or of everything, counts for queues that come later too; that of a single
+        queue ends when the queue goes to another member.
+        """
+        self._member.pause(what)
+
+    def resume(self, *what: str | MessageQueue) -> None:
+        """Go on with these topics or queues, or with everything when none is given."""
+        self._member.resume(what)
+
+    @property
+    def paused(self) -> list[MessageQueue]:
+        """The queues of this member that are paused now."""
+        return sorted(flow.queue for flow in self._member.receiver.flows.values() if flow.is_paused)
+
     # -- from where
 
     async def seek(self, queue: MessageQueue, offset: int) -> None:
@@ -169,7 +216,7 @@ class PullConsumer(NeedsAwait):
 
     # -- messages
 
-    async def poll(self, max_messages: int = 32, *, timeout_ms: float = POLL_MS) -> list[ReceivedMessage]:
+    async def poll(self, max_messages: int = 32, *, timeout_ms: float = POLL_MS) -> list[ReceivedMessage[V]]:
         """Some messages of one queue, as soon as there are any; none when the time is over."""
         await self._consumed()
         try:
@@ -180,11 +227,11 @@ class PullConsumer(NeedsAwait):
         self._handed = taken
         return taken
 
-    def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
+    def __aiter__(self) -> AsyncIterator[ReceivedMessage[V]]:
         """Message by message."""
         return self
 
-    async def __anext__(self) -> ReceivedMessage:
+    async def __anext__(self) -> ReceivedMessage[V]:
         """The next message; the one before counts as consumed."""
         await self._consumed()
         taken = await self._member.receiver.take(holder_of(None))

@@ -11,6 +11,9 @@ Returning from the handler, or leaving the block, acknowledges; raising has the 
 the last attempt puts it with the dead letters. Handlers of one queue run side by side; the offset that is committed is
 the lowest one unfinished. With ``ordered=True`` a queue has one message in hand at a time.
 
+``pause`` and ``resume`` stop and start the handing over while the queues stay this member's; a ``RebalanceListener``
+hears of queues that come and go; a ``deserializer`` makes ``message.value`` of the body.
+
 Java: ``DefaultMQPushConsumer``.
 """
 
@@ -18,7 +21,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Final, Self, Unpack
+from typing import Any, Final, Generic, Self, Unpack, overload
 
 from firearrow.client.access import with_options
 from firearrow.client.consumer.assignment import Strategy
@@ -26,6 +29,7 @@ from firearrow.client.consumer.flow import Stall
 from firearrow.client.consumer.handling import Filter, Handler, as_coroutine, handle_batch, handle_one, holder_of
 from firearrow.client.consumer.member import Member, Topics
 from firearrow.client.consumer.message import ReceivedMessage
+from firearrow.client.consumer.rebalance import RebalanceListener
 from firearrow.client.consumer.receiving import Receiver
 from firearrow.client.consumer.settings import ConsumerOptions, ConsumerSettings, consumer_settings
 from firearrow.client.consumer.subscription import EVERYTHING, TAG
@@ -35,11 +39,32 @@ from firearrow.client.nameservers import whereabouts
 from firearrow.model import MessageQueue
 from firearrow.protocol.bodies.heartbeat import ConsumeType
 from firearrow.runtime.threads import Threads
+from firearrow.serializers import Deserializer, V
 
 
-class Consumer(NeedsAwait):
-    """Receives messages. Use it in an ``async with`` block."""
+class Consumer(NeedsAwait, Generic[V]):
+    """Receives messages. Use it in an ``async with`` block.
 
+    ``topics`` are what it wants: one, several, or each with its expression (``{"orders": "new || changed"}``).
+    ``deserializer`` makes ``message.value`` of a body, ``rebalance_listener`` hears of queues that come and go,
+    ``wanted`` passes over messages for which it returns False, ``strategy`` divides queues among the members.
+    """
+
+    @overload
+    def __init__(
+        self: "Consumer[bytes]",
+        name_servers: str | Sequence[str],
+        *,
+        group: str,
+        topics: Topics = (),
+        strategy: Strategy | str = "AVG",
+        wanted: Filter[bytes] | None = None,
+        deserializer: None = None,
+        rebalance_listener: RebalanceListener | None = None,
+        doors: Doors | None = None,
+        **options: Unpack[ConsumerOptions],
+    ) -> None: ...
+    @overload
     def __init__(
         self,
         name_servers: str | Sequence[str],
@@ -47,7 +72,22 @@ class Consumer(NeedsAwait):
         group: str,
         topics: Topics = (),
         strategy: Strategy | str = "AVG",
-        wanted: Filter | None = None,
+        wanted: Filter[V] | None = None,
+        deserializer: Deserializer[V],
+        rebalance_listener: RebalanceListener | None = None,
+        doors: Doors | None = None,
+        **options: Unpack[ConsumerOptions],
+    ) -> None: ...
+    def __init__(
+        self,
+        name_servers: str | Sequence[str],
+        *,
+        group: str,
+        topics: Topics = (),
+        strategy: Strategy | str = "AVG",
+        wanted: Filter[Any] | None = None,
+        deserializer: Deserializer[Any] | None = None,
+        rebalance_listener: RebalanceListener | None = None,
         doors: Doors | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
@@ -59,6 +99,8 @@ class Consumer(NeedsAwait):
             strategy=strategy,
             consume_type=ConsumeType.CONSUME_PASSIVELY,
             wanted=wanted,
+            deserializer=deserializer,
+            rebalance_listener=rebalance_listener,
             doors=doors,
         )
         self._threads: list[Threads] = []
@@ -107,6 +149,24 @@ class Consumer(NeedsAwait):
         """The queues of this member now."""
         return sorted(self._member.receiver.flows)
 
+    def pause(self, *what: str | MessageQueue) -> None:
+        """Hand nothing more over of these topics or queues, or of anything when none is given, until ``resume``.
+
+        What runs goes on; what was pulled waits here. The queues stay this member's, and offsets move no further than
+        what was handled. A pause of a topic, or of everything, counts for queues that come later too; that of a single
+        queue ends when the queue goes to another member.
+        """
+        self._member.pause(what)
+
+    def resume(self, *what: str | MessageQueue) -> None:
+        """Go on with these topics or queues, or with everything when none is given."""
+        self._member.resume(what)
+
+    @property
+    def paused(self) -> list[MessageQueue]:
+        """The queues of this member that are paused now."""
+        return sorted(flow.queue for flow in self._member.receiver.flows.values() if flow.is_paused)
+
     @property
     def failures(self) -> int:
         """How many deliveries failed."""
@@ -122,18 +182,18 @@ class Consumer(NeedsAwait):
         if error is not None:
             raise error
 
-    def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
+    def __aiter__(self) -> AsyncIterator[ReceivedMessage[V]]:
         """Message by message; several tasks may iterate at once, each gets others."""
         return self
 
-    async def __anext__(self) -> ReceivedMessage:
+    async def __anext__(self) -> ReceivedMessage[V]:
         """The next message. It must be settled: by ``process()``, ``ack()`` or ``retry()``."""
         taken = await self._member.receiver.take(holder_of(None))
         if not taken:
             raise StopAsyncIteration
         return taken[0]
 
-    async def run(self, handler: Handler[ReceivedMessage], *, workers: int | None = None) -> None:
+    async def run(self, handler: Handler[ReceivedMessage[V]], *, workers: int | None = None) -> None:
         """Call ``handler`` with every message, ``workers`` at once, until the consumer is stopped or this is cancelled.
 
         A coroutine function runs on the loop, any other in a thread.
@@ -146,7 +206,7 @@ class Consumer(NeedsAwait):
             self._member.handled_by(None)
 
     async def run_batches(
-        self, handler: Handler[list[ReceivedMessage]], *, size: int = 32, workers: int | None = None
+        self, handler: Handler[list[ReceivedMessage[V]]], *, size: int = 32, workers: int | None = None
     ) -> None:
         """The same with up to ``size`` messages of one queue at a time, which succeed or fail together."""
         call, holder = as_coroutine(handler, partial(self._pool, workers)), holder_of(handler)
@@ -172,7 +232,9 @@ class Consumer(NeedsAwait):
                 is_over = True  # a handler may answer its cancellation with another error, or with none
 
 
-async def _handle_one(receiver: Receiver, call: Callable[[ReceivedMessage], Awaitable[object]], holder: str) -> bool:
+async def _handle_one(
+    receiver: Receiver, call: Callable[[ReceivedMessage[Any]], Awaitable[object]], holder: str
+) -> bool:
     message = receiver.take_now(holder) or await receiver.take_one(holder)
     if message is None:
         return False
@@ -181,7 +243,7 @@ async def _handle_one(receiver: Receiver, call: Callable[[ReceivedMessage], Awai
 
 
 async def _handle_some(
-    receiver: Receiver, call: Callable[[list[ReceivedMessage]], Awaitable[object]], holder: str, size: int
+    receiver: Receiver, call: Callable[[list[ReceivedMessage[Any]]], Awaitable[object]], holder: str, size: int
 ) -> bool:
     taken = await receiver.take(holder, size)
     if taken:

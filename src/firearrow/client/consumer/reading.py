@@ -52,11 +52,11 @@ class Reader:
     ) -> None:
         self._instance = instance
         self._settings = settings
-        self._offsets = offsets
         self._subscriptions = subscriptions
         self._take_in = take_in
         self._commits = commits_with_pulls and settings.auto_commit and not settings.broadcasting
         self._opened_ms = instance.doors.clock.now_ms()
+        self.offsets: Final = offsets
         self.puller: Final = puller
         self.locks: Final = QueueLocks(instance, settings.group)
         self.needs_locks: Final = settings.ordered and not settings.broadcasting
@@ -113,7 +113,7 @@ class Reader:
         return True
 
     async def _start_offset(self, queue: MessageQueue) -> int:
-        stored = await self._offsets.read(queue)
+        stored = await self.offsets.read(queue)
         if stored is not None and stored >= 0:
             return stored
         start, is_retry = self._settings.start, is_retry_topic(queue.topic)
@@ -127,7 +127,7 @@ class Reader:
         return await self.puller.offset_at(queue, when)
 
     async def _room(self, flow: Flow) -> None:
-        while (full := flow.window.fullness(flow.limits, ordered=flow.ordered)) is not None:
+        while (full := _why_not_now(flow)) is not None:
             flow.full = full
             flow.room.clear()
             await flow.room.wait()
@@ -152,12 +152,12 @@ class Reader:
             return None
         self.note(flow)
         # As Java's client: 0 says nothing, and brokers of Apache let a pull that waited overtake a later commit.
-        return self._offsets.table.get(flow.queue) or None
+        return self.offsets.table.get(flow.queue) or None
 
     def note(self, flow: Flow) -> None:
         """Remember how far a queue is, for the next commit."""
         if flow.is_started and not flow.window.is_dropped:
-            self._offsets.table.note(flow.queue, flow.window.committable)
+            self.offsets.table.note(flow.queue, flow.window.committable)
 
     async def _pause_after(self, flow: Flow, error: FireArrowError, count: int) -> float:
         self._say(flow, error)
@@ -183,6 +183,11 @@ class Reader:
         kind = f"pull {queue.topic} {queue.broker_name} {type(error).__name__}"
         values = queue.topic, queue.broker_name, queue.queue_id, reason
         self._instance.trouble.say(self._now(), kind, what, *values, **extra)
+
+
+def _why_not_now(flow: Flow) -> str | None:
+    """Why nothing more may be pulled now, or None."""
+    return "it is paused" if flow.is_paused else flow.window.fullness(flow.limits, ordered=flow.ordered)
 
 
 def _advice(error: FireArrowError) -> str:

@@ -6,7 +6,8 @@ are passed over. After ``close`` nothing is handed out, and whoever waits is tol
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from firearrow.client.consumer.message import ReceivedMessage
 
@@ -15,7 +16,7 @@ class Ready:
     """A queue of messages."""
 
     def __init__(self) -> None:
-        self._messages: deque[ReceivedMessage] = deque()
+        self._messages: deque[ReceivedMessage[Any]] = deque()
         self._takers: deque[asyncio.Future[None]] = deque()
         self.is_closed = False
 
@@ -27,16 +28,25 @@ class Ready:
         """How many wait for a message."""
         return len(self._takers)
 
-    def put(self, messages: Iterable[ReceivedMessage]) -> None:
+    def put(self, messages: Iterable[ReceivedMessage[Any]]) -> None:
         """Let these be handled."""
         before = len(self._messages)
         self._messages.extend(messages)
         self._wake(len(self._messages) - before)
 
-    def put_back(self, message: ReceivedMessage) -> None:
+    def put_back(self, message: ReceivedMessage[Any]) -> None:
         """Let this be handled next."""
         self._messages.appendleft(message)
         self._wake(1)
+
+    def withdraw(self, unwanted: Callable[[ReceivedMessage[Any]], bool]) -> list[ReceivedMessage[Any]]:
+        """Take those back that are not to be handled now; return them in order."""
+        kept: deque[ReceivedMessage[Any]] = deque()
+        withdrawn: list[ReceivedMessage[Any]] = []
+        for message in self._messages:
+            (withdrawn if unwanted(message) else kept).append(message)
+        self._messages = kept
+        return withdrawn
 
     def _wake(self, count: int) -> None:
         while count > 0 and self._takers:
@@ -45,7 +55,7 @@ class Ready:
                 taker.set_result(None)
                 count -= 1
 
-    async def take(self) -> ReceivedMessage | None:
+    async def take(self) -> ReceivedMessage[Any] | None:
         """The next message, or None after ``close``."""
         while True:
             message = self.take_now()
@@ -60,20 +70,20 @@ class Ready:
                     self._wake(1)  # this one was called and does not come: call the next
                 raise
 
-    def take_now(self) -> ReceivedMessage | None:
+    def take_now(self) -> ReceivedMessage[Any] | None:
         """The next message, if there is one."""
         while self._messages and not self.is_closed:
             message = self._messages.popleft()
-            if not message.window.is_dropped:
+            if not message._window.is_dropped:
                 return message
         return None
 
-    def take_like(self, first: ReceivedMessage, count: int) -> list[ReceivedMessage]:
+    def take_like(self, first: ReceivedMessage[Any], count: int) -> list[ReceivedMessage[Any]]:
         """Up to ``count`` more messages of the same queue, as far as they come next and can travel with others.
 
         One whose body cannot be read is handed out alone, so that it fails alone.
         """
-        more: list[ReceivedMessage] = []
+        more: list[ReceivedMessage[Any]] = []
         while len(more) < count and self._messages and goes_with(first, self._messages[0]):
             more.append(self._messages.popleft())
         return more
@@ -84,6 +94,6 @@ class Ready:
         self._wake(len(self._takers))
 
 
-def goes_with(first: ReceivedMessage, other: ReceivedMessage) -> bool:
+def goes_with(first: ReceivedMessage[Any], other: ReceivedMessage[Any]) -> bool:
     """Whether a handler of batches may get both at once."""
-    return other.window is first.window and not first.body_fault and not other.body_fault
+    return other._window is first._window and not first.body_fault and not other.body_fault

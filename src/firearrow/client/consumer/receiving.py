@@ -9,24 +9,29 @@ Java: ``ConsumeMessageConcurrentlyService``, ``ConsumeMessageOrderlyService``, `
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
+from firearrow.client.consumer.departure import Departures, tell_of_departure
 from firearrow.client.consumer.flow import Flow
 from firearrow.client.consumer.handling import Filter, is_wanted
 from firearrow.client.consumer.message import ReceivedMessage
 from firearrow.client.consumer.offsets import Offsets
 from firearrow.client.consumer.ordering import TRUST_S, QueueLocks
+from firearrow.client.consumer.pausing import Pausable, Pauses
 from firearrow.client.consumer.pulling import PulledBytes, Puller, PullStatus
 from firearrow.client.consumer.reading import Reader
 from firearrow.client.consumer.ready import Ready, goes_with
+from firearrow.client.consumer.rebalance import Announcer
 from firearrow.client.consumer.returning import TO_DEAD_LETTERS, Returns
 from firearrow.client.consumer.settings import ConsumerSettings
 from firearrow.client.consumer.subscription import Subscription
 from firearrow.client.instance import Instance
 from firearrow.errors import FireArrowError
 from firearrow.model import MessageQueue, StoredMessage
+from firearrow.serializers import Deserializer
 
 log: Final = logging.getLogger(__name__)
 
@@ -46,9 +51,11 @@ class Receiver:
         puller: Puller,
         offsets: Offsets,
         subscriptions: Mapping[str, Subscription],
-        wanted: Filter | None = None,
+        wanted: Filter[Any] | None = None,
         *,
         commits_with_pulls: bool = True,
+        deserializer: Deserializer[Any] | None = None,
+        announcer: Announcer | None = None,
     ) -> None:
         self._instance = instance
         self._settings = settings
@@ -56,6 +63,8 @@ class Receiver:
             instance, settings, puller, offsets, subscriptions, self._take_in, commits_with_pulls=commits_with_pulls
         )
         self._returns = Returns(instance, settings)
+        self._announcer = announcer
+        self.deserializer: Final = deserializer
         self.puller: Final = puller
         self.locks: Final[QueueLocks] = self._reader.locks
         self.needs_locks: Final = self._reader.needs_locks
@@ -64,8 +73,14 @@ class Receiver:
         self.flows: Final[dict[MessageQueue, Flow]] = {}
         self._subscriptions = subscriptions
         self._wanted = wanted
-        self._leaving: dict[MessageQueue, asyncio.Task[None]] = {}
-        self._departing: dict[MessageQueue, Flow] = {}
+        self._departures = Departures(
+            instance,
+            settings,
+            self._reader,
+            announcer,
+            lambda flow: self._withdraw(lambda each: each._window is flow.window),
+        )
+        self._pauses = Pauses()
         self.failures = 0
         """Messages whose handler failed."""
 
@@ -81,13 +96,12 @@ class Receiver:
         for queue in [queue for queue in self.flows if queue.topic == topic and queue not in mine]:
             self._revoke(queue)
             changed = True
-        for queue in mine:
-            if queue not in self.flows:
-                flow = self.flows[queue] = Flow(queue, ordered=self._settings.ordered)
-                flow.moved_at = self._now()
-                flow.locked_until = 0.0 if self.needs_locks else float("inf")
+        came = [self._begun(queue) for queue in mine if queue not in self.flows]
+        if came:
+            self._announce(came)
+            for flow in came:
                 self._start(flow)
-                changed = True
+            changed = True
         if changed and mine:
             limits = self._settings.window_among(len(mine))
             for queue in mine:
@@ -95,61 +109,49 @@ class Receiver:
                 self.flows[queue].room.set()
         return changed
 
+    def _begun(self, queue: MessageQueue) -> Flow:
+        flow = self.flows[queue] = Flow(queue, ordered=self._settings.ordered)
+        flow.moved_at = self._now()
+        flow.locked_until = 0.0 if self.needs_locks else float("inf")
+        flow.is_paused = self._pauses.covers(queue)
+        return flow
+
+    def _announce(self, flows: list[Flow]) -> None:
+        """Tell the application of queues that came, if it wants to hear that."""
+        if self._announcer is not None:
+            telling = self._instance.tasks.spawn(self._tell(self._announcer, flows), "announce")
+            for flow in flows:
+                flow.announcement = telling
+
+    async def _tell(self, announcer: Announcer, flows: list[Flow]) -> None:
+        for flow in flows:
+            await self._departures.over(flow.queue)
+        here = [flow for flow in flows if self.flows.get(flow.queue) is flow]
+        for flow in here:
+            flow.is_announced = True
+        if here:
+            await announcer.assigned([flow.queue for flow in here])
+
     def _start(self, flow: Flow) -> None:
         queue = flow.queue
         name = f"{queue.topic} {queue.broker_name}:{queue.queue_id}"
         flow.task = self._instance.tasks.spawn(self._run(flow), name)
 
     async def _run(self, flow: Flow) -> None:
-        leaving = self._leaving.get(flow.queue)
-        if leaving is not None:
-            await asyncio.wait([leaving])
+        await self._departures.over(flow.queue)
+        if flow.announcement is not None:
+            await asyncio.wait([flow.announcement])
         await self._reader.run(flow)
 
     def _revoke(self, queue: MessageQueue) -> None:
         flow = self.flows.pop(queue)
-        if queue in self._leaving:  # it waits for the departure of before, and has begun nothing
+        self._pauses.forget(queue)
+        if queue in self._departures.flows:  # it waits for the departure of before, and has begun nothing
             flow.drop()
             if flow.task is not None:
                 flow.task.cancel()
-            return
-        leaving = self._instance.tasks.spawn(self._leave(flow), f"leave {queue}")
-        self._leaving[queue], self._departing[queue] = leaving, flow
-        leaving.add_done_callback(lambda _: self._has_left(queue))
-
-    def _has_left(self, queue: MessageQueue) -> None:
-        self._leaving.pop(queue, None)
-        self._departing.pop(queue, None)
-
-    async def _leave(self, flow: Flow) -> None:
-        """Give a queue up: let an ordered handler finish, commit, unlock."""
-        flow.is_leaving = True
-        if flow.task is not None:
-            flow.task.cancel()
-        if flow.ordered and flow.is_handled:
-            await self._wait_for_handler(flow)
-        if self._settings.auto_commit:
-            self._reader.note(flow)
-        flow.drop()
-        if self._settings.auto_commit:
-            await self.offsets.persist()
-        self.offsets.table.forget(flow.queue)
-        if self.needs_locks and flow.is_started:
-            await self.locks.unlock([flow.queue])
-
-    async def _wait_for_handler(self, flow: Flow) -> None:
-        """Wait while a handler has a message of an ordered queue; its lock is renewed meanwhile."""
-        limit_ms = self._settings.consume_timeout_ms
-        with suppress(TimeoutError):
-            async with asyncio.timeout(limit_ms / 1000):
-                await flow.idle.wait()
-        if flow.is_handled:
-            log.error(
-                "%s goes to another member while its handler still runs: that took longer than consume_timeout_ms (%d)",
-                flow.queue,
-                limit_ms,
-                extra={"queue": str(flow.queue)},
-            )
+        else:
+            self._departures.begin(flow)
 
     async def close(self) -> None:
         """Give every queue up. Handlers that still run change nothing any more.
@@ -162,17 +164,18 @@ class Receiver:
             flow.is_leaving = True
             if flow.task is not None:
                 flow.task.cancel()
-        flows += [flow for flow in self._departing.values() if flow.is_handled]
+        flows += [flow for flow in self._departures.flows.values() if flow.is_handled]
         if self._settings.drain_ms:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._settings.drain_ms / 1000):
                     for flow in flows:
                         await flow.idle.wait()
-        settled = [task for queue, task in self._leaving.items() if not self._departing[queue].is_handled]
-        if settled:
-            await asyncio.wait(settled, timeout=CLOSING_S)
+        await self._departures.close(CLOSING_S)
         if self._settings.auto_commit:
             await self.persist()
+        if self._announcer is not None:
+            await tell_of_departure(self._announcer, flows)
+            self._announcer.close()
         for flow in flows:
             flow.drop()
         if self.needs_locks:
@@ -181,9 +184,16 @@ class Receiver:
     # -- offsets
 
     async def persist(self) -> FireArrowError | None:
-        """Commit how far every queue is; return why, if that did not work for one."""
-        for flow in (*self.flows.values(), *self._departing.values()):
+        """Commit how far every queue is; return why, if that did not work for one.
+
+        A queue that is given up counts while it is locked, or while its application commits by itself: another member
+        may be further otherwise.
+        """
+        for flow in self.flows.values():
             self._reader.note(flow)
+        for flow in self._departures.flows.values():
+            if flow.ordered or not self._settings.auto_commit:
+                self._reader.note(flow)
         return await self.offsets.persist()
 
     def reset(self, queue: MessageQueue, offset: int) -> bool:
@@ -209,7 +219,7 @@ class Receiver:
         A queue that is given up keeps its lock while its handler still runs.
         """
         asked_at = self._now()
-        flows = [flow for flow in (*self.flows.values(), *self._departing.values()) if flow.is_started]
+        flows = [flow for flow in (*self.flows.values(), *self._departures.flows.values()) if flow.is_started]
         ours = await self.locks.lock(flow.queue for flow in flows)
         for flow in flows:
             if flow.queue not in ours or flow.is_leaving:
@@ -255,7 +265,7 @@ class Receiver:
                 _warn_of_body(message)
         self._hand_on(flow, received)
 
-    def _hand_on(self, flow: Flow, messages: list[ReceivedMessage]) -> None:
+    def _hand_on(self, flow: Flow, messages: list[ReceivedMessage[Any]]) -> None:
         if self._wanted is not None:
             for message in messages:
                 if not is_wanted(self._wanted, message):
@@ -264,36 +274,77 @@ class Receiver:
         if flow.ordered:
             flow.waiting.extend(messages)
             self._offer(flow)
+        elif self._pauses:
+            flow.waiting.extend(messages)
+            self._let_go(flow)
         else:
             self.ready.put(messages)
+
+    # -- pauses
+
+    def pause(self, what: Iterable[Pausable]) -> None:
+        """Hand nothing over of these topics and queues, or nothing at all; what was pulled waits."""
+        self._pauses.say(what, paused=True)
+        for flow in self.flows.values():
+            flow.is_paused = self._pauses.covers(flow.queue)
+        self._withdraw(self._pauses.holds)
+
+    def resume(self, what: Iterable[Pausable]) -> None:
+        """Go on with these topics and queues, or with everything."""
+        self._pauses.say(what, paused=False)
+        for flow in self.flows.values():
+            flow.is_paused = self._pauses.covers(flow.queue)
+            flow.moved_at = self._now()
+            flow.room.set()
+            if flow.ordered:
+                self._offer(flow)
+            else:
+                self._let_go(flow)
+
+    def _withdraw(self, unwanted: Callable[[ReceivedMessage[Any]], bool]) -> None:
+        """Take messages back that nobody has begun with; they wait in their queues."""
+        taken: dict[MessageQueue, list[ReceivedMessage[Any]]] = {}
+        for message in self.ready.withdraw(unwanted):
+            flow = self._flow_of(message)
+            if flow is not None and flow.take_back(message):
+                taken.setdefault(flow.queue, []).append(message)
+        for queue, messages in taken.items():
+            (self.flows.get(queue) or self._departures.flows[queue]).keep(messages)
+
+    def _let_go(self, flow: Flow) -> None:
+        """Concurrent: let what waits be handled, unless it is paused."""
+        held = [message for message in flow.waiting if self._pauses.holds(message)]
+        free = [message for message in flow.waiting if not self._pauses.holds(message)] if held else flow.waiting
+        self.ready.put(free)
+        flow.waiting = deque(held)
 
     # -- handing out
 
     def _offer(self, flow: Flow) -> None:
         """Ordered: let the next message be handled, if it may."""
-        if flow.may_hand_out(self._now()):
+        if flow.may_hand_out(self._now()) and not self._pauses.holds(flow.waiting[0]):
             message = flow.waiting.popleft()
             flow.handed[message.queue_offset] = message
             flow.idle.clear()
             self.ready.put([message])
 
-    def take_now(self, holder: str) -> ReceivedMessage | None:
+    def take_now(self, holder: str) -> ReceivedMessage[Any] | None:
         """The next message, if there is one now and nobody waits for it."""
         message = None if self.ready.takers else self.ready.take_now()
         return None if message is None else self._hand(message, holder)
 
-    async def take_one(self, holder: str) -> ReceivedMessage | None:
+    async def take_one(self, holder: str) -> ReceivedMessage[Any] | None:
         """The next message; None once the consumer is closing."""
         message = await self.ready.take()
         return None if message is None else self._hand(message, holder)
 
-    def _hand(self, message: ReceivedMessage, holder: str) -> ReceivedMessage:
+    def _hand(self, message: ReceivedMessage[Any], holder: str) -> ReceivedMessage[Any]:
         flow = self._flow_of(message)
         if flow is not None:
             flow.hand(message, holder, self._now())
         return message
 
-    async def take(self, holder: str, count: int = 1) -> list[ReceivedMessage]:
+    async def take(self, holder: str, count: int = 1) -> list[ReceivedMessage[Any]]:
         """The next messages of one queue, one at least; none once the consumer is closing."""
         first = await self.ready.take()
         if first is None:
@@ -301,7 +352,7 @@ class Receiver:
         flow = self._flow_of(first)
         taken = [first]
         if count > 1 and flow is not None and flow.ordered:
-            while len(taken) < count and flow.waiting and goes_with(first, flow.waiting[0]):
+            while len(taken) < count and flow.waiting and self._may_follow(first, flow.waiting[0]):
                 taken.append(flow.waiting.popleft())
         elif count > 1:
             taken += self.ready.take_like(first, count - 1)
@@ -311,16 +362,19 @@ class Receiver:
                 flow.hand(message, holder, now)
         return taken
 
+    def _may_follow(self, first: ReceivedMessage[Any], other: ReceivedMessage[Any]) -> bool:
+        return goes_with(first, other) and not self._pauses.holds(other)
+
     # -- settling
 
-    def _flow_of(self, message: ReceivedMessage) -> Flow | None:
+    def _flow_of(self, message: ReceivedMessage[Any]) -> Flow | None:
         """The queue of a message, unless it is somebody else's by now. An ordered queue counts until it has left."""
         flow = self.flows.get(message.queue)
-        if flow is None or flow.window is not message.window:
-            flow = self._departing.get(message.queue)
-        return flow if flow is not None and flow.window is message.window else None
+        if flow is None or flow.window is not message._window:
+            flow = self._departures.flows.get(message.queue)
+        return flow if flow is not None and flow.window is message._window else None
 
-    def ack(self, message: ReceivedMessage) -> None:
+    def ack(self, message: ReceivedMessage[Any]) -> None:
         """A message is done with."""
         flow = self._flow_of(message)
         if flow is None:
@@ -328,38 +382,39 @@ class Receiver:
         elif flow.finish(message, self._now()) and flow.ordered:
             self._offer(flow)
 
-    def _settle_outdated(self, message: ReceivedMessage) -> None:
+    def _settle_outdated(self, message: ReceivedMessage[Any]) -> None:
         """A handler is done with a message that does not count any more: an ordered queue may have waited for that."""
-        for flows in (self.flows, self._departing):
+        for flows in (self.flows, self._departures.flows):
             flow = flows.get(message.queue)
             if flow is not None and message in flow.outdated:
                 flow.take_back(message)
                 self._offer(flow)
 
-    def release(self, message: ReceivedMessage) -> None:
+    def release(self, message: ReceivedMessage[Any]) -> None:
         """A message goes back to those that wait."""
         flow = self._flow_of(message)
         if flow is None:
             self._settle_outdated(message)
         if flow is None or not flow.take_back(message):
             return
-        again = ReceivedMessage(message.stored, message.queue, message.window, self)
-        again.attempts = message.attempts
+        again = ReceivedMessage(message.stored, message.queue, message._window, self)
+        again._attempts = message._attempts
         if flow.ordered:
-            before = sum(other.queue_offset < again.queue_offset for other in flow.waiting)
-            flow.waiting.insert(before, again)
+            flow.keep([again])
             self._offer(flow)
+        elif flow.is_leaving or self._pauses.holds(again):
+            flow.keep([again])
         else:
             self.ready.put_back(again)
 
-    async def retry(self, message: ReceivedMessage, delay_level: int) -> None:
+    async def retry(self, message: ReceivedMessage[Any], delay_level: int) -> None:
         """A message is to be delivered again.
 
         Whoever waits for that may give up waiting (a handler's task is cancelled): the message is settled all the same.
         """
         self.failures += 1
         flow = self._flow_of(message)
-        if flow is None or message.window.is_dropped:
+        if flow is None or message._window.is_dropped:
             self._settle_outdated(message)
             return  # whoever owns the queue now gets it
         if self._settings.broadcasting:
@@ -367,32 +422,32 @@ class Receiver:
             log.error("broadcast message %s (%s) is given up", message.message_id, message.place, extra=extra)
             self.ack(message)
         elif flow.ordered and delay_level >= 0 and not self._is_beyond_limit(message):
-            message.attempts += 1
+            message._attempts += 1
             self._again(message, self._settings.suspend_ms / 1000)
         else:
             level = TO_DEAD_LETTERS if flow.ordered else delay_level
             await asyncio.shield(self._instance.tasks.spawn(self._send_back(message, level), "send back"))
 
-    async def _send_back(self, message: ReceivedMessage, delay_level: int) -> None:
+    async def _send_back(self, message: ReceivedMessage[Any], delay_level: int) -> None:
         if await self._returns.send_back(message, delay_level):
             self.ack(message)
         else:
-            message.attempts += 1
+            message._attempts += 1
             self._again(message, AGAIN_S)
 
-    def _is_beyond_limit(self, message: ReceivedMessage) -> bool:
+    def _is_beyond_limit(self, message: ReceivedMessage[Any]) -> bool:
         limit = self._settings.max_reconsume_times
         return limit >= 0 and message.reconsume_times >= limit
 
-    def _again(self, message: ReceivedMessage, after_s: float) -> None:
+    def _again(self, message: ReceivedMessage[Any], after_s: float) -> None:
         self._instance.tasks.spawn(self._release_later(message, after_s), f"again {message.message_id}")
 
-    async def _release_later(self, message: ReceivedMessage, after_s: float) -> None:
+    async def _release_later(self, message: ReceivedMessage[Any], after_s: float) -> None:
         await asyncio.sleep(after_s)
         self.release(message)
 
 
-def _warn_of_body(message: ReceivedMessage) -> None:
+def _warn_of_body(message: ReceivedMessage[Any]) -> None:
     log.warning(
         "the body of %s (%s) cannot be read: %s",
         message.message_id,

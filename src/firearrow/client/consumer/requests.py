@@ -26,6 +26,7 @@ from firearrow.protocol.requests.push import ConsumeMessageDirectly, GetConsumer
 from firearrow.protocol.requests.reset import GetConsumerStatusFromClient, ResetConsumerClientOffset
 from firearrow.record.decode import decode
 from firearrow.remoting.handlers import Answer, Call, Handlers, Later
+from firearrow.serializers import Deserializer
 
 
 class Receiving(Protocol):
@@ -50,6 +51,7 @@ class BrokerRequests:
         subscriptions: Mapping[str, Subscription],
         rebalance: Callable[[], None],
         wall_ms: Callable[[float], int],
+        deserializer: Deserializer[Any] | None = None,
     ) -> None:
         self.receiver: Receiving | None = None
         self.tasks: Tasks | None = None
@@ -58,6 +60,7 @@ class BrokerRequests:
         self._subscriptions = subscriptions
         self._rebalance = rebalance
         self._wall_ms = wall_ms
+        self._deserializer = deserializer
         self._began_ms = wall_ms(0.0)
         self.handlers: Final = Handlers()
         self.handlers.on(NotifyConsumerIdsChanged, self.members_changed)
@@ -99,8 +102,9 @@ class BrokerRequests:
             raise Refused(ResponseCode.SYSTEM_ERROR, "this consumer runs no handler; it iterates, or has not begun")
         stored = decode(call.body, max_body_bytes=self._settings.max_body_bytes, keep_bad_bodies=True)
         later = call.later()
+        settler = direct.Nobody(self._deserializer)
         work = direct.consume_directly(
-            self.call, stored, request.broker_name or "", later, ordered=self._settings.ordered
+            self.call, settler, stored, request.broker_name or "", later, ordered=self._settings.ordered
         )
         self.tasks.spawn(work, "direct")
         return later

@@ -8,7 +8,7 @@ Java: ``DefaultMQPushConsumerImpl.sendMessageBack``, ``sendMessageBackAsNormalMe
 """
 
 import logging
-from typing import Final
+from typing import Any, Final
 
 from firearrow.client.consumer.message import ReceivedMessage
 from firearrow.client.consumer.settings import ConsumerSettings
@@ -37,7 +37,7 @@ class Returns:
         self._instance = instance
         self._settings = settings
 
-    async def send_back(self, message: ReceivedMessage, delay_level: int) -> bool:
+    async def send_back(self, message: ReceivedMessage[Any], delay_level: int) -> bool:
         """Have a message delivered again; return False when nobody would take it."""
         extra = {"id": message.message_id, "queue": str(message.queue)}
         try:
@@ -56,7 +56,7 @@ class Returns:
             return False
         return True
 
-    async def _ask_its_broker(self, message: ReceivedMessage, delay_level: int) -> None:
+    async def _ask_its_broker(self, message: ReceivedMessage[Any], delay_level: int) -> None:
         stored = message.stored
         host = Address(stored.store_host.ip, stored.store_host.port)
         request = ConsumerSendMsgBack(
@@ -69,7 +69,7 @@ class Returns:
         )
         await self._instance.caller.call(self._instance.routes.master(message.queue.broker_name) or host, request)
 
-    async def _send_again(self, message: ReceivedMessage, delay_level: int) -> None:
+    async def _send_again(self, message: ReceivedMessage[Any], delay_level: int) -> None:
         topic = retry_topic(self._settings.group)
         queues = (await self._instance.route(topic)).write_queues
         # Another broker than the one that failed just now, if there is one.
@@ -82,7 +82,7 @@ class Returns:
                 return
         raise NoRoute(f"no broker takes messages of topic {topic!r} now")
 
-    def _as_new(self, message: ReceivedMessage, queue: MessageQueue, delay_level: int) -> SendMessageV2:
+    def _as_new(self, message: ReceivedMessage[Any], queue: MessageQueue, delay_level: int) -> SendMessageV2:
         stored, limit = message.stored, self._settings.reconsume_limit
         properties = {name: value for name, value in stored.properties.items() if name not in _NOT_REPEATED}
         properties.setdefault(keys.ORIGIN_MESSAGE_ID, message.message_id)

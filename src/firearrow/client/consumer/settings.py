@@ -66,6 +66,10 @@ class ConsumerSettings(Struct, frozen=True, forbid_unknown_fields=True):
     auto_commit: Annotated[bool, Meta(description="Commit offsets regularly; otherwise only when told to.")] = True
     persist_ms: Annotated[int, Meta(ge=10, description="How often offsets are committed.")] = 5000
     rebalance_ms: Annotated[int, Meta(ge=10, description="How often queues are divided anew.")] = 20_000
+    rebalance_timeout_ms: Annotated[
+        int,
+        Meta(ge=1, description="For a rebalance listener, and for handlers that it has to wait for."),
+    ] = 30_000
     poll_name_server_ms: Annotated[int, Meta(ge=10, description="How often routes are asked for.")] = 30_000
     fetch_name_server_ms: Annotated[
         int, Meta(ge=10, description="How often name servers are looked up, where an http:// address is given.")
@@ -140,6 +144,7 @@ class ConsumerOptions(TypedDict, total=False):
     auto_commit: bool
     persist_ms: int
     rebalance_ms: int
+    rebalance_timeout_ms: int
     poll_name_server_ms: int
     fetch_name_server_ms: int
     heartbeat_ms: int

@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Final, Self, Unpack
+from typing import Any, Final, Generic, Self, Unpack, overload
 
 from firearrow.client.access import with_options
 from firearrow.client.doors import Doors, system_doors
@@ -39,6 +39,7 @@ from firearrow.client.producer.result import STORED, SendResult, read_batch_resu
 from firearrow.client.producer.retrying import Attempts
 from firearrow.client.producer.selector import Faults, RoundRobin, Selector, queue_of_key
 from firearrow.client.producer.settings import ProducerOptions, ProducerSettings, producer_settings
+from firearrow.client.producer.values import MessageParts, message_of
 from firearrow.client.routes import Route, borrowed
 from firearrow.errors import ClientClosed, FireArrowError, NoRoute, RequestRefused, SendFailed
 from firearrow.model import EpochMs, Message, MessageQueue, keys
@@ -50,22 +51,48 @@ from firearrow.protocol.requests.send import SendAnswer
 from firearrow.record.message_id import UniqueKeys
 from firearrow.remoting.reply import Reply
 from firearrow.runtime.network import Address
+from firearrow.serializers import Serializer, V, checked_function
 
 READY_PAUSE_S: Final = 0.1
 """Between two questions of a producer that waits for a name server to answer."""
 
 
-class Producer(NeedsAwait):
-    """Sends messages. Use it in an ``async with`` block, from any number of tasks."""
+class Producer(NeedsAwait, Generic[V]):
+    """Sends messages. Use it in an ``async with`` block, from any number of tasks.
 
+    ``serializer`` makes the bodies for ``send_value`` and ``message``.
+    """
+
+    @overload
+    def __init__(
+        self: "Producer[bytes]",
+        name_servers: str | Sequence[str],
+        *,
+        group: str = DEFAULT_PRODUCER_GROUP,
+        serializer: None = None,
+        doors: Doors | None = None,
+        **options: Unpack[ProducerOptions],
+    ) -> None: ...
+    @overload
     def __init__(
         self,
         name_servers: str | Sequence[str],
         *,
         group: str = DEFAULT_PRODUCER_GROUP,
+        serializer: Serializer[V],
+        doors: Doors | None = None,
+        **options: Unpack[ProducerOptions],
+    ) -> None: ...
+    def __init__(
+        self,
+        name_servers: str | Sequence[str],
+        *,
+        group: str = DEFAULT_PRODUCER_GROUP,
+        serializer: Serializer[Any] | None = None,
         doors: Doors | None = None,
         **options: Unpack[ProducerOptions],
     ) -> None:
+        self._serializer = checked_function(serializer, "serializer", "a value to bytes")
         self.settings: Final[ProducerSettings] = producer_settings(group, options)
         self._addresses = whereabouts(name_servers)
         self._given_doors = doors
@@ -164,6 +191,17 @@ class Producer(NeedsAwait):
         return HeartbeatData(client_id=self._opened().id if self._instance else "", producer_data_set=[mine])
 
     # -- sending
+
+    def message(self, topic: str, value: V, **parts: Unpack[MessageParts]) -> Message:
+        """A message whose body the serializer makes of ``value``; without one, ``value`` is the body.
+
+        ``parts`` are those of ``Message``. Raise ``IllegalMessage`` when the serializer cannot.
+        """
+        return message_of(self._serializer, topic, value, parts)
+
+    async def send_value(self, topic: str, value: V, **parts: Unpack[MessageParts]) -> SendResult:
+        """Send the message that ``message`` makes of a value, and return where it is stored."""
+        return await self.send(self.message(topic, value, **parts))
 
     async def send(
         self,

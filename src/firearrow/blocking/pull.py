@@ -1,0 +1,261 @@
+"""The pull consumer without ``await``: every method is the asynchronous one's, run on a loop in another thread."""
+
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from types import TracebackType
+from typing import Any, Generic, Self, Unpack, cast, overload
+
+from firearrow import client
+from firearrow.blocking.door import Door
+from firearrow.blocking.message import ReceivedMessage, next_of, or_stop
+from firearrow.client import Bounds, MessageQueue, PulledBytes
+from firearrow.client.access import with_options
+from firearrow.client.consumer.assignment import Strategy
+from firearrow.client.consumer.handling import Filter
+from firearrow.client.consumer.member import Topics
+from firearrow.client.consumer.pull import LARGE_BYTES, LARGE_MESSAGES, POLL_MS
+from firearrow.client.consumer.pulling import APACHE_PULL_BYTES, APACHE_PULL_MESSAGES
+from firearrow.client.consumer.ranges import IN_FLIGHT
+from firearrow.client.consumer.settings import ConsumerOptions, ConsumerSettings
+from firearrow.client.consumer.subscription import EVERYTHING, TAG
+from firearrow.client.doors import Doors
+from firearrow.client.routes import MASTER_ID
+from firearrow.errors import ClientClosed
+from firearrow.serializers import Deserializer, V
+
+
+class PullConsumer(Generic[V]):
+    """Reads queues. Use it in a ``with`` block. ``deserializer`` makes ``message.value`` of a body."""
+
+    @overload
+    def __init__(
+        self: "PullConsumer[bytes]",
+        name_servers: str | Sequence[str],
+        *,
+        group: str,
+        topics: Topics = (),
+        strategy: Strategy | str = "AVG",
+        wanted: Filter[bytes] | None = None,
+        deserializer: None = None,
+        doors: Doors | None = None,
+        **options: Unpack[ConsumerOptions],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        name_servers: str | Sequence[str],
+        *,
+        group: str,
+        topics: Topics = (),
+        strategy: Strategy | str = "AVG",
+        wanted: Filter[V] | None = None,
+        deserializer: Deserializer[V],
+        doors: Doors | None = None,
+        **options: Unpack[ConsumerOptions],
+    ) -> None: ...
+    def __init__(
+        self,
+        name_servers: str | Sequence[str],
+        *,
+        group: str,
+        topics: Topics = (),
+        strategy: Strategy | str = "AVG",
+        wanted: Filter[Any] | None = None,
+        deserializer: Deserializer[Any] | None = None,
+        doors: Doors | None = None,
+        **options: Unpack[ConsumerOptions],
+    ) -> None:
+        self._inner: client.PullConsumer[V] = client.PullConsumer(
+            name_servers,
+            group=group,
+            topics=topics,
+            strategy=strategy,
+            wanted=wanted,
+            deserializer=cast("Deserializer[V]", deserializer),
+            doors=doors,
+            **options,
+        )
+        self._door = Door("firearrow pull consumer")
+
+    def __enter__(self) -> Self:
+        """Open it."""
+        self.open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it. What was handed out last counts as consumed, unless an error ends the block."""
+        self._door.close(partial(self._inner.__aexit__, kind, error, trace))
+
+    @property
+    def settings(self) -> ConsumerSettings:
+        """What it was told."""
+        return self._inner.settings
+
+    @property
+    def client_id(self) -> str:
+        """How brokers know this consumer."""
+        return self._inner.client_id
+
+    @property
+    def assignment(self) -> list[MessageQueue]:
+        """The queues that are read now."""
+        return self._door.run(lambda: self._inner.assignment)
+
+    def open(self) -> None:
+        """Begin."""
+        self._door.open(self._inner.open)
+
+    def close(self) -> None:
+        """End every connection and the thread."""
+        self._door.close(self._inner.close)
+
+    def queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """All queues of a topic that can be read now."""
+        return self._door.call(self._inner.queues(topic))
+
+    def assign(self, queues: Iterable[MessageQueue]) -> None:
+        """Read exactly these queues, whoever else reads them."""
+        self._door.call(self._inner.assign(queues))
+
+    def subscribe(self, topic: str, expression: str = EVERYTHING, *, kind: str = TAG) -> None:
+        """Share the queues of a topic with the other members of the group."""
+        self._door.call(self._inner.subscribe(topic, expression, kind=kind))
+
+    def unsubscribe(self, topic: str) -> None:
+        """Want nothing more of a topic."""
+        self._door.call(self._inner.unsubscribe(topic))
+
+    def pause(self, *what: str | MessageQueue) -> None:
+        """Hand nothing more over of these topics or queues, or of anything when none is given, until ``resume``.
+
+        What was pulled waits here. The queues stay this member's, and offsets move no further than
+        what was handled. A pause of a topic, or of everything, counts for queues that come later too; that of a single
+        queue ends when the queue goes to another member.
+        """
+        self._door.run(lambda: self._inner.pause(*what))
+
+    def resume(self, *what: str | MessageQueue) -> None:
+        """Go on with these topics or queues, or with everything when none is given."""
+        self._door.run(lambda: self._inner.resume(*what))
+
+    @property
+    def paused(self) -> list[MessageQueue]:
+        """The queues of this member that are paused now."""
+        return self._door.run(lambda: self._inner.paused)
+
+    def seek(self, queue: MessageQueue, offset: int) -> None:
+        """Go on from ``offset``; what was read ahead is forgotten."""
+        self._door.call(self._inner.seek(queue, offset))
+
+    def seek_to_begin(self, *queues: MessageQueue) -> None:
+        """Go on from the first message of these queues, or of all that are assigned."""
+        self._door.call(self._inner.seek_to_begin(*queues))
+
+    def seek_to_end(self, *queues: MessageQueue) -> None:
+        """Go on after the last message of these queues, or of all that are assigned."""
+        self._door.call(self._inner.seek_to_end(*queues))
+
+    def seek_to_time(self, timestamp_ms: int, *queues: MessageQueue) -> None:
+        """Go on from the first message stored at that time or later."""
+        self._door.call(self._inner.seek_to_time(timestamp_ms, *queues))
+
+    def position(self, queue: MessageQueue) -> int | None:
+        """The offset that is handed out next; None while it is not known, or the queue is not assigned."""
+        return self._door.run(lambda: self._inner.position(queue))
+
+    def poll(self, max_messages: int = 32, *, timeout_ms: float = POLL_MS) -> list[ReceivedMessage[V]]:
+        """Some messages of one queue, as soon as there are any; none when the time is over."""
+        taken = self._door.call(self._inner.poll(max_messages, timeout_ms=timeout_ms))
+        return [ReceivedMessage(message, self._door) for message in taken]
+
+    def __iter__(self) -> Iterator[ReceivedMessage[V]]:
+        """Message by message."""
+        return self
+
+    def __next__(self) -> ReceivedMessage[V]:
+        """The next message; the one before counts as consumed."""
+        return or_stop(self._door.call(next_of(self._inner)), self._door)
+
+    def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
+        """Commit everything handed out so far, or these offsets; raise what kept a broker from hearing it."""
+        self._door.call(self._inner.commit(offsets))
+
+    def committed(self, queue: MessageQueue) -> int | None:
+        """How far the group is in a queue, as its broker knows; None when it was never there."""
+        return self._door.call(self._inner.committed(queue))
+
+    def pull_bytes(
+        self,
+        queue: MessageQueue,
+        offset: int,
+        *,
+        expression: str = EVERYTHING,
+        kind: str = TAG,
+        max_messages: int = APACHE_PULL_MESSAGES,
+        max_bytes: int = APACHE_PULL_BYTES,
+        wait_ms: int = 0,
+        timeout_ms: int = 30_000,
+        broker_id: int = MASTER_ID,
+    ) -> PulledBytes:
+        """Ask a broker once for records from ``offset`` on, without decoding them."""
+        return self._door.call(
+            self._inner.pull_bytes(
+                queue,
+                offset,
+                expression=expression,
+                kind=kind,
+                max_messages=max_messages,
+                max_bytes=max_bytes,
+                wait_ms=wait_ms,
+                timeout_ms=timeout_ms,
+                broker_id=broker_id,
+            )
+        )
+
+    def pull_range(
+        self,
+        queue: MessageQueue,
+        begin: int,
+        end: int,
+        *,
+        max_messages: int = LARGE_MESSAGES,
+        max_bytes: int = LARGE_BYTES,
+        in_flight: int = IN_FLIGHT,
+        timeout_ms: int = 30_000,
+        broker_id: int = MASTER_ID,
+    ) -> Iterator[PulledBytes]:
+        """Records from ``begin`` to ``end`` (exclusive), undecoded, in order, with ``in_flight`` pulls under way."""
+        answers = self._inner.pull_range(
+            queue,
+            begin,
+            end,
+            max_messages=max_messages,
+            max_bytes=max_bytes,
+            in_flight=in_flight,
+            timeout_ms=timeout_ms,
+            broker_id=broker_id,
+        )
+        try:
+            while (pulled := self._door.call(_next_answer(answers))) is not None:
+                yield pulled
+        finally:
+            with suppress(ClientClosed):  # the consumer was closed before this: its pulls have ended with it
+                self._door.call(answers.aclose())
+
+    def bounds(self, topic: str) -> dict[MessageQueue, Bounds]:
+        """The bounds of all queues of a topic, with one request a broker."""
+        return self._door.call(self._inner.bounds(topic))
+
+    def offsets_at(self, queues: Iterable[MessageQueue], timestamp_ms: int) -> dict[MessageQueue, int]:
+        """Where each queue is at a time, asked all at once."""
+        return self._door.call(self._inner.offsets_at(queues, timestamp_ms))
+
+
+async def _next_answer(answers: AsyncGenerator[PulledBytes, None]) -> PulledBytes | None:
+    return await anext(answers, None)
+
+
+PullConsumer.__doc__ = with_options(PullConsumer.__doc__, ConsumerSettings, but=("group",))

@@ -1,0 +1,31 @@
+"""Messages made of values, by the serializer of a producer."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypedDict
+
+from firearrow.errors import IllegalMessage
+from firearrow.model import Message
+from firearrow.serializers import Serializer
+
+
+class MessageParts(TypedDict, total=False):
+    """What a message has beside its topic and its body, as keyword arguments."""
+
+    tag: str
+    keys: str | Iterable[str]
+    delay_level: int
+    sharding_key: str
+    properties: Mapping[str, str] | None
+
+
+def message_of(serializer: Serializer[Any] | None, topic: str, value: Any, parts: MessageParts) -> Message:  # noqa: ANN401
+    """The message of a value; raise ``IllegalMessage`` when the serializer makes no body of it."""
+    if serializer is None:
+        return Message.of(topic, value, **parts)
+    try:
+        body = serializer(value)
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        kind = type(value).__name__
+        raise IllegalMessage(f"the serializer makes no body for {topic!r} of this {kind}: {reason}") from error
+    return Message.of(topic, body, **parts)

@@ -1,0 +1,105 @@
+"""Values instead of bytes: what makes a body of a value, and a value of a body.
+
+    orders = Json(Order)
+
+    Producer(address, group="shop", serializer=orders.encode)       # await producer.send_value("orders", Order(7))
+    Consumer(address, group="bar", deserializer=orders.decode)      # message.value is an Order
+
+A serializer is any function from a value to bytes, a deserializer any function from bytes to a value: ``json.loads``,
+``Order.model_validate_json`` and those of Avro or Protobuf fit as they are. Here are pairs of them for JSON,
+MessagePack and pydantic. What one raises is told with the message's place, and the message is delivered again as after
+any error of a handler.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, overload
+
+import msgspec
+
+from firearrow.errors import SettingsError
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    V = TypeVar("V", default=bytes)
+else:
+    from typing import TypeVar
+
+    V = TypeVar("V")
+
+__all__ = ["Deserializer", "Json", "Msgpack", "Pydantic", "Serializer"]
+
+Serializer = Callable[[V], bytes]
+"""Makes a body of a value."""
+Deserializer = Callable[[bytes], V]
+"""Makes a value of a body."""
+
+
+def checked_function(given: V, name: str, what: str) -> V:
+    """Raise ``SettingsError`` for what is no function."""
+    if given is not None and not callable(given):
+        hint = "; write its encode or decode" if hasattr(given, "decode") else ""
+        raise SettingsError(f"{name}={given!r}: give a function from {what}{hint}")
+    return given
+
+
+class Json(Generic[V]):
+    """JSON: of anything, or of one type, which bodies are checked against.
+
+    A type is a ``msgspec.Struct``, a dataclass, a ``TypedDict``, an attrs class, or made of them: ``list[Order]``.
+    """
+
+    @overload
+    def __init__(self: "Json[Any]") -> None: ...
+    @overload
+    def __init__(self, kind: type[V]) -> None: ...
+    def __init__(self, kind: Any = Any) -> None:
+        self._encoder = msgspec.json.Encoder()
+        self._decoder = msgspec.json.Decoder(kind)
+
+    def encode(self, value: V) -> bytes:
+        """The value as JSON."""
+        return self._encoder.encode(value)
+
+    def decode(self, body: bytes) -> V:
+        """The value that the JSON stands for."""
+        value: V = self._decoder.decode(body)
+        return value
+
+
+class Msgpack(Generic[V]):
+    """MessagePack, smaller than JSON: of anything, or of one type, as ``Json``."""
+
+    @overload
+    def __init__(self: "Msgpack[Any]") -> None: ...
+    @overload
+    def __init__(self, kind: type[V]) -> None: ...
+    def __init__(self, kind: Any = Any) -> None:
+        self._encoder = msgspec.msgpack.Encoder()
+        self._decoder = msgspec.msgpack.Decoder(kind)
+
+    def encode(self, value: V) -> bytes:
+        """The value as MessagePack."""
+        return self._encoder.encode(value)
+
+    def decode(self, body: bytes) -> V:
+        """The value that the bytes stand for."""
+        value: V = self._decoder.decode(body)
+        return value
+
+
+class Pydantic(Generic[V]):
+    """JSON of a pydantic model, or of any type that pydantic checks. Needs pydantic 2."""
+
+    def __init__(self, kind: type[V]) -> None:
+        from pydantic import TypeAdapter
+
+        self._adapter = TypeAdapter(kind)
+
+    def encode(self, value: V) -> bytes:
+        """The value as JSON."""
+        return self._adapter.dump_json(value)
+
+    def decode(self, body: bytes) -> V:
+        """The value that the JSON stands for."""
+        return self._adapter.validate_json(body)

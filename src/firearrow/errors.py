@@ -1,11 +1,11 @@
 """Every public error, named for the fact it reports.
 
-Two questions decide what a caller does next, and every error answers both as attributes::
+Two questions decide what a caller does next, and every error answers both as attributes:
 
     retryable          is another attempt worth it?
     may_have_happened  may the thing asked for have happened all the same? (a timeout means unknown)
 
-The tree::
+The tree:
 
     FireArrowError
     ├── ProtocolError            the peer sent bytes that break the rules

@@ -26,10 +26,21 @@ PAGES = {
     "how-to/idempotent-handlers.md": ["deliveries 2 payments 1"],
     "how-to/slow-consumers.md": ["handled 500 messages", "loaded 100 rows"],
     "how-to/logging.md": ['"event": "an example", "topic": "orders"'],
+    "how-to/values.md": ["orders [7, 8, 9]", "paid 320"],
+    "how-to/pause-and-rebalance.md": ["paused at 10", "counted 100", "left 0"],
     "how-to/skip-a-backlog.md": ["sent 1000 messages", "behind 0", "reads again 1000"],
     "how-to/migrate-from-rocketmq-client-python.md": ["SEND_OK", "one espresso"],
     "how-to/migrate-from-aiokafka.md": ["ordered", "paid", "served"],
     "how-to/migrate-from-java.md": ["SEND_OK", "TagA Hello"],
+    "reference/api/index.md": ["names: Consumer, Message, MessageQueue, Producer"],
+    "reference/api/producer.md": ["SEND_OK orders", "batch of 10"],
+    "reference/api/consumer.md": ["mine now: ['tables']", "paused: True", "handled: one espresso", "gone: True"],
+    "reference/api/pull-consumer.md": ["stored: 20", "read: 20"],
+    "reference/api/blocking.md": ["blocking: hello"],
+    "reference/api/serializers.md": ['{"id":7,"item":"espresso"} Order(id=7, item=\'espresso\')'],
+    "reference/api/errors.md": ["refused: the body of a message is bytes", "may be stored all the same: False"],
+    "reference/api/admin.md": ["stock has 3 queues"],
+    "reference/api/testing.md": ["real: [b'one espresso']", "an hour has passed, in no time"],
 }
 
 

@@ -148,6 +148,11 @@ class BrokerNode:
     def address(self) -> Address:
         return Address(self.node.host, self.port)
 
+    @property
+    def is_fenced(self) -> bool:
+        """Whether it takes nothing more until it is started again."""
+        return self.broker is not None and hasattr(self.broker, "store") and self.broker.store.log.fenced is not None
+
     async def run(self, node: Node) -> None:
         machine = Machine(self.name, node.host, 8 << 30, f"boot-{self.boots}")
         settings = replace(self.settings, broker=replace(self.settings.broker, listen_port=self.port))

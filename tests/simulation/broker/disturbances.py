@@ -2,7 +2,8 @@
 
 A ``Menu`` says what a run may suffer: machines (crashes, power, ends in order, frozen processes, moves to another
 address), cables, disks (full, out of descriptors, failing reads, files of state that cannot be written or have rotted,
-queues and index that stall), topics that grow. Clients are hostile by their own nature, not by a disturbance.
+queues and index that stall or whose sync fails), topics that grow. Clients are hostile by their own nature, not by a
+disturbance.
 """
 
 import asyncio
@@ -42,7 +43,7 @@ MACHINES: Final = (
 CABLES: Final = ("cut", "heal", "reset")
 DISKS: Final = (
     "fill", "refuse_log_write", "refuse_log_write", "refuse_config", "exhaust_descriptors", "stall_views", "fail_reads",
-    "rot_offsets", "slow_down",
+    "fail_view_syncs", "rot_offsets", "slow_down",
 )  # fmt: skip
 MENUS: Final[dict[Menu, Course]] = {
     "all": Course((*MACHINES, *CABLES, *DISKS), breaks_disks=True),
@@ -260,6 +261,29 @@ class Disturbances:
                 for operation in MAKING:
                     broker.node.image.fail(operation, number=number, times=STANDING, below=below)
             await self._for_a_while(broker, 30.0)
+
+    async def fail_view_syncs(self) -> None:
+        """Fail a sync of queues or index; the operator sees that the broker takes nothing more and starts it again."""
+        for broker in self.one_that_stands():
+            self.noted("view syncs failed")
+            operation = self.rng.choice(("sync", "sync", "sync_directory"))
+            broker.node.image.fail(
+                operation, after=self.rng.randrange(6), times=self.rng.randint(1, 3), below=self.rng.choice(VIEWS)
+            )
+            await self._for_a_while(broker, 6.0)
+            await self._start_again(broker)
+
+    async def _start_again(self, broker: BrokerNode) -> None:
+        """End a broker that may be fenced, by force or in order as far as that goes, and start it, as operators do."""
+        is_fenced = broker.is_fenced
+        if self.rng.random() < 0.3:
+            await broker.crash(power=False)
+        else:
+            await broker.stop()
+        if is_fenced:
+            self.noted("fenced")
+            broker.stopped_in_order = False  # what was lost is made again from the log
+        await broker.start()
 
     async def fail_reads(self) -> None:
         """Let some reads fail."""

@@ -46,7 +46,8 @@ def registers_in_one_frame(patch: pytest.MonkeyPatch) -> None:
             raise BadFrame(f"a body of {len(topics)} topics does not fit into a frame")
         await register_part(self, address, topics, version)
 
-    patch.setattr(registration, "in_parts", lambda topics: [topics])
+    patch.setattr(registration, "parts_of", lambda _topics: 1)
+    patch.setattr(registration, "part_of", lambda topics, _number: topics)
     patch.setattr(Registration, "_register_part", framed)
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from benchmarks.size.brokers import broker_with, member_body, topic_name
 from benchmarks.size.probe import Line, Probe, Seen, connect, run
-from benchmarks.size.state import HOLD_MS, RATE
-from benchmarks.size.table import Row, at_most, times
+from benchmarks.size.state import RATE
+from benchmarks.size.table import Row, paced
 from benchmarks.versus.contestants import FireArrowInEarnest
 from firearrow.protocol.requests.heartbeat import HeartBeat
 
@@ -53,6 +53,4 @@ def of_members(members: int) -> Iterator[Row]:
             found.append(run(_leave(broker, count)))
     small, large = found
     name = f"{members:,} members leave"
-    yield at_most(f"{name}: longest hold", "ms", small.hold_ms, large.hold_ms, HOLD_MS)
-    yield times(f"{name}: paced sends, p99", "ms", small.p99_ms, large.p99_ms, 2, 1.0)
-    yield at_most(f"{name}: paced sends refused", "", small.refused, large.refused, 0)
+    yield from paced(name, small, large)

@@ -1,7 +1,12 @@
 """One line of the table: a figure of a small broker, the same of a large one, and what it may be."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
+
+from benchmarks.size.probe import Seen
+
+HOLD_MS = 20.0
+"""How long a broker may answer nobody."""
 
 
 class Row(NamedTuple):
@@ -40,14 +45,20 @@ def times(what: str, unit: str, small: float, large: float, factor: float, least
     return Row(what, unit, small, large, max(small * factor, least), f"{factor:g} times,")
 
 
+def paced(name: str, small: Seen, large: Seen, least_ms: float = 1.0) -> Iterator[Row]:
+    """Holds and paced sends beside something else, in time and in the broker's CPU."""
+    yield at_most(f"{name}: longest hold", "ms", small.hold_ms, large.hold_ms, HOLD_MS)
+    yield at_most(f"{name}: longest hold, CPU", "ms", small.hold_cpu_ms, large.hold_cpu_ms, HOLD_MS)
+    yield times(f"{name}: paced sends, p99", "ms", small.p99_ms, large.p99_ms, 2, least_ms)
+    yield times(f"{name}: paced sends, p99, CPU", "ms", small.p99_cpu_ms, large.p99_cpu_ms, 2, least_ms)
+    yield at_most(f"{name}: paced sends refused", "", small.refused, large.refused, 0)
+
+
 HEAD = "| | small | large | limit |\n|---|---|---|---|"
 
 
-def show(rows: Iterable[Row]) -> bool:
-    """Print rows as they come; whether all hold."""
-    print(HEAD, flush=True)
-    good = True
+def show(rows: Iterable[Row]) -> Iterator[Row]:
+    """Print rows as they come, and hand them on."""
     for row in rows:
         print(row.line(), flush=True)
-        good = good and row.holds
-    return good
+        yield row

@@ -31,15 +31,19 @@ def _pullers(port: int, count: int) -> Iterator[None]:
 
 async def _wake(port: int, wake_every_s: float) -> None:
     line = await connect(port)
-    while True:
-        await line.send(topic_name(0), 0)
-        await asyncio.sleep(wake_every_s)
+    try:
+        while True:
+            await line.send(topic_name(0), 0)
+            await asyncio.sleep(wake_every_s)
+    finally:
+        line.transport.close()
 
 
 async def _beside(broker: FireArrowInEarnest, seconds: float) -> Seen:
     waking = asyncio.create_task(_wake(broker.port, WAKE_EVERY_S))
     seen = await Probe(broker.port, broker.pid).watch(seconds, rate=RATE, topics=(topic_name(1), topic_name(2)))
     waking.cancel()
+    await asyncio.wait([waking])
     return seen
 
 

@@ -32,6 +32,7 @@ async def _one_more(broker: FireArrowInEarnest, topics: int) -> tuple[float, flo
         await make_some(line, range(number, number + 1))
         took.append((time.perf_counter() - began) * 1000)
         wrote.append((written_bytes(broker.pid) - before) / 1024)
+    line.transport.close()
     return median(took), median(wrote)
 
 
@@ -100,6 +101,7 @@ async def _watch_offsets(broker: FireArrowInEarnest, groups: int, topics: int, s
         offset += 1
         line.transport.write(commit("group-00000", topic_name(0), 0, offset % 2))
         await asyncio.sleep(0.1)
+    line.transport.close()
     return watching.result(), (written_bytes(broker.pid) - before) / 1024
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-SLICE = ["--scale", "0.03", "--patience", "0.03"]
+SLICE = ["--scale", "0.02", "--patience", "0.03"]
 ATTEMPTS = 2
 ROWS = {"topics": 4, "offsets": 2}
 LEAST = {"KiB": 64.0, "ms": 30.0}

@@ -15,12 +15,15 @@ from firearrow.model.delays import delay_of_level
 from firearrow.model.flags import PREPARED
 from firearrow.model.java_hash import java_hash, tag_code
 from firearrow.store.consumequeue import ENTRY, ENTRY_BYTES, SCHEDULE_TOPIC, ConsumeQueue, is_storable
-from firearrow.store.placement import PlacedRun, Rows
+from firearrow.store.placement import Placed, PlacedRun, Rows
 from firearrow.store.propertyfields import DELAY_MARK, SEPARATOR, TAGS_MARK, field
 from firearrow.store.queues import Queues
 
 Row: TypeAlias = tuple[ConsumeQueue, int, int, int, int, int, bytes]
 """`Placed` by a table of queues: its tails are queues."""
+
+PassedOver: TypeAlias = tuple[ConsumeQueue, int, int]
+"""A queue, and the places in the log and in the queue of a row that it did not take."""
 
 View: TypeAlias = Callable[[Rows], None]
 
@@ -54,6 +57,7 @@ class Dispatch:
         self._index = index
         self._delays = delays
         self._tag_codes: dict[bytes, int] = {}
+        self._passed_over: list[PassedOver] | None = None  # None while nobody asks
 
     def __call__(self, rows: Rows) -> None:
         """Bring rows to the views, in order."""
@@ -61,6 +65,10 @@ class Dispatch:
             return
         if type(rows) is not PlacedRun or not self._enter_run(rows):
             self.enter_queues(rows)
+        self.tell(rows)
+
+    def tell(self, rows: Rows) -> None:
+        """Bring rows that are in the queues to everybody else, in order."""
         if self._index is not None:
             self._index.put(rows)
         last = rows[-1]
@@ -95,6 +103,13 @@ class Dispatch:
         queues.pending_bytes += added * ENTRY_BYTES
         queues.relieve(max(2 * len(rows), _RELIEVED_AT_LEAST))
 
+    def enter_queues_again(self, rows: list[Placed]) -> list[PassedOver]:
+        """Bring rows to the queues alone; return those that a queue did not take."""
+        passed_over = self._passed_over = []
+        self.enter_queues(rows)
+        self._passed_over = None
+        return passed_over
+
     def _enter_run(self, run: PlacedRun) -> bool:
         """What `enter_queues` does with rows that are alike, at once; False when a second look at each is needed."""
         queue, count = cast("ConsumeQueue", run.tail), len(run.places)
@@ -121,7 +136,9 @@ class Dispatch:
             return
         if queue.topic == SCHEDULE_TOPIC:
             code = delivery_ms(properties, store_ms, self._delays) or code
-        self._queues.put(queue, offset, physical, size, code)
+        is_taken = self._queues.put(queue, offset, physical, size, code)
+        if not is_taken and self._passed_over is not None:
+            self._passed_over.append((queue, physical, offset))
 
     def _code(self, properties: bytes) -> int:
         tag = field(properties, TAGS_MARK)

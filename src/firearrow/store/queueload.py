@@ -10,7 +10,8 @@ Three ways in:
 
 After the first two the log is dispatched again from where the snapshot stood. A queue whose files are gone, because a
 deletion was cut short or somebody took them away, gets what is before that too, and no other queue does. `load_found`
-returns from where the log must be dispatched again. Java: ``ConsumeQueue.recover``, ``truncateDirtyLogicFiles``.
+returns from where the log must be dispatched again, and up to where each queue needs nothing of it. Java:
+``ConsumeQueue.recover``, ``truncateDirtyLogicFiles``.
 """
 
 from typing import Final
@@ -66,18 +67,24 @@ async def load_cut(queues: Queues, snapshot: Snapshot) -> frozenset[Name]:
     )
 
 
-async def load_found(queues: Queues, segments: Segments, believed: int | None, log_end: int) -> int:
-    """Find the end of every queue. ``believed`` is up to where entries are known to be on disk; None: all of them."""
+async def load_found(
+    queues: Queues, segments: Segments, believed: int | None, log_end: int
+) -> tuple[int, dict[ConsumeQueue, int]]:
+    """Find the end of every queue. ``believed`` is up to where entries are known to be on disk; None: all of them.
+
+    Return from where the log must be dispatched again, and where the last record of each queue ends.
+    """
     limit = log_end if believed is None else min(believed, log_end)
     resume = limit if believed is not None else 0
     behind: list[int] = []
+    ends: dict[ConsumeQueue, int] = {}
     pace = Pace(SLICE)
     for topic, queue_id in await _queues_there(queues.files.disk):
         queue = await _found(queues, topic, queue_id)
         if queue is None:
             continue
         reached, sure = await _find_end(queues, segments, queue, limit)
-        queues.add(queue)
+        ends[queues.add(queue)] = reached
         await queues.cut_files(queue)
         queues.files.doubt_names(queue)
         if believed is None:
@@ -85,7 +92,7 @@ async def load_found(queues: Queues, segments: Segments, believed: int | None, l
         if not sure:
             behind.append(reached)
         await pace.did()
-    return min([resume, *behind])
+    return min([resume, *behind]), ends
 
 
 async def _found(queues: Queues, topic: str, queue_id: int) -> ConsumeQueue | None:
@@ -106,11 +113,20 @@ async def _find_end(queues: Queues, segments: Segments, queue: ConsumeQueue, lim
         if is_filler(size) or await names_its_record(segments, queue, end - 1, physical, size):
             sure = sure and await _ends_here(queues, segments, queue, end, limit)
             queue.end_at(end)
-            return (0 if is_filler(size) else physical + size), sure
+            return _reached(queues, queue), sure
         end, sure = end - 1, False
     was_empty = sure and await _ends_here(queues, segments, queue, queue.start, limit)
     queue.end_at(queue.start)
     return 0, was_empty
+
+
+def _reached(queues: Queues, queue: ConsumeQueue) -> int:
+    """Where the record of the last entry ends that is no filler; 0 when there is none among the last ones."""
+    for number in range(queue.max_offset - 1, max(queue.start, queue.max_offset - STEPS_BACK) - 1, -1):
+        physical, size, _ = queues.entry(queue, number)
+        if not is_filler(size):
+            return physical + size
+    return 0
 
 
 def _count_below(queues: Queues, queue: ConsumeQueue, limit: int) -> int:

@@ -414,18 +414,27 @@ class Queues:
         self._topics.pop(topic, None)
         self._deleted[topic] = None
         for queue in queues:
-            queue.plain = False
-            self._unsynced.pop(queue, None)
-            if queue.pending is not None:
-                self.pending_bytes -= len(queue.pending)
-                queue.pending = None
-                del self.fresh[queue]
+            self._forget(queue)
         for queue in queues:
             await self.files.remove_queue(queue)
         if queues:
             await self._remove_topic_directory(topic)
         await self.files.sync_names()
         return len(queues)
+
+    async def begin_anew(self, queue: ConsumeQueue) -> ConsumeQueue:
+        """Forget what a queue holds and delete its files; return the empty queue that takes its place."""
+        self._forget(queue)
+        await self.files.remove_queue(queue)
+        return self.add(ConsumeQueue(queue.topic, queue.queue_id))
+
+    def _forget(self, queue: ConsumeQueue) -> None:
+        queue.plain = False
+        self._unsynced.pop(queue, None)
+        if queue.pending is not None:
+            self.pending_bytes -= len(queue.pending)
+            queue.pending = None
+            del self.fresh[queue]
 
     async def _remove_topic_directory(self, topic: str) -> None:
         directory = f"{CONSUME_QUEUE}/{topic}"

@@ -6,7 +6,6 @@ that readers pass over it. Bad records met on the way are reported as damage.
 """
 
 import logging
-from collections.abc import AsyncIterator
 from typing import Final
 
 from firearrow.model.flags import enters_queue
@@ -17,7 +16,7 @@ from firearrow.store.opening import OpenedLog
 from firearrow.store.pacing import Pace
 from firearrow.store.queueload import names_its_record
 from firearrow.store.queues import SLICE, Queues
-from firearrow.store.rescan import PIECE_BESIDE_OTHERS, pieces_again
+from firearrow.store.rescan import PIECE_BESIDE_OTHERS, begins_anew, pieces_again
 
 LOOKED_AT: Final = 10_000
 """Entries looked at on either side for one that is right, before the log is read from its start, or to its end."""
@@ -37,17 +36,14 @@ class Repair:
         """Make the entry at ``offset``, and wrong ones around it, right."""
         low, start = await self._right_before(queue, offset)
         high, end = await self._right_after(queue, offset, log_end)
-        lost = dict.fromkeys(range(low, high))
-        async for number, entry in self._entries_between(queue, start, end):
-            if number in lost:
-                del lost[number]
-                self._queues.rewrite(queue, number, entry)
+        wanted = range(low, high)
+        found = await self._entries_between(queue, wanted, start, end)
         pace = Pace(SLICE)
-        for number in lost:
-            self._queues.rewrite(queue, number, FILLER)
+        for number in wanted:
+            self._queues.rewrite(queue, number, found.get(number, FILLER))
             await pace.did()
-        found, missing = high - low - len(lost), len(lost)
-        names = {"topic": queue.topic, "queue_id": queue.queue_id, "first": low, "found": found, "missing": missing}
+        counts = {"first": low, "found": len(found), "missing": len(wanted) - len(found)}
+        names = {"topic": queue.topic, "queue_id": queue.queue_id, **counts}
         logger.warning("queue entries were made again from the log", extra=names)
 
     async def _right_before(self, queue: ConsumeQueue, offset: int) -> tuple[int, int]:
@@ -73,12 +69,21 @@ class Repair:
                 return number, physical
         return min(queue.max_offset, offset + LOOKED_AT), log_end
 
-    async def _entries_between(self, queue: ConsumeQueue, start: int, end: int) -> AsyncIterator[tuple[int, bytes]]:
+    async def _entries_between(self, queue: ConsumeQueue, wanted: range, start: int, end: int) -> dict[int, bytes]:
+        """Entries of a queue's records between two places, without those of its topic before it was last deleted."""
         opened = self._opened
+        found: dict[int, bytes] = {}
+        following = 0
         async for piece, heads in pieces_again(opened.scanner, opened.damage, start, end, PIECE_BESIDE_OTHERS):
             for head in heads:
                 if head.queue_id == queue.queue_id and head.topic == queue.topic and enters_queue(head.sys_flag):
-                    yield head.queue_offset, entry_of(piece, head, self._delays)
+                    if begins_anew(head.queue_offset, following, opened.damage):
+                        found.clear()
+                        following = 0
+                    if head.queue_offset in wanted:
+                        found.setdefault(head.queue_offset, entry_of(piece, head, self._delays))
+                    following = max(following, head.queue_offset + 1)
+        return found
 
 
 def entry_of(buffer: bytes, head: RecordHead, delays: tuple[int, ...]) -> bytes:

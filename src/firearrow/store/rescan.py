@@ -45,22 +45,29 @@ async def rows_again(
         ]
 
 
+def begins_anew(queue_offset: int, expected: int, damage: Damage) -> bool:
+    """Whether a row of a queue shows that its topic was deleted and made again before it.
+
+    Offset 0 does. A higher one that was there before does only where the log is damaged: the record that began the life
+    may be lost. In a whole log it is a place that another program used twice, and then the first record counts.
+    """
+    return queue_offset < expected and (queue_offset == 0 or len(damage) > 0)
+
+
 async def last_lives(
     opened: OpenedLog, end: int, queues: Collection[tuple[str, int]], tail_of: TailOf
 ) -> AsyncIterator[list[Placed]]:
-    """The rows below a place that belong to some queues, but for what their topics held before they were last deleted.
-
-    A topic that is made again begins at offset 0 again: that is how the log tells one life from the next.
-    """
+    """The rows below a place that belong to some queues, but for what they held before they were last deleted."""
     start = opened.segments.min_offset
     begins, last = dict.fromkeys(queues, start), dict.fromkeys(queues, -1)
     async for rows in rows_again(opened, start, end, apart()):
         for tail, physical, _, queue_offset, _, sys_flag, _ in rows:
             name = (tail.topic, tail.queue_id)
             if name in begins and not sys_flag & PREPARED:
-                if queue_offset <= last[name]:
+                if begins_anew(queue_offset, last[name] + 1, opened.damage):
                     begins[name] = physical
-                last[name] = queue_offset
+                    last[name] = queue_offset
+                last[name] = max(last[name], queue_offset)
     async for rows in rows_again(opened, min(begins.values()), end, apart()):
         names = [(row[0].topic, row[0].queue_id) for row in rows]
         alive = [(name, row) for name, row in zip(names, rows, strict=True) if row[1] >= begins.get(name, end)]

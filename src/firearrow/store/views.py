@@ -22,8 +22,10 @@ from firearrow.store.checkpoint import Checkpoint, read_checkpoint, write_checkp
 from firearrow.store.dispatch import Dispatch
 from firearrow.store.index import Index, IndexConfig
 from firearrow.store.indexfile import Shape
+from firearrow.store.lives import Lives
 from firearrow.store.opening import OpenedLog
 from firearrow.store.pacing import Pace
+from firearrow.store.placement import QueueTail
 from firearrow.store.pressure import Pressure
 from firearrow.store.queues import QueueConfig, Queues
 from firearrow.store.recovery import known_from_apache
@@ -67,6 +69,7 @@ class Views:
         """Everything below is in the queues and the index, on disk."""
         self._queues_from = 0  # the log must be read again from here for the queues, from `durable` for the index too
         self._missing: frozenset[queueload.Name] = frozenset()  # queues that need what lies before it as well
+        self._reached: dict[QueueTail, int] = {}  # where the log ends for a queue that has more than the others
         self.interval_ms = config.queues.dispatch_flush_interval
         self._disk = disk
         self._checkpoint = checkpoint
@@ -127,7 +130,8 @@ class Views:
                 opened.segments, opened.scanner, died=True, checkpoint_ms=self._checkpoint.safe_ms
             )
             believed = known.start
-        resume = self._queues_from = await queueload.load_found(self.queues, opened.segments, believed, end)
+        resume, reached = await queueload.load_found(self.queues, opened.segments, believed, end)
+        self._queues_from, self._reached = resume, {queue: at for queue, at in reached.items() if at > resume}
         if self.index is not None:
             resume = min(resume, await indexload.load_found(self.index, believed, end))
         self.durable = self.dispatch.position = min(max(resume, opened.segments.min_offset), end)
@@ -149,9 +153,12 @@ class Views:
             async for rows in last_lives(opened, queues_from, self._missing, self.queues.tail_of):
                 self.dispatch.enter_queues(rows)
                 await pace.did(len(rows))
+        lives = Lives(self.queues, self.dispatch, opened.damage, self._reached)
         async for rows in rows_again(opened, queues_from, end, self.queues.tail_of):
-            self.dispatch(rows)
+            await lives.enter(rows)
+            self.dispatch.tell(rows)
             await pace.did(len(rows))
+        self._reached = {}
         self.dispatch.position = end
         self.queues.settle()
 

@@ -2,14 +2,19 @@
 
 import asyncio
 import errno
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import pytest
 
 from firearrow.broker.handlers.topic import TopicHandlers
 from firearrow.errors import RequestRefused
 from firearrow.protocol.requests.topic import CleanUnusedTopic, DeleteTopicInBroker
+from firearrow.store.consumequeue import ENTRY
+from firearrow.store.lives import Lives
+from firearrow.store.placement import Placed
 from firearrow.store.views import Views
-from firearrow.testing.sim.world import World
+from firearrow.testing.sim.world import Node, World
 from tests.unit.broker.whole import UNIQUE, Client, Simulated, settings_of, simulate
 
 
@@ -109,3 +114,99 @@ def test_queues_of_topics_that_are_gone_are_cleaned_for_good() -> None:
         return (await Client(world.node("after"), broker.address).send("gone")).answer.queue_offset
 
     assert simulate(scenario) == 0
+
+
+async def apache_died(node: Node) -> None:
+    """Apache's broker was started on the directory, and killed."""
+    await node.disk.replace("abort", b"4711")
+
+
+async def lose_the_journal(node: Node) -> None:
+    """Both copies of what our own start goes by are gone."""
+    for path in ("firearrow/views.journal", "firearrow/views.journal.bak"):
+        await node.disk.unlink(path)
+
+
+async def rot_a_queue(node: Node) -> None:
+    """The last entry of another queue is wrong, so that the log is read again from its start."""
+    await lose_the_journal(node)
+    path = "consumequeue/other/0/00000000000000000000"
+    await node.disk.replace(path, ENTRY.pack(5, 7, 0).ljust(node.disk.status(path).size, b"\0"))
+
+
+THE_LAST_LIFE = [b"new %d" % number for number in range(21)]
+
+
+def bodies_of_the_last_life(between: Callable[[Node], Coroutine[Any, Any, None]], *, crash: bool) -> list[bytes]:
+    """What a topic holds that was deleted and made again, when its queues are made again from the log."""
+
+    async def scenario(world: World, broker: Simulated, client: Client) -> list[bytes]:
+        await client.send("other")
+        for number in range(40):
+            await client.send("T", b"deleted %d" % number)
+        await client.ask(DeleteTopicInBroker(topic="T"))
+        for number in range(20):
+            await client.send("T", b"new %d" % number)
+        await asyncio.sleep(12)
+        await (broker.node.crash() if crash else broker.node.stop())
+        broker.node.start(between)
+        await asyncio.sleep(5)
+        await broker.start()
+        after = Client(world.node("after"), broker.address)
+        assert (await after.send("T", b"new 20")).answer.queue_offset == 20
+        found: list[bytes] = []
+        while some := await after.stored("T", 0, len(found)):
+            found += [message.body for message in some]
+        return found
+
+    return simulate(scenario, settings_of(sync=True))
+
+
+@pytest.mark.parametrize(
+    ("between", "crash"), [(apache_died, False), (lose_the_journal, True), (rot_a_queue, False), (rot_a_queue, True)]
+)
+def test_queues_made_from_the_log_hold_the_last_life(
+    between: Callable[[Node], Coroutine[Any, Any, None]], *, crash: bool
+) -> None:
+    assert bodies_of_the_last_life(between, crash=crash) == THE_LAST_LIFE
+
+
+def test_an_entry_made_again_leads_to_the_last_life() -> None:
+    async def scenario(world: World, broker: Simulated, client: Client) -> list[bytes]:
+        for number in range(3):
+            await client.send("T", b"deleted %d" % number)
+        await client.ask(DeleteTopicInBroker(topic="T"))
+        for number in range(2):
+            await client.send("T", b"new %d" % number)
+        await broker.node.stop()
+        broker.node.start(rot_the_first_entry)
+        await asyncio.sleep(5)
+        await broker.start()
+        after = Client(world.node("after"), broker.address)
+        await after.stored("T")
+        return [message.body for message in await after.stored("T")]
+
+    async def rot_the_first_entry(node: Node) -> None:
+        path = "consumequeue/T/0/00000000000000000000"
+        entries = await node.disk.read_whole(path)
+        await node.disk.replace(path, ENTRY.pack(5, 7, 0) + entries[ENTRY.size :])
+
+    assert simulate(scenario, settings_of(sync=True)) == [b"new 0", b"new 1"]
+
+
+def forgets_no_life(patch: pytest.MonkeyPatch) -> None:
+    """A planted bug: rows of the log go to the queues as they come, whatever life they are of."""
+
+    async def as_they_come(self: Lives, rows: list[Placed]) -> None:
+        self._dispatch.enter_queues(rows)
+
+    patch.setattr(Lives, "enter", as_they_come)
+
+
+@pytest.mark.parametrize(("between", "crash"), [(apache_died, False), (rot_a_queue, True)])
+def test_lives_that_are_not_told_apart_are_caught(
+    monkeypatch: pytest.MonkeyPatch, between: Callable[[Node], Coroutine[Any, Any, None]], *, crash: bool
+) -> None:
+    forgets_no_life(monkeypatch)
+    with pytest.raises(AssertionError):
+        bodies_of_the_last_life(between, crash=crash)

@@ -19,11 +19,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.produce.lines import KEYS, chunks
-from benchmarks.spark.kafka import Kafka, server_jars
+from benchmarks.spark.kafka import Kafka
 from firearrow.client import PullConsumer
 from firearrow.model import keys
 from firearrow.testing.apache import FireArrowBroker, FireArrowNameServer, fresh
-from firearrow.testing.apache.toolchain import tool
 from firearrow.testing.faults.ledger import DEFAULT_PATH, Figures, Ledger
 
 MAIN = "import sys; from firearrow.cli import main; sys.exit(main())"
@@ -87,10 +86,9 @@ def ours(lines: int, directory: Path) -> Iterator[tuple[str, float]]:
 def theirs(lines: int, directory: Path) -> Iterator[tuple[str, float]]:
     """kcat to Kafka, both ways; its defaults, which are acknowledged by the one node there is."""
     path = _written(directory, "keyed", lines)
-    with Kafka(directory / "kafka", QUEUES) as kafka:
+    with Kafka(directory / "kafka", QUEUES, creates=True) as kafka:
         for way in ("pipe", "file"):
             topic = fresh(way)
-            _create(kafka, topic)
             command = ["kcat", "-P", "-b", kafka.address, "-t", topic, "-K:"]
             took = from_pipe(command, "keyed", lines) if way == "pipe" else from_file(command, path)
             check_order(_read(kafka, topic), lines)
@@ -103,12 +101,6 @@ def _written(directory: Path, kind: str, lines: int) -> Path:
         for chunk in chunks(kind, lines):
             file.write(chunk)
     return path
-
-
-def _create(kafka: Kafka, topic: str) -> None:
-    words = ["--bootstrap-server", kafka.address, "--create", "--topic", topic, "--partitions", str(QUEUES)]
-    java = [tool("java"), "-cp", f"{server_jars().install()}/jars/*", "org.apache.kafka.tools.TopicCommand"]
-    subprocess.run([*java, *words], check=True, capture_output=True)
 
 
 def _read(kafka: Kafka, topic: str) -> dict[str, list[int]]:

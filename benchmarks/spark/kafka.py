@@ -46,7 +46,7 @@ num.partitions={partitions}
 offsets.topic.replication.factor=1
 transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
-auto.create.topics.enable=false
+auto.create.topics.enable={creates}
 log.retention.ms=-1
 """
 
@@ -69,8 +69,10 @@ def connector_jars(spark: str) -> str:
 class Kafka:
     """A Kafka of one node. Use it in a ``with`` block; with the same directory it finds its topics again."""
 
-    def __init__(self, directory: Path, partitions: int = 8) -> None:
+    def __init__(self, directory: Path, partitions: int = 8, *, creates: bool = False) -> None:
+        """``creates``: whether a topic is made when somebody sends to it."""
         self._directory = directory
+        self._creates = str(creates).lower()
         self.address = f"127.0.0.1:{free_port()}"
         self._partitions = partitions
         self._process: subprocess.Popen[bytes] | None = None
@@ -86,7 +88,7 @@ class Kafka:
         self._directory.mkdir(parents=True, exist_ok=True)
         settings, path = self._directory / "server.properties", f"{server_jars().install()}/jars/*"
         fields = {"controller": free_port(), "port": self.address.rpartition(":")[2], "partitions": self._partitions}
-        settings.write_text(SETTINGS.format(data=self._directory / "data", **fields))
+        settings.write_text(SETTINGS.format(data=self._directory / "data", creates=self._creates, **fields))
         java = [tool("java"), "-Xms1g", "-Xmx1g", "-cp", path]
         with (self._directory / "server.log").open("ab") as log:
             if not (self._directory / "data" / "meta.properties").exists():

@@ -266,7 +266,7 @@ class Broker:
             broker_name=identity.name,
             announced=registration.announced,
             keepers=(consuming.offsets, stats),
-            on_offsets_changed=consuming.offset_file.changed,
+            offsets_changed=consuming.offset_file.changed,
             put_tps=lambda topic: stats.topic_put_tps(topic, _elapsed_ms()),
         ).add_to(handlers)
         RuntimeHandlers(

@@ -70,11 +70,11 @@ class SubscriptionGroups:
 
     def delete(self, name: str, now_ms: int) -> bool:
         """Forget a group; whether it was there."""
-        self._forbidden.pop(name, None)
-        if self._groups.pop(name, None) is None:
-            return False
-        self._changed(name, now_ms)
-        return True
+        was_forbidden = self._forbidden.pop(name, None) is not None
+        was_there = self._groups.pop(name, None) is not None
+        if was_there or was_forbidden:
+            self._changed(name, now_ms)
+        return was_there
 
     def may_read(self, name: str, topic: str) -> bool:
         """Whether nobody forbade the group to read the topic."""

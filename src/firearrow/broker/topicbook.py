@@ -66,8 +66,14 @@ class Topics:
     # ---- changing
 
     def put(self, topics: Iterable[TopicConfig], on_saved: OnSaved) -> None:
-        """Make or change topics; ``on_saved`` is told when they are durable."""
-        self._note(self.table.put_all(topics, self._clock.now_ms()), on_saved)
+        """Make or change topics; ``on_saved`` is told when they are durable, also those that memory has so already."""
+        given = tuple(topics)
+        changed = tuple(topic for topic in given if self.get(_name(topic)) != topic)
+        if changed:
+            self.table.put_all(changed, self._clock.now_ms())
+        waited_for = dict.fromkeys(map(_name, given))
+        self._save([name for name in waited_for if name in self.young or name in set(map(_name, changed))], on_saved)
+        self._tell(changed)
 
     def create_like(self, name: str, default: str, queues: int, sys_flag: int = 0) -> TopicConfig | None:
         """Make a topic for its first message, if the other one lends its permission."""
@@ -105,11 +111,9 @@ class Topics:
         """
         young = self.young.setdefault(name, _Young())
         young.deletions += 1
-        if not self.table.delete(name, self._clock.now_ms()):
-            on_saved(None)
-            return
-        self.file.changed(on_saved)
-        for tell in self.on_deleted:
+        was_there = self.table.delete(name, self._clock.now_ms())
+        self.file.changed(on_saved)  # also of one that is gone: that may not be durable yet
+        for tell in self.on_deleted if was_there else ():
             tell(name)
 
     def end_deletion(self, name: str) -> None:
@@ -127,14 +131,14 @@ class Topics:
         """Take over which topics are strictly ordered."""
         self._note(self.table.order(ordered, self._clock.now_ms()))
 
-    def _note(self, changed: Changed, on_saved: OnSaved | None = None) -> None:
-        if not changed.topics:
-            if on_saved is not None:
-                on_saved(None)
-            return
-        self._save([topic.topic_name or "" for topic in changed.topics], on_saved)
-        for tell in self.on_changed:
-            tell(changed.topics)
+    def _note(self, changed: Changed) -> None:
+        if changed.topics:
+            self._save([_name(topic) for topic in changed.topics])
+            self._tell(changed.topics)
+
+    def _tell(self, changed: tuple[TopicConfig, ...]) -> None:
+        for tell in self.on_changed if changed else ():
+            tell(changed)
 
     def _save(self, names: list[str], on_saved: OnSaved | None = None) -> None:
         """Have topics written; until they are, they are young."""
@@ -163,6 +167,10 @@ class Topics:
             return
         del self.young[name]
         young.tell(None)
+
+
+def _name(topic: TopicConfig) -> str:
+    return topic.topic_name or ""
 
 
 class _Young(Struct):

@@ -1,6 +1,6 @@
 """Consumer groups as operators see them. Java: ``AdminBrokerProcessor``.
 
-Whoever makes, changes or deletes a group is answered when that is durable.
+Whoever makes, changes or deletes a group, alone or with its offsets, is answered when that is durable.
 """
 
 from typing import Final, TypeVar
@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 from firearrow import fastjson
 from firearrow.broker.grouping import Groups
 from firearrow.broker.offsets import OffsetTable
+from firearrow.broker.saved import when_all
 from firearrow.broker.statefile import OnSaved, StateFile
 from firearrow.errors import BadBody, FireArrowError
 from firearrow.model.names import group_fault
@@ -92,10 +93,12 @@ class GroupHandlers:
     def delete(self, request: DeleteSubscriptionGroup, call: Call) -> Later:
         """Forget a group."""
         later = call.later()
+        tell = _answering(later)
         if request.clean_offset or request.remove_offset:
+            tell = when_all(2, tell)
             self._offsets.forget_group(request.group_name)
-            self._offset_file.changed()
-        self._groups.delete(request.group_name, _answering(later))
+            self._offset_file.changed(tell)
+        self._groups.delete(request.group_name, tell)
         return later
 
     def forbid(self, request: UpdateAndGetGroupForbidden, call: Call) -> Answer | Later:

@@ -2,7 +2,8 @@
 
 The broker moves a group by itself: the next pull of each queue is answered with PULL_OFFSET_MOVED and the new place,
 which every client obeys, also those that ignore pushes. Pulls that wait are answered at once. Commits of the old place
-are ignored until then. A group that is off line finds its new offsets when it comes.
+are ignored until then. A group that is off line finds its new offsets when it comes. The operator is answered when the
+new offsets are durable.
 """
 
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from firearrow.broker.errands import Errands
 from firearrow.broker.grouping import Groups
 from firearrow.broker.offsets import OffsetTable
 from firearrow.broker.pullchecks import KnownTopics
+from firearrow.broker.saved import keep
 from firearrow.broker.statefile import StateFile
 from firearrow.model.message import MessageQueue
 from firearrow.protocol.bodies.body import encode_body
@@ -78,7 +80,7 @@ class ResetHandlers:
         for queue_id, offset in places.items():
             self._offsets.move(request.group, request.topic, queue_id, offset)
             self._recall(request.group, request.topic, queue_id)
-        self._offset_file.changed()
+        await keep(self._offset_file.changed)
         table = {MessageQueue(request.topic, self._broker_name, one): offset for one, offset in places.items()}
         return Answer(body=encode_body(ResetOffsetBody(offset_table=table)))
 
@@ -100,7 +102,7 @@ class ResetHandlers:
             raise Refused(ResponseCode.SYSTEM_ERROR, remark)
         return min(offset, end)
 
-    def clone(self, request: CloneGroupOffset, _call: Call) -> None:
+    def clone(self, request: CloneGroupOffset, call: Call) -> Later:
         """Give one group the offsets of another."""
         source = request.src_group
         for topic in [request.topic] if request.topic else self._offsets.topics_of(source):
@@ -110,4 +112,4 @@ class ResetHandlers:
             if not request.offline and group is not None and group.subscriptions and topic not in group.subscriptions:
                 continue
             self._offsets.clone(source, request.dest_group, topic)
-        self._offset_file.changed()
+        return self._errands.do(call, keep(self._offset_file.changed))

@@ -1,9 +1,10 @@
 """Topics, for operators: made, changed, listed, deleted. Java: ``AdminBrokerProcessor``.
 
 A topic is answered for when it is durable and every name server that can be reached has heard of it, because tools ask
-for its route at once. Deleting forgets the topic first, then its offsets and queues, and is answered when no crash can
-bring them back; the log keeps the records until they are old enough. A topic of that name that is made meanwhile takes
-its first message when the old one is gone.
+for its route at once. Deleting forgets the topic and its offsets first, durably, then its queues: offsets that a crash
+brought back to queues that begin anew would pass over messages. It is answered when no crash can bring any of it back;
+the log keeps the records until they are old enough. A topic of that name that is made meanwhile takes its first message
+when the old one is gone.
 """
 
 import asyncio
@@ -19,9 +20,11 @@ from firearrow import fastjson
 from firearrow.broker.errands import Errands
 from firearrow.broker.incoming import check_topic_name
 from firearrow.broker.live import LiveSettings
+from firearrow.broker.saved import Saved, keep, when_all
+from firearrow.broker.statefile import OnSaved
 from firearrow.broker.topicattributes import altered, parse_changes
 from firearrow.broker.topicbook import Topics
-from firearrow.errors import BadBody, DiskError, FireArrowError
+from firearrow.errors import BadBody, DiskError
 from firearrow.model.message import MessageQueue
 from firearrow.model.names import SYSTEM_TOPICS, is_system_topic
 from firearrow.protocol.bodies.body import encode_body
@@ -88,7 +91,7 @@ class TopicHandlers:
         broker_name: str,
         announced: Callable[[], Awaitable[None]],
         keepers: tuple[ForgetsTopics, ...],
-        on_offsets_changed: Callable[[], None],
+        offsets_changed: Callable[[OnSaved], None],
         put_tps: Callable[[str], float],
     ) -> None:
         self._topics = topics
@@ -98,7 +101,7 @@ class TopicHandlers:
         self._broker_name = broker_name
         self._announced = announced
         self._keepers = keepers
-        self._on_offsets_changed = on_offsets_changed
+        self._offsets_changed = offsets_changed
         self._put_tps = put_tps
 
     def add_to(self, handlers: Handlers) -> None:
@@ -114,7 +117,7 @@ class TopicHandlers:
 
     # ---- making and changing
 
-    def update(self, request: UpdateAndCreateTopic, call: Call) -> Answer | Later:
+    def update(self, request: UpdateAndCreateTopic, call: Call) -> Later:
         """Make or change a topic."""
         self._check_name(request.topic)
         return self._put([self._wanted(request)], call)
@@ -131,7 +134,7 @@ class TopicHandlers:
         )
         return self._with_attributes(topic, parse_changes(request.attributes))
 
-    def update_list(self, _request: UpdateAndCreateTopicList, call: Call) -> Answer | Later:
+    def update_list(self, _request: UpdateAndCreateTopicList, call: Call) -> Later:
         """Make or change several topics."""
         try:
             given = fastjson.decode(call.body, CreateTopicListBody).topic_config_list
@@ -156,16 +159,13 @@ class TopicHandlers:
         known = self._topics.get(topic.topic_name or "")
         return replace(topic, attributes=altered(known.attributes if known else None, changes))
 
-    def _put(self, topics: list[TopicConfig], call: Call) -> Answer | Later:
-        changed = [topic for topic in topics if self._topics.get(topic.topic_name or "") != topic]
-        if not changed:
-            return MADE
-        log.info("topics change", extra={"topics": [t.topic_name for t in changed], "by": str(call.peer.address)})
-        saved = _Saved()
-        self._topics.put(changed, saved.tell)
+    def _put(self, topics: list[TopicConfig], call: Call) -> Later:
+        log.info("topics asked for", extra={"topics": [t.topic_name for t in topics], "by": str(call.peer.address)})
+        saved = Saved()
+        self._topics.put(topics, saved.tell)
         return self._errands.do(call, self._made(saved))
 
-    async def _made(self, saved: "_Saved") -> Answer:
+    async def _made(self, saved: Saved) -> Answer:
         await saved.wait()
         await self._announced()
         return MADE
@@ -180,19 +180,35 @@ class TopicHandlers:
         if self._settings.broker.validate_system_topic_when_update_topic and self._is_system(topic):
             raise _conflict(topic)
         log.info("topic deleted", extra={"topic": topic, "by": str(call.peer.address)})
-        saved = _Saved()
-        self._topics.begin_deletion(topic, saved.tell)
-        for keeper in self._keepers:
-            keeper.forget_topic(topic)
-        self._on_offsets_changed()
-        return self._errands.do(call, self._deleted(topic, saved))
+        return self._errands.do(call, self._deleted([topic], self._begin_deletion([topic])))
 
-    async def _deleted(self, topic: str, saved: "_Saved") -> None:
+    def _begin_deletion(self, topics: list[str]) -> Saved:
+        """Forget topics and their offsets; return what waits until no crash brings them back."""
+        saved = Saved()
+        tell = when_all(len(topics) + 1, saved.tell)
+        for topic in topics:
+            self._topics.begin_deletion(topic, tell)
+        self._forget(topics)
+        self._offsets_changed(tell)
+        return saved
+
+    async def _deleted(self, topics: list[str], saved: Saved) -> None:
         try:
             await saved.wait()
-            await self._delete_queues([topic])
+            await self._delete_queues(topics)
+            self._forget(topics)  # what consumers of the old queues said meanwhile
+            await self._keep_offsets()
         finally:
-            self._topics.end_deletion(topic)
+            for topic in topics:
+                self._topics.end_deletion(topic)
+
+    def _forget(self, topics: list[str]) -> None:
+        for topic in topics:
+            for keeper in self._keepers:
+                keeper.forget_topic(topic)
+
+    async def _keep_offsets(self) -> None:
+        await keep(self._offsets_changed)
 
     async def _delete_queues(self, topics: list[str]) -> None:
         try:
@@ -210,13 +226,7 @@ class TopicHandlers:
         unused = {topic for topic in self._store.queues.topics() if topic not in known}
         gone = sorted(topic for topic in unused if not is_system_topic(topic))
         log.info("queues of topics that are gone are deleted", extra={"topics": gone})
-        for topic in gone:
-            self._topics.begin_deletion(topic, lambda _error: None)
-        try:
-            await self._delete_queues(gone)
-        finally:
-            for topic in gone:
-                self._topics.end_deletion(topic)
+        await self._deleted(gone, self._begin_deletion(gone))
 
     # ---- looking
 
@@ -285,25 +295,6 @@ class TopicHandlers:
             max_offset=queue.max_offset,
             last_update_timestamp=await store.lookups.store_ms(queue, queue.max_offset - 1),
         )
-
-
-class _Saved:
-    """Lets a coroutine wait for what `StateFile` tells a callback."""
-
-    def __init__(self) -> None:
-        self._future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def tell(self, error: FireArrowError | None) -> None:
-        if self._future.done():
-            return
-        if error is None:
-            self._future.set_result(None)
-        else:
-            self._future.set_exception(Refused(ResponseCode.SYSTEM_ERROR, f"it could not be stored: {error}"))
-
-    async def wait(self) -> None:
-        """Return when it is durable; raise ``Refused`` when that failed."""
-        await self._future
 
 
 def _conflict(topic: str) -> Refused:

@@ -323,7 +323,7 @@ CONSUMERS: Final = [
         code='handled(print, topics={"orders": ["a"]})',
     ),
     Case(
-        "a topic that is not there",
+        "a topic that is not there, for a consumer",
         "'nosuch'",
         "no name server knows",
         "create",
@@ -343,7 +343,7 @@ asyncio.run(main())
 """,
     ),
     Case(
-        "an address at which nobody listens",
+        "an address at which nobody listens, for a consumer",
         "127.0.0.1:1",
         "orders",
         "address",

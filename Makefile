@@ -118,7 +118,7 @@ docs: venv ## build the documentation, warnings are errors
 dist: venv ## build wheel and sdist and try them in an empty environment
 	.ci/dist
 
-new-user: dist ## README's first five minutes in an empty environment, from the built wheel; PYTHONS="python3.12 python3.13" for others
+new-user: dist ## README's first five minutes in an empty environment, from the built wheel; PYTHONS="3.12 3.13" for others
 	$(BIN)/python -m tests.scenario.newuser dist/*.whl $(PYTHONS)
 
 clean: ## remove what the targets made

@@ -51,7 +51,8 @@ def check_types(directory: Path) -> None:
 def main() -> None:
     """Walk, and print the time."""
     wheel = Path(sys.argv[1]).resolve()
-    for python in sys.argv[2:] or [sys.executable]:
+    for word in sys.argv[2:] or [sys.executable]:
+        python = f"python{word}" if word[0].isdigit() else word
         with tempfile.TemporaryDirectory(prefix="firearrow-new-user-") as directory:
             seconds = walk(wheel, Path(directory), python)
             check_types(Path(directory))

@@ -207,8 +207,7 @@ class Consuming:
         await self.offset_file.load()
         if self.offsets.cut(self._end_of):
             # Numbers above the end of a queue are given anew: they must be gone from the file before that happens.
-            self.offset_file.changed()
-            await self.offset_file.save()
+            await self.offset_file.save_before_serving("offsets above the end of their queue")
         await self.delays.load()
 
     def add_to(self, handlers: Handlers) -> None:

@@ -33,8 +33,6 @@ class Edition(msgspec.Struct, frozen=True):
 
     size: int
     crc: int
-    modified_ms: int
-    """When it was written, by the file system's clock: what is newer and different is somebody else's."""
     holds: int = 0
     """The number of the last record whose changes are in it."""
 
@@ -129,5 +127,5 @@ def _record_at(data: bytes, at: int) -> Record | None:
 def _edition(payload: bytes) -> Edition | None:
     try:
         return msgspec.json.decode(payload, type=Edition)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None

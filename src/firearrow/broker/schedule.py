@@ -63,11 +63,10 @@ class DelayedDelivery:
         self._arrivals = [asyncio.Event() for _ in levels]
 
     async def load(self) -> None:
-        """Take over what the file holds. What had to be cut is written at once: those numbers are given anew."""
+        """Take over what the file holds. What had to be cut is written first: those numbers are given anew."""
         await self.file.load()
         if self.offsets.cut(self._end_of):
-            self.file.changed()
-            await self.file.save()
+            await self.file.save_before_serving("delay levels above the end of their queue")
 
     def _end_of(self, topic: str, queue_id: int) -> int:
         queue = self._store.queues.find(topic, queue_id)

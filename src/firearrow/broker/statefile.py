@@ -23,7 +23,7 @@ from typing import Any, Final, Protocol, TypeVar
 import msgspec
 
 from firearrow.broker.journal import Edition, Journal, encode_changes, encode_edition, read_journal
-from firearrow.broker.wholefile import PAUSE_S, Choice, Draft, choose, copy_of, find
+from firearrow.broker.wholefile import PAUSE_S, Choice, Draft, choose, find, find_both
 from firearrow.errors import BadBody, DiskError, FireArrowError, SettingsError, SyncFailed
 from firearrow.runtime.disk import Disk, File, parent_of
 from firearrow.store.paths import OURS
@@ -113,7 +113,10 @@ class StateFile:
         journal = Journal() if found is None else read_journal(found.data)
         if journal.lost:
             log.error("%s: %d records of the journal cannot be read and are lost", self.journal_path, journal.lost)
-        choice = choose(await find(self._disk, self.path), await find(self._disk, copy_of(self.path)), journal.editions)
+        file, copy, unreadable = await find_both(self._disk, self.path)
+        if unreadable is not None:
+            self._behind.set()  # both are written again
+        choice = choose(file, copy, journal.editions)
         if choice.complaint:
             log.log(logging.ERROR if choice.is_rotten else logging.WARNING, "%s", choice.complaint)
         if not choice.files:
@@ -136,7 +139,7 @@ class StateFile:
             elif journal.changes:
                 log.error("%s is of another file: what it holds is not read", self.journal_path)
             if file.path == self.path and edition is not None:
-                self._edition = Edition(edition.size, edition.crc, edition.modified_ms)
+                self._edition = Edition(edition.size, edition.crc)
             if file.path != self.path or faults or (edition is None and journal.editions):
                 self._behind.set()
             return
@@ -173,7 +176,7 @@ class StateFile:
             await self._wanted.wait()
             if self._interval_s:
                 await self._pause()
-            if not await self.save():
+            if await self.save() is not None:
                 await asyncio.sleep(RETRY_S)
 
     async def _pause(self) -> None:
@@ -190,8 +193,8 @@ class StateFile:
             await asyncio.sleep(min(max(least, WHOLE_SHARE * self._whole_took_s), WHOLE_LATEST_S))
             await self.write_whole()
 
-    async def save(self) -> bool:
-        """Make what changed so far durable, if anything did; an error is told to whoever waits. Whether it is."""
+    async def save(self) -> FireArrowError | None:
+        """Make what changed so far durable, if anything did; return what prevented it, which whoever waits is told."""
         async with self._one_at_a_time:
             self._wanted.clear()
             self._hurry.clear()
@@ -206,7 +209,14 @@ class StateFile:
             if error is not None:
                 self._give_back(changes)
             self._tell(waiting, error)
-            return error is None
+            return error
+
+    async def save_before_serving(self, what: str) -> None:
+        """Make what changed durable; raise what prevents it, because ``what`` must not be found again by a start."""
+        error = await self.save()
+        if error is not None:
+            reason = f"{self.path} holds {what}, which must be gone from it before anything is served"
+            raise DiskError(f"{reason}: make it writable and start again ({error})") from error
 
     def _give_back(self, changes: dict[Hashable, None]) -> None:
         self._table.changes.update(changes)
@@ -334,7 +344,7 @@ class StateFile:
     async def _put_in_place(self, draft: Draft, edition: Edition, holds: int) -> None:
         if self._journal is not None:
             # Whichever of the two files a crash leaves, the journal belongs to it.
-            known = Edition(edition.size, edition.crc, edition.modified_ms, holds)
+            known = Edition(edition.size, edition.crc, holds)
             await self._write_record(self._journal, encode_edition(self._number + 1, known))
         await draft.put_in_place()
         self._edition = edition

@@ -4,9 +4,11 @@ Both copies, ``x.json`` and ``x.json.bak``, are the same edition (Apache's ``.ba
 written aside, synced and renamed, so it is one edition or the next, never a mix.
 
 Which one is read (`choose`): the file itself when it is an edition that we wrote. When it is not, it has rotted or
-somebody else wrote it. It has rotted when it is no newer than what we wrote, or when it differs from its whole copy in
-a few bits and is as long: nobody writes such a file. Then the copy is read. Everything else is somebody else's, who
-came later, and is believed. Java: ``ConfigManager``, ``MixAll.string2File``.
+somebody else wrote it. It has rotted when it differs from its whole copy in a few bits and is as long, or holds bytes
+that no text has, as blocks of zeros: nobody writes such a file. Then the copy is read. Everything else that can be read
+is somebody else's and is believed; its time says nothing, because a backup that is put back brings its old one. What
+cannot be read at all, by the disk or by the table, leaves the other copy. Java: ``ConfigManager``,
+``MixAll.string2File``.
 """
 
 import asyncio
@@ -18,9 +20,12 @@ from zlib import crc32
 from firearrow.broker.journal import Edition
 from firearrow.errors import DiskError, FileMissing
 from firearrow.runtime.disk import Disk, parent_of
+from firearrow.store.copies import read_copies
 
 ROTTEN_BITS_MAX: Final = 64
 """So many bits may differ for a file of the same length to be taken for its copy, rotten."""
+NO_TEXT: Final = bytes(set(range(32)) - set(b"\t\n\f\r"))
+"""Control characters: JSON and properties hold them escaped."""
 PAUSE_S: Final = 0.002
 """Between two pieces, so that whoever is served meanwhile waits for one piece at most, and seldom."""
 
@@ -30,7 +35,6 @@ class Found(NamedTuple):
 
     path: str
     data: bytes
-    modified_ms: int
 
 
 class Choice(NamedTuple):
@@ -49,9 +53,20 @@ def copy_of(path: str) -> str:
 async def find(disk: Disk, path: str) -> Found | None:
     """A file, if it is there."""
     try:
-        return Found(path, await disk.read_whole(path), disk.status(path).modified_ms)
+        return Found(path, await disk.read_whole(path))
     except FileMissing:
         return None
+
+
+async def find_both(disk: Disk, path: str) -> tuple[Found | None, Found | None, DiskError | None]:
+    """Both copies of a file, and what the disk says of one that is there and cannot be read."""
+    paths = (path, copy_of(path))
+    (file, copy), unreadable = await read_copies(disk, paths)
+    return (
+        None if file is None else Found(paths[0], file),
+        None if copy is None else Found(paths[1], copy),
+        unreadable,
+    )
 
 
 def choose(file: Found | None, copy: Found | None, editions: Sequence[Edition]) -> Choice:
@@ -61,19 +76,16 @@ def choose(file: Found | None, copy: Found | None, editions: Sequence[Edition]) 
     both = (file,) if copy is None else (file, copy)
     if not editions or any(edition.is_of(file.data) for edition in editions):
         return Choice(both)
-    written_ms = max(edition.modified_ms for edition in editions)
-    if copy is not None and any(edition.is_of(copy.data) for edition in editions):
-        if file.modified_ms <= written_ms or _is_rotten(file.data, copy.data):
-            complaint = f"{file.path} is not what was written: it has rotted, and its copy is read"
-            return Choice((copy, file), complaint, is_rotten=True)
-        return Choice(both, f"{file.path} was written by somebody else since: it is believed")
-    if file.modified_ms <= written_ms:
-        complaint = f"{file.path} is not what was written, nor is its copy: it is read as it is"
-        return Choice(both, complaint, is_rotten=True)
-    return Choice(both, f"{file.path} was written by somebody else since: it is believed")
+    is_ours = copy is not None and any(edition.is_of(copy.data) for edition in editions)
+    if copy is not None and is_ours and _is_rotten(file.data, copy.data):
+        complaint = f"{file.path} is not what was written: it has rotted, and its copy is read"
+        return Choice((copy, file), complaint, is_rotten=True)
+    return Choice(both, f"{file.path} was written by somebody else since: it is believed where it can be read")
 
 
 def _is_rotten(data: bytes, whole: bytes) -> bool:
+    if len(data.translate(None, NO_TEXT)) != len(data):
+        return True
     if len(data) != len(whole):
         return False
     differing = int.from_bytes(data, "big") ^ int.from_bytes(whole, "big")
@@ -105,7 +117,7 @@ class Draft:
         finally:
             for file in files:
                 file.close()
-        return Edition(size, crc, self._disk.status(_aside(self._paths[0])).modified_ms)
+        return Edition(size, crc)
 
     async def put_in_place(self) -> None:
         """Replace the file, then its copy."""

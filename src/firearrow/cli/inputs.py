@@ -114,7 +114,7 @@ async def _lines(path: Path, form: InputFormat) -> AsyncGenerator[bytes]:
 def _from_json(parts: Parts, line: bytes, where: str) -> Message:
     try:
         said = msgspec.json.decode(line, type=JsonMessage)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise IllegalMessage(
             f'{where} is no message: {error}; write {{"body": "..."}} or use --format lines'
         ) from error

@@ -7,8 +7,8 @@ from typing import TypeVar
 
 import msgspec
 
-from firearrow.errors import FileMissing
 from firearrow.runtime.disk import Disk
+from firearrow.store.copies import read_copies
 from firearrow.store.sidecar import seal, unseal
 
 T = TypeVar("T")
@@ -16,16 +16,16 @@ T = TypeVar("T")
 
 async def read_sealed(disk: Disk, path: str, kind: type[T]) -> T | None:
     """What was last written, or None when there is no whole copy."""
-    for name in (path, f"{path}.bak"):
-        try:
-            body = unseal(await disk.read_whole(name))
-        except FileMissing:
-            continue
+    contents, unreadable = await read_copies(disk, (path, f"{path}.bak"))
+    for data in contents:
+        body = None if data is None else unseal(data)
         if body is not None:
             try:
                 return msgspec.json.decode(body, type=kind)
-            except msgspec.DecodeError:
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 continue
+    if unreadable is not None:
+        raise unreadable
     return None
 
 

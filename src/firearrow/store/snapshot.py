@@ -23,9 +23,9 @@ from zlib import crc32
 import msgspec
 from msgspec import Struct
 
-from firearrow.errors import FileMissing
 from firearrow.runtime.disk import Disk, File
 from firearrow.store.consumequeue import ConsumeQueue
+from firearrow.store.copies import read_copies
 from firearrow.store.index import IndexState
 from firearrow.store.pacing import Pace
 from firearrow.store.paths import OURS
@@ -165,7 +165,7 @@ def _replayed(data: bytes) -> tuple[int, Snapshot | None]:
         try:
             frame = msgspec.json.decode(head, type=_Frame)
             tables = [msgspec.json.decode(line, type=Tables) for line in lines]
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             break
         for topic in frame.deleted:
             topics.pop(topic, None)
@@ -179,12 +179,11 @@ def _replayed(data: bytes) -> tuple[int, Snapshot | None]:
 async def read_journal(disk: Disk) -> tuple[ViewsJournal, Snapshot | None]:
     """The journal, and what it says; None when there is no whole frame."""
     number, newest = 0, None
-    for path in COPIES:
-        try:
-            data = await disk.read_whole(path)
-        except FileMissing:
-            continue
-        last, snapshot = _replayed(data)
+    contents, unreadable = await read_copies(disk, COPIES)
+    for data in contents:
+        last, snapshot = _replayed(data or b"")
         if snapshot is not None and last > number:
             number, newest = last, snapshot
+    if newest is None and unreadable is not None:
+        raise unreadable
     return ViewsJournal(disk, number), newest

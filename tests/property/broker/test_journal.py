@@ -1,12 +1,13 @@
 """The bytes of journals: what was written is read, whatever one accident does to them."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firearrow.broker.journal import Edition, encode_changes, encode_edition, read_journal
+from firearrow.broker.journal import EDITION, Edition, encode_changes, encode_edition, encode_record, read_journal
 
 LINES = st.lists(st.binary(min_size=1, max_size=30).filter(lambda line: b"\n" not in line), min_size=1, max_size=4)
-EDITIONS = st.builds(Edition, st.integers(0, 1 << 40), st.integers(0, (1 << 32) - 1), st.integers(0), st.integers(0, 9))
+EDITIONS = st.builds(Edition, st.integers(0, 1 << 40), st.integers(0, (1 << 32) - 1), st.integers(0, 9))
 RECORDS = st.lists(st.one_of(LINES, EDITIONS), max_size=6)
 
 
@@ -54,6 +55,20 @@ def test_a_record_lost_with_its_copy_is_counted(records: list[list[bytes] | Edit
     gone = data.draw(st.integers(0, len(pieces) - 2))
     pieces[gone] = bytes(len(pieces[gone]))
     assert read_journal(b"".join(pieces)).lost == 1
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"[" * 100_000,
+        b'{"size":1,"crc":1,"x":' + b"[" * 5_000,
+        b'"\xff"',
+        b'{"size":1e999,"crc":1}',
+    ],
+)
+def test_an_edition_that_is_none_is_read_without_an_error(payload: bytes) -> None:
+    """Whole by its checksums, and yet nothing that we write."""
+    assert read_journal(encode_record(1, EDITION, payload)).editions == ()
 
 
 @given(st.binary(max_size=2000))

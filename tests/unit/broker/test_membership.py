@@ -1,12 +1,14 @@
 """Heartbeats, consumer lists, notices, groups and locks over the wire, against a broker on a simulated machine."""
 
 import asyncio
-from typing import Any
+from typing import Any, ClassVar, cast
 
 import pytest
 
 from firearrow import fastjson
+from firearrow.broker.clients import ClientTable
 from firearrow.broker.consumingconfig import ConsumingConfig
+from firearrow.broker.notices import GATHER_S, PAUSE_S, Notices
 from firearrow.errors import RequestRefused
 from firearrow.model import PhysicalOffset
 from firearrow.model.message import MessageQueue
@@ -124,6 +126,65 @@ def test_many_who_come_and_leave_together_are_told_together() -> None:
         assert await ids(stays.client) == ["stays"]
 
     simulate(scenario)
+
+
+def waits_before_the_first_notice() -> dict[str, float]:
+    """How long each of many groups waits for its first notice: a large one first, the others a moment later."""
+    changed: dict[str, float] = {}
+    told: dict[str, float] = {}
+
+    class Member:
+        def push(self, request: NotifyConsumerIdsChanged) -> None:
+            told.setdefault(request.consumer_group, asyncio.get_running_loop().time())
+
+    class Group:
+        def __init__(self, members: int) -> None:
+            self.members = {Member(): None for _ in range(members)}
+
+    class Clients:
+        groups: ClassVar = {"large": Group(5_000), **{f"small {number}": Group(1) for number in range(20)}}
+
+        def group(self, name: str) -> Group:
+            return self.groups[name]
+
+    async def scenario(_world: World) -> None:
+        notices = Notices(cast("ClientTable", Clients()))
+        running = asyncio.create_task(notices.run())
+        await asyncio.sleep(1)
+        for name in Clients.groups:
+            changed[name] = asyncio.get_running_loop().time()
+            notices.add(name)
+            await asyncio.sleep(0.005)
+        await until(lambda: len(told) == len(changed))
+        running.cancel()
+
+    World(1).run(scenario)
+    return {name: told[name] - at for name, at in changed.items()}
+
+
+def test_the_first_change_of_a_group_is_told_at_once_whatever_others_do() -> None:
+    assert max(waits_before_the_first_notice().values()) <= 3 * PAUSE_S
+
+
+def one_pause_for_all(patch: pytest.MonkeyPatch) -> None:
+    """A planted bug: after a round everybody waits, not the group alone that was told."""
+    tell_some = Notices._tell_some
+
+    async def run(self: Notices) -> None:
+        while True:
+            self._end_rests(asyncio.get_running_loop().time())
+            if self._rounds:
+                tell_some(self)
+                await asyncio.sleep(GATHER_S)
+            else:
+                await self._wait()
+
+    patch.setattr(Notices, "run", run)
+
+
+def test_one_pause_for_all_groups_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    one_pause_for_all(monkeypatch)
+    assert max(waits_before_the_first_notice().values()) > GATHER_S / 2
 
 
 def test_silent_clients_are_dropped_and_their_group_is_told() -> None:

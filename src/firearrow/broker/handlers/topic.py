@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable
 from itertools import islice
 from typing import Final, Protocol
 
-import msgspec
 from msgspec.structs import asdict, replace
 
 from firearrow import fastjson
@@ -254,8 +253,8 @@ class TopicHandlers:
 
     def _is_current(self, version: str | None) -> bool:
         try:
-            return msgspec.json.decode(version or "{}", type=DataVersion) == self._topics.table.version
-        except msgspec.MsgspecError:
+            return fastjson.decode((version or "{}").encode(), DataVersion) == self._topics.table.version
+        except BadBody:
             return False
 
     def one_topic(self, request: GetTopicConfig, _call: Call) -> Answer:

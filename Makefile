@@ -37,7 +37,7 @@ test: venv ## unit, property, scenario and architecture tests
 	$(BIN)/pytest -n 2 tests/unit tests/property tests/scenario tests/architecture
 
 test-all-pythons: ## unit and property tests on Python 3.11, 3.12 and 3.13
-	.ci/each-python
+	FIREARROW_TURN=all .ci/each-python
 
 sim: venv ## simulated clusters and the door conformance suites
 	$(BIN)/pytest -n 2 --maxschedchunk=1 tests/simulation

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import TypeVar
 
 _Cell = TypeVar("_Cell")
+LONG_RUNS = ("soak", "hostile", "size")
+"""Runs of minutes: each commit takes one of them."""
 
 
 @cache
@@ -40,3 +42,8 @@ def in_turn(cells: Sequence[_Cell], count: int, turn: int | None) -> list[_Cell]
 def this_turn(cells: Sequence[_Cell], count: int) -> list[_Cell]:
     """``count`` of the cells for the commit that is checked out."""
     return in_turn(cells, count, turn())
+
+
+def is_in_turn(cell: _Cell, cells: Sequence[_Cell], count: int = 1) -> bool:
+    """Whether the commit that is checked out takes this cell."""
+    return cell in this_turn(cells, count)

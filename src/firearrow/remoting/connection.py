@@ -1,8 +1,9 @@
 """One connection: the state machine of ``protocol.connection`` with a transport under it.
 
 Both ends are the same class, because both ends may ask and answer. What arrives in one read is decoded, handled and
-answered before anything else happens, and all of its answers leave in one write; whatever is said outside a read
-(parked answers, pushes, calls) is gathered and leaves in one write at the end of the turn of the loop.
+answered before anything else happens, and all of its answers leave in one write; at a server what takes longer than a
+part of a turn goes on in the next one (`Pieces`, `Room`). Whatever is said outside a read (parked answers, pushes,
+calls) is gathered and leaves in one write at the end of the turn of the loop.
 
 Invariants: ``on_outcome`` of a call runs exactly once unless the call was forgotten; what is parked is counted in the
 endpoint's budget exactly while it is owed and the connection is open.
@@ -10,8 +11,9 @@ endpoint's budget exactly while it is owed and the connection is open.
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
@@ -38,8 +40,8 @@ from firearrow.protocol.shedding import Refusals
 from firearrow.remoting.endpoint import Endpoint
 from firearrow.remoting.flow import OWN_REQUESTS
 from firearrow.remoting.handlers import SUCCESS, Answer, Call, Gate, Later
+from firearrow.remoting.pieces import TURN_S, Pieces
 from firearrow.remoting.reply import CALL_TIMEOUT_MS, SUCCESS_ONLY, OnOutcome, Reply
-from firearrow.remoting.room import Room
 from firearrow.runtime.network import Address
 
 log: Final = logging.getLogger(__name__)
@@ -51,13 +53,20 @@ SMALL_READ_BYTES: Final = 16 * 1024
 """A read of fewer bytes is worth waiting for more while a server has too much to do."""
 
 
+HANDLED_AT_ONCE: Final = 64
+"""Requests that are handled before a look at the time."""
+
+MOST_IN_A_TURN: Final = 512
+"""Requests of one connection that are handled in a turn, however fast that is."""
+
+
 class _Asker(msgspec.Struct, gc=False):
     on_outcome: OnOutcome[Any]
     accept: frozenset[int]
     asked_at: float
 
 
-class Connection(Room):
+class Connection(Pieces):
     """The driver of one connection, and the ``Peer`` that handlers see."""
 
     def __init__(self, endpoint: Endpoint, address: Address | None = None) -> None:
@@ -89,8 +98,8 @@ class Connection(Room):
 
     # -- what arrived
 
-    def data_received(self, data: bytes) -> None:
-        """Take what one read brought: handle every request in it and write all answers at once."""
+    def receive(self, data: bytes) -> None:
+        """Handle every request in some bytes and write all answers at once."""
         endpoint, talk = self._endpoint, self._talk
         self._last_heard = endpoint.loop.time()
         self._is_gathering = True
@@ -108,9 +117,22 @@ class Connection(Room):
             self.handle(events)
         self.flush()
 
-    def handle(self, events: Iterable[Event]) -> None:
-        """Handle what arrived while there is room for answers, and set the rest aside."""
-        talk, by_code, most, left = self._talk, self._by_code, self._most_gathered, iter(events)
+    def handle(self, events: Collection[Event]) -> None:
+        """Handle what arrived while there are time in this turn and room for answers, and set the rest aside."""
+        left = iter(events)
+        if len(events) <= HANDLED_AT_ONCE or not self._is_server:
+            self._handle(left)
+            return
+        loop = self._endpoint.loop
+        until = loop.time() + TURN_S
+        for _ in range(MOST_IN_A_TURN // HANDLED_AT_ONCE):
+            self._handle(islice(left, HANDLED_AT_ONCE))
+            if self._aside or loop.time() >= until:
+                break
+        self.set_aside(left)
+
+    def _handle(self, left: Iterator[Event]) -> None:
+        talk, by_code, most = self._talk, self._by_code, self._most_gathered
         for event in left:
             if event.__class__ is not RequestArrived:
                 self._take(event)

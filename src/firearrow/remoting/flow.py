@@ -33,6 +33,9 @@ RESTING: Final = 8
 NO_ROOM: Final = 16
 """Not read because requests of it were set aside until there is room for their answers."""
 
+NEXT_TURN: Final = 32
+"""Not read because what was read last is not all taken: others have their turn first."""
+
 UNCOUNTED_BYTES: Final = 64 * 1024
 """A connection with fewer unsent bytes is not counted: most of what is written leaves in the same turn."""
 

@@ -3,13 +3,13 @@
 A connection has room for another large answer while its peer reads (fewer than ``write_high_water_bytes`` wait to be
 sent) and while less than ``max_connection_answer_bytes`` of answers are being made for it, and less than
 ``max_answer_bytes`` for all. Requests that came in one read with those that took the room are set aside, and the
-connection is not read. They go on as soon as there is room.
+connection is not read. They go on as soon as there is room, and so do those for which a turn of the loop had no time.
 
-Invariant: what is set aside goes on when there is room, or ends with the connection.
+Invariant: what is set aside goes on, in its order, when there are room and time, or ends with the connection.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 
 from firearrow.protocol.connection import Event
 from firearrow.remoting.endpoint import Endpoint
@@ -71,7 +71,7 @@ class Room(Wire):
             self.unhold(NO_ROOM)
         self.flush()
 
-    def handle(self, events: Iterable[Event]) -> None:
+    def handle(self, events: Collection[Event]) -> None:
         """Handle what arrived."""
         raise NotImplementedError
 

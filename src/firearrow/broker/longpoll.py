@@ -2,7 +2,9 @@
 
 A pull waits in three places: at its queue, where an arrival finds it, in the slot of its deadline, and with its owner,
 the connection that asked. All are ordered dicts, so waking, timing out and going away each cost the same however many
-wait, and nothing is ever swept. Slots are 20 ms wide; a pull is answered at the end of its slot, so at most that much
+wait, and nothing is ever swept. At a queue those who want the same tags wait together, and a tag leads to those who
+want it: an arrival costs nothing for pulls that it does not concern. Many who wake, time out or go away at once can be
+taken some at a time. Slots are 20 ms wide; a pull is answered at the end of its slot, so at most that much
 late and never early. A slot stays until its time has come, used or not: there are as many as fit between now and the
 latest deadline.
 
@@ -14,8 +16,11 @@ Which arrivals wake whom: those at or above the offset asked for whose tag code 
 filter passes over an arrival goes on waiting. Java: ``PullRequestHoldService``, ``ManyPullRequest``.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from heapq import heappop, heappush
+from itertools import count, islice
+from operator import attrgetter
+from sys import maxsize
 from typing import Final, Generic, TypeVar
 
 from msgspec import Struct, field
@@ -30,6 +35,8 @@ OWNER_BYTES: Final = 64 * MIB
 ALL_BYTES: Final = 96 * MIB
 GIVEN_UP: Final = 8
 """The owner that has the most gives up one part in so many, so that it is not looked for at every pull."""
+
+_NUMBER: Final = attrgetter("number")
 
 T = TypeVar("T")
 
@@ -49,6 +56,58 @@ class Parked(Struct, Generic[T], eq=False):
     slot: int
     owner: object
     size: int
+    number: int
+
+
+class AtQueue(Generic[T]):
+    """The pulls that wait at one queue, by the tags that they want."""
+
+    __slots__ = ("_by_tag", "_groups")
+
+    def __init__(self) -> None:
+        self._groups: dict[Tags, dict[Parked[T], None]] = {}
+        self._by_tag: dict[int, dict[frozenset[int], None]] = {}
+
+    def __iter__(self) -> Iterator[Parked[T]]:
+        for group in self._groups.values():
+            yield from group
+
+    def __len__(self) -> int:
+        return sum(map(len, self._groups.values()))
+
+    def __bool__(self) -> bool:
+        return bool(self._groups)
+
+    def add(self, parked: Parked[T]) -> None:
+        """Let a pull wait."""
+        tags = parked.tags
+        group = self._groups.get(tags)
+        if group is None:
+            group = self._groups[tags] = {}
+            for tag in tags or ():
+                self._by_tag.setdefault(tag, {})[tags] = None  # type: ignore[index]
+        group[parked] = None
+
+    def remove(self, parked: Parked[T]) -> None:
+        """Let it wait no more."""
+        tags = parked.tags
+        group = self._groups[tags]
+        del group[parked]
+        if group:
+            return
+        del self._groups[tags]
+        for tag in tags or ():
+            wanted_by = self._by_tag[tag]
+            del wanted_by[tags]  # type: ignore[arg-type]
+            if not wanted_by:
+                del self._by_tag[tag]
+
+    def wanting(self, tag_code: int) -> Iterator[Parked[T]]:
+        """Those who want messages of a tag."""
+        groups = self._groups
+        yield from groups.get(None, ())
+        for tags in self._by_tag.get(tag_code, ()):
+            yield from groups[tags]
 
 
 class _Owner(Struct, Generic[T]):
@@ -62,7 +121,7 @@ class ParkedPulls(Generic[T]):
     """All pulls that wait at one broker."""
 
     def __init__(self, owner_bytes: int = OWNER_BYTES, all_bytes: int = ALL_BYTES) -> None:
-        self.queues: Final[dict[QueueKey, dict[Parked[T], None]]] = {}
+        self.queues: Final[dict[QueueKey, AtQueue[T]]] = {}
         """The pulls of each queue that has any; read it to skip the work for queues where nobody waits."""
         self.held = 0
         """Bytes that all of them take."""
@@ -71,6 +130,7 @@ class ParkedPulls(Generic[T]):
         self._owners: dict[object, _Owner[T]] = {}
         self._slots: dict[int, dict[Parked[T], None]] = {}
         self._order: list[int] = []
+        self._numbers = count()
 
     def __len__(self) -> int:
         return sum(map(len, self.queues.values()))
@@ -89,8 +149,12 @@ class ParkedPulls(Generic[T]):
         pull alone.
         """
         slot = -(-until_ms // SLOT_MS)
-        parked = Parked(queue, offset, tags, ticket, slot, owner, PULL_BYTES + own_tags * TAG_BYTES)
-        self.queues.setdefault(queue, {})[parked] = None
+        size = PULL_BYTES + own_tags * TAG_BYTES
+        parked = Parked(queue, offset, tags, ticket, slot, owner, size, next(self._numbers))
+        at_queue = self.queues.get(queue)
+        if at_queue is None:
+            at_queue = self.queues[queue] = AtQueue()
+        at_queue.add(parked)
         in_slot = self._slots.get(slot)
         if in_slot is None:
             in_slot = self._slots[slot] = {}
@@ -106,24 +170,26 @@ class ParkedPulls(Generic[T]):
             return self._make_room(holder)
         return []
 
-    def arrived(self, queue: QueueKey, offset: int, tag_code: int) -> list[Parked[T]]:
-        """A message is in a queue at an offset: whom it wakes."""
+    def arrived(self, queue: QueueKey, offset: int, tag_code: int, most: int = maxsize) -> list[Parked[T]]:
+        """A message is in a queue at an offset: whom it wakes. When it is ``most`` of them, ask again for others."""
         waiting = self.queues.get(queue)
         if waiting is None:
             return []
-        woken = [
-            parked for parked in waiting if offset >= parked.offset and (parked.tags is None or tag_code in parked.tags)
-        ]
+        woken = list(islice((one for one in waiting.wanting(tag_code) if offset >= one.offset), most))
+        woken.sort(key=_NUMBER)
         self._remove(woken)
         return woken
 
-    def expired(self, now_ms: int) -> list[Parked[T]]:
-        """Whoever has waited for long enough."""
+    def expired(self, now_ms: int, most: int = maxsize) -> list[Parked[T]]:
+        """Whoever has waited for long enough; the others among them when it is asked again."""
         expired: list[Parked[T]] = []
-        while self._order and self._order[0] * SLOT_MS <= now_ms:
-            expired += self._slots[self._order[0]]
-            self._remove(list(self._slots[self._order[0]]))
-            del self._slots[heappop(self._order)]
+        while self._order and self._order[0] * SLOT_MS <= now_ms and len(expired) < most:
+            in_slot = self._slots[self._order[0]]
+            some = list(islice(in_slot, most - len(expired)))
+            expired += some
+            self._remove(some)
+            if not in_slot:
+                del self._slots[heappop(self._order)]
         return expired
 
     def recall(self, queue: QueueKey, concerns: Callable[[T], bool]) -> list[Parked[T]]:
@@ -132,11 +198,13 @@ class ParkedPulls(Generic[T]):
         self._remove(recalled)
         return recalled
 
-    def leave(self, owner: object) -> None:
-        """A connection is gone: nobody waits for its pulls any more."""
+    def leave(self, owner: object, most: int = maxsize) -> bool:
+        """A connection is gone: nobody waits for its pulls any more. Whether that was the last of them."""
         holder = self._owners.get(owner)
-        if holder is not None:
-            self._remove(tuple(holder.waiting))
+        if holder is None:
+            return True
+        self._remove(list(islice(holder.waiting, most)))
+        return not holder.waiting
 
     def _make_room(self, newcomer: _Owner[T]) -> list[Parked[T]]:
         gone: list[Parked[T]] = []
@@ -161,7 +229,7 @@ class ParkedPulls(Generic[T]):
     def _remove(self, gone: Iterable[Parked[T]]) -> None:
         for parked in gone:
             waiting = self.queues[parked.queue]
-            del waiting[parked]
+            waiting.remove(parked)
             if not waiting:
                 del self.queues[parked.queue]
             del self._slots[parked.slot][parked]

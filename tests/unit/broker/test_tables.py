@@ -315,6 +315,32 @@ class TestParkedPulls:
         assert [one.ticket for one in parked.expired(100)] == ["other"]
         assert parked.held == 0
 
+    def test_pulls_that_a_message_does_not_concern_are_not_looked_at(self) -> None:
+        parked: ParkedPulls[int] = ParkedPulls()
+        for number in range(2000):
+            parked.park(("T", 0), 0, frozenset({1, 10 + number}), 100, number, owner="c")
+        parked.park(("T", 0), 0, frozenset({5, 6}), 100, 5, owner="c")
+        looked_at = list(parked.queues["T", 0].wanting(6))
+        assert [one.ticket for one in looked_at] == [5]
+        assert [one.ticket for one in parked.arrived(("T", 0), 0, 6)] == [5]
+        assert [one.ticket for one in parked.arrived(("T", 0), 0, 17)] == [7]
+        assert [one.ticket for one in parked.arrived(("T", 0), 0, 17)] == []
+        assert len(parked.arrived(("T", 0), 0, 1)) == 1999
+        assert parked.queues == {}
+
+    def test_many_are_taken_some_at_a_time(self) -> None:
+        parked: ParkedPulls[int] = ParkedPulls()
+        for number in range(30):
+            parked.park(("T", 0), 0, None, 100, number, owner="c")
+        assert [one.ticket for one in parked.arrived(("T", 0), 0, 0, 5)] == [0, 1, 2, 3, 4]
+        assert [one.ticket for one in parked.expired(100, 5)] == [5, 6, 7, 8, 9]
+        assert parked.next_deadline_ms == 100
+        assert not parked.leave("c", 15)
+        assert parked.leave("c", 15)
+        assert (len(parked), parked.held) == (0, 0)
+        assert parked.expired(100, 5) == []
+        assert parked.next_deadline_ms is None
+
     def test_pulls_are_recalled_by_what_they_are(self) -> None:
         parked: ParkedPulls[str] = ParkedPulls()
         parked.park(("T", 0), 0, None, 100, "g", owner="c")

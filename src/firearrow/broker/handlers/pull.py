@@ -28,7 +28,7 @@ from firearrow.broker.backlog import PULL_BYTES, BacklogLine
 from firearrow.broker.clients import ClientTable
 from firearrow.broker.errands import Errands
 from firearrow.broker.grouping import Groups
-from firearrow.broker.longpoll import Parked, ParkedPulls
+from firearrow.broker.longpoll import Parked, ParkedPulls, QueueKey
 from firearrow.broker.offsets import OffsetTable
 from firearrow.broker.pullchecks import SUBSCRIPTION_FLAG, Admitted, KnownTopics, PullChecks
 from firearrow.broker.pullconfig import LARGE_PULL_BYTES, LARGE_PULL_MESSAGES, MAX_SUSPEND_MS, PullConfig
@@ -43,6 +43,8 @@ from firearrow.store.store import Store
 
 COMMIT_FLAG: Final = 0x1
 SUSPEND_FLAG: Final = 0x2
+TAKEN_AT_ONCE: Final = 2000
+"""Waiting pulls that wake, time out or go away in one turn of the loop."""
 SLICE_BYTES: Final = 64 * PULL_BYTES
 """What pulls that wake at once are handed in one turn of the loop; each counts `PULL_BYTES` more."""
 LIGHT_CHARACTERS: Final = 256
@@ -118,6 +120,8 @@ class PullHandlers:
         self._counts = counts
         self._on_commit = on_commit
         self.parked: Final[ParkedPulls[_Ticket]] = ParkedPulls()
+        self._arrivals: dict[tuple[QueueKey, int], int] = {}  # queue and tag code, up to which offset: to be told
+        self._is_waking = False
         self._woken: deque[Parked[_Ticket]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0  # when it is due: the handle of a loop need not say
@@ -272,8 +276,9 @@ class PullHandlers:
         return later
 
     def disconnected(self, peer: Peer) -> None:
-        """A connection ended: what waited for it is gone."""
-        self.parked.leave(peer)
+        """A connection ended: what waited for it goes, some of it in every turn of the loop."""
+        if not self.parked.leave(peer, TAKEN_AT_ONCE):
+            asyncio.get_running_loop().call_soon(self.disconnected, peer)
 
     def arrived(self, rows: Rows) -> None:
         """Messages can be seen now: wake whoever waits for them, at the end of this turn of the loop."""
@@ -285,7 +290,24 @@ class PullHandlers:
             if key in queues:
                 tag = field(properties, TAGS_MARK)
                 code = tag_code(tag.decode("utf-8", "replace")) if tag else 0
-                self._wake(self.parked.arrived(key, queue_offset, code))
+                self._arrivals[key, code] = queue_offset
+        if self._arrivals and not self._is_waking:
+            self._wake_some()
+
+    def _wake_some(self) -> None:
+        """Wake as many as a turn of the loop has time for, and the rest in the next."""
+        arrivals, room = self._arrivals, TAKEN_AT_ONCE
+        while arrivals and room > 0:
+            key, code = next(iter(arrivals))
+            woken = self.parked.arrived(key, arrivals[key, code], code, room)
+            self._wake(woken)
+            room -= len(woken)
+            if room > 0:
+                del arrivals[key, code]
+                room -= 1
+        self._is_waking = bool(arrivals)
+        if arrivals:
+            asyncio.get_running_loop().call_soon(self._wake_some)
 
     def recall(self, group: str, topic: str, queue_id: int) -> None:
         """A group was sent elsewhere: let its waiting pulls hear of it now."""
@@ -361,7 +383,7 @@ class PullHandlers:
     def _expire(self, deadline_ms: int) -> None:
         self._timer = None
         # A timer may come a little before its time by the loop's own clock: what it was set for has come.
-        self._wake(self.parked.expired(max(deadline_ms, _now_ms())))
+        self._wake(self.parked.expired(max(deadline_ms, _now_ms()), TAKEN_AT_ONCE))
         self._set_timer()
 
 

@@ -17,7 +17,10 @@ from firearrow.client import Producer, PullConsumer
 from firearrow.errors import DiskError
 from firearrow.model import Message, MessageQueue
 from firearrow.protocol.codes import RequestCode, ResponseCode
+from firearrow.protocol.requests.offset import QueryConsumerOffset
+from firearrow.remoting import connection
 from firearrow.remoting.connection import Connection
+from firearrow.remoting.handlers import Call
 from firearrow.store.store import Store
 from firearrow.testing import Cluster
 from tests.integration.broker.conftest import Scenario
@@ -29,6 +32,7 @@ MIB = 1 << 20
 LARGE: dict[str, Any] = {"max_msg_nums": 1000, "max_msg_bytes": 1 << 30, "large": True}
 PIPELINED = 150
 HERD = 2000
+MANY = 20_000
 
 
 async def until(condition: Callable[[], object], what: str, seconds: float = 20.0) -> None:
@@ -234,6 +238,35 @@ async def wake_a_herd() -> None:
 
 def test_a_herd_that_wakes_at_once_is_served_in_slices(run: Callable[[Scenario], None]) -> None:
     run(wake_a_herd)
+
+
+async def ask_much_at_once() -> None:
+    in_turns = [0]
+
+    def next_turn() -> None:
+        in_turns.append(0)
+        asyncio.get_running_loop().call_soon(next_turn)
+
+    def counted(*arguments: Any) -> Call:
+        in_turns[-1] += 1
+        return Call(*arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        async with Cluster() as cluster:
+            await cluster.create_topic("t", queues=1)
+            async with Line(cluster.broker_address()) as line:
+                patch.setattr(connection, "Call", counted)
+                next_turn()
+                question = QueryConsumerOffset(consumer_group="g", topic="t", queue_id=0)
+                line.write(*([question] * MANY))
+                opaques = [heading.opaque for heading, _ in await line.answers(MANY)]
+    assert opaques == list(range(1, MANY + 1))
+    assert sum(in_turns) >= MANY
+    assert max(in_turns) <= 2 * connection.MOST_IN_A_TURN + 64, "one connection took a turn for itself"
+
+
+def test_one_connection_has_a_part_of_every_turn(run: Callable[[Scenario], None]) -> None:
+    run(ask_much_at_once)
 
 
 async def wake_beside_a_peer_that_does_not_read() -> None:

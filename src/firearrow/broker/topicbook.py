@@ -71,8 +71,9 @@ class Topics:
         changed = tuple(topic for topic in given if self.get(_name(topic)) != topic)
         if changed:
             self.table.put_all(changed, self._clock.now_ms())
-        waited_for = dict.fromkeys(map(_name, given))
-        self._save([name for name in waited_for if name in self.young or name in set(map(_name, changed))], on_saved)
+        waited_for = dict.fromkeys(map(_name, changed))
+        waited_for.update(dict.fromkeys(name for name in map(_name, given) if name in self.young))
+        self._save(list(waited_for), on_saved)
         self._tell(changed)
 
     def create_like(self, name: str, default: str, queues: int, sys_flag: int = 0) -> TopicConfig | None:

@@ -128,6 +128,15 @@ def test_lists_of_topics() -> None:
     simulate(scenario)
 
 
+@pytest.mark.parametrize("version", ["x", '{"x":' + "[" * 5_000, "[" * 5_000])
+def test_a_version_that_is_none_is_an_old_one(version: str) -> None:
+    async def scenario(_world: World, _broker: Simulated, client: Client) -> int:
+        page = await client.ask(GetAllTopicConfig(topic_seq=3, max_topic_num=2, data_version=version))
+        return len(fastjson.decode(page.body, TopicConfigAndMappingTable).topic_config_table)
+
+    assert simulate(scenario) == 2
+
+
 def test_a_deleted_topic_is_gone_with_what_it_held() -> None:
     async def scenario(_world: World, broker: Simulated, client: Client) -> None:
         await client.send()

@@ -48,7 +48,9 @@ def test_json_says_more_than_the_options() -> None:
     assert (message.body, message.tag) == (b"\x00\xff", "t")
 
 
-@pytest.mark.parametrize("line", ["x", "[]", "{}", '{"body": 1}', '{"body": "x", "bodyBase64": "AA=="}'])
+@pytest.mark.parametrize(
+    "line", ["x", "[]", "{}", '{"body": 1}', '{"body": "x", "bodyBase64": "AA=="}', '{"a":' + "[" * 5_000]
+)
 def test_what_is_no_message_is_named(tmp_path: Path, line: str) -> None:
     (tmp_path / "f").write_text('{"body": "fine"}\n' + line)
     with pytest.raises(IllegalMessage, match=r"line 2 of .*f is no message"):

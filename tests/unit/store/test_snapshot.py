@@ -7,7 +7,7 @@ import pytest
 
 from firearrow.store.consumequeue import ConsumeQueue
 from firearrow.store.queues import QueueConfig, Queues
-from firearrow.store.snapshot import COPIES, QUEUES_A_LINE, Standing, ViewsJournal, read_journal
+from firearrow.store.snapshot import COPIES, QUEUES_A_LINE, Standing, ViewsJournal, _framed, read_journal
 from firearrow.store.views import ViewsConfig
 from firearrow.testing.sim.diskimage import DiskImage
 from tests.property.store.shop import SMALL_INDEX, Shop, open_shop
@@ -122,6 +122,22 @@ def test_a_rotten_byte_of_one_copy_changes_nothing(path: str) -> None:
             rotten = clone(disk.image, 1)
             rotten.file(path).rot(at, at % 8)
             assert (await read_journal(InstantDisk(rotten)))[1] == whole, f"byte {at}"
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("body", [b'{"x":' + b"[" * 5_000, b'{"\xff":1}', b'"\xff"'])
+def test_a_frame_that_is_none_is_not_believed(body: bytes) -> None:
+    """Whole by its checksum, and yet nothing that we write."""
+
+    async def main() -> None:
+        disk = _empty()
+        await ViewsJournal(disk, 0).write(_standing(1), [], [])
+        for path in COPIES:
+            await disk.replace(path, await disk.read_whole(path) + _framed(2, body))
+        _, snapshot = await read_journal(disk)
+        assert snapshot is not None
+        assert snapshot.standing.durable == 1
 
     asyncio.run(main())
 

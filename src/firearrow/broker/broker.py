@@ -8,7 +8,7 @@ durable when it has ended in order. Java: ``BrokerController``.
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC
 from typing import Final
@@ -174,9 +174,9 @@ class Broker:
         broker = self._settings.broker
         await refuse_pending(self._disk, store, broker.store_path_root_dir, opens=broker.open_with_pending_state)
 
-    def _read_by_groups(self) -> dict[str, dict[str, dict[int, int]]]:
+    def _read_by_groups(self) -> Iterable[tuple[str, str, dict[int, int]]]:
         """What groups have read, for warnings about what they lose; nothing before the offsets are loaded."""
-        return {} if self._offsets is None else self._offsets.by_group()
+        return () if self._offsets is None else self._offsets.rows()
 
     async def _load_topics(self, life: Lifetime, identity: Identity) -> Topics:
         topics = Topics(self._disk, self._clock, system_topics(self._settings.broker, identity.name))

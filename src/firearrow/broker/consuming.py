@@ -162,7 +162,7 @@ class Consuming:
     def _for_operators(self, topics: MadeTopics, clock: Clock, place: Place, rate: Rate) -> list[Registers]:
         store, groups, clients, offsets, errands = self.store, self.groups, self.clients, self.offsets, self.errands
         return [
-            GroupHandlers(groups, offsets, self.offset_file),
+            GroupHandlers(groups, offsets, self.offset_file, errands),
             ResetHandlers(
                 store,
                 topics,

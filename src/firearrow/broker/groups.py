@@ -97,14 +97,6 @@ class SubscriptionGroups:
 
     # ---- as others see it
 
-    def table(self) -> SubscriptionGroupTable:
-        """All of it."""
-        return SubscriptionGroupTable(
-            data_version=self.version,
-            forbidden_table=self._forbidden,
-            subscription_group_table={name: self._groups[name] for name in self},
-        )
-
     def page(self, start: int, count: int) -> SubscriptionGroupTable:
         """Some groups in the order of their names."""
         names = list(self)[start : start + count]
@@ -117,7 +109,7 @@ class SubscriptionGroups:
     # ---- the file
 
     def pieces(self) -> Iterator[bytes]:
-        """The file of this table."""
+        """All of it, as the file has it and others are sent it."""
         forbidden = msgspec.json.encode(self._forbidden)
         head = b'{"dataVersion":%b,"forbiddenTable":%b,"subscriptionGroupTable":{'
         return in_pieces(_rows(list(self._groups.items())), head % (encode_body(self.version), forbidden), b"}}")

@@ -9,10 +9,13 @@ What is written (`offsetrows`) is never above the end of a queue, and is written
 after the loss of power an offset beyond the log's end would skip messages that get those numbers later.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from firearrow.protocol.bodies.offset import ConsumerOffsetTable
+import msgspec
+
+from firearrow.broker.statefile import in_pieces
+from firearrow.protocol.bodies.body import encode_body
 from firearrow.protocol.bodies.version import DataVersion
 
 SEPARATOR: Final = "@"
@@ -168,10 +171,19 @@ class OffsetTable:
             groups.setdefault(group, {})[topic] = queues
         return groups
 
-    def table(self) -> ConsumerOffsetTable:
-        """All of it, as Apache sends it to slaves."""
-        rows = {f"{topic}{SEPARATOR}{group}": queues for (topic, group), queues in self._committed.items()}
-        return ConsumerOffsetTable(data_version=self.version, offset_table=rows)
+    def rows(self) -> Iterator[tuple[str, str, dict[int, int]]]:
+        """Everything committed: group, topic, offsets by queue. The table may change between two of them."""
+        for topic, group in list(self._committed):
+            queues = self._committed.get((topic, group))
+            if queues is not None:
+                yield group, topic, queues
+
+    def pieces(self) -> Iterator[bytes]:
+        """All of it in pieces, as Apache sends it to slaves."""
+        encode = msgspec.json.encode
+        named = ((f"{topic}{SEPARATOR}{group}", queues) for group, topic, queues in self.rows())
+        rows = (b"%b:%b" % (encode(name), encode(queues)) for name, queues in named)
+        return in_pieces(rows, b'{"dataVersion":%b,"offsetTable":{' % encode_body(self.version), b"}}")
 
     def cut(self, end_of: EndOf) -> int:
         """Take offsets above the end of their queue back to it; return how many there were."""

@@ -15,7 +15,7 @@ Java: ``DefaultMessageStore.CleanCommitLogService``, ``CleanConsumeQueueService`
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
 from typing import Annotated, Final, NamedTuple
 
@@ -36,8 +36,8 @@ DERIVED_FILES_A_ROUND: Final = 200
 QUEUES_AT_ONCE: Final = 32
 """Queues looked at for what groups lose before others get their turn on the loop."""
 
-Offsets = Mapping[str, Mapping[str, Mapping[int, int]]]
-"""What groups have read: group, topic, queue number, offset."""
+Offsets = Iterable[tuple[str, str, Mapping[int, int]]]
+"""What groups have read: group, topic, offsets by queue."""
 
 logger = logging.getLogger(__name__)
 
@@ -225,20 +225,19 @@ class Retention:
     async def _warn(self, until: int) -> None:
         """Say which groups lose messages that they have not read, in turns with others."""
         pace = Pace(QUEUES_AT_ONCE)
-        for group, topics in self._offsets().items():
-            for topic, read in topics.items():
-                lost = 0
-                for queue_id, offset in list(read.items()):
-                    lost += await self._unread(topic, queue_id, offset, until)
-                    await pace.did()
-                if lost:
-                    logger.warning(
-                        "group %s loses %d unread messages of topic %s: they are deleted to save the disk",
-                        group,
-                        lost,
-                        topic,
-                        extra={"group": group, "topic": topic, "messages": lost},
-                    )
+        for group, topic, read in self._offsets():
+            lost = 0
+            for queue_id, offset in list(read.items()):
+                lost += await self._unread(topic, queue_id, offset, until)
+                await pace.did()
+            if lost:
+                logger.warning(
+                    "group %s loses %d unread messages of topic %s: they are deleted to save the disk",
+                    group,
+                    lost,
+                    topic,
+                    extra={"group": group, "topic": topic, "messages": lost},
+                )
 
     async def _unread(self, topic: str, queue_id: int, offset: int, until: int) -> int:
         """How many messages of a queue from an offset on lie below a place in the log."""

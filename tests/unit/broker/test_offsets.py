@@ -7,11 +7,15 @@ from typing import Any
 import pytest
 
 from firearrow import fastjson
+from firearrow.broker.handlers import large
+from firearrow.broker.statefile import ROWS_AT_ONCE
 from firearrow.errors import RequestRefused
 from firearrow.model.message import MessageQueue
+from firearrow.protocol.bodies.group import SubscriptionGroupTable
 from firearrow.protocol.bodies.offset import ConsumerOffsetTable, ResetOffsetBody
 from firearrow.protocol.bodies.stats import ConsumeStats, ConsumeStatsList, QueryConsumeTimeSpanBody
 from firearrow.protocol.codes import ResponseCode
+from firearrow.protocol.requests.group import GetAllSubscriptionGroupConfig
 from firearrow.protocol.requests.offset import (
     BoundaryType,
     GetEarliestMsgStoretime,
@@ -55,6 +59,44 @@ def test_committing_and_asking() -> None:
         table = fastjson.decode((await client.ask(GetAllConsumerOffset())).body, ConsumerOffsetTable)
         assert table.offset_table == {"T@g": {0: 7}}
         del broker
+
+    simulate(scenario)
+
+
+def test_answers_about_all_offsets_and_groups_are_made_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns = 0
+
+    async def counted(seconds: float) -> None:
+        nonlocal turns
+        turns += 1
+        await asyncio.sleep(seconds)
+
+    monkeypatch.setattr(large, "sleep", counted)
+
+    async def scenario(_world: World, broker: SimBroker, client: SimClient) -> None:
+        offsets, groups = broker.consuming.offsets, broker.consuming.groups.table
+        for number in range(20_000):
+            offsets.commit(f"group-{number % 500}", f"topic-{number}", 0, number)
+            groups.create(f"group-{number}", 1)
+        reply = await client.ask(GetAllConsumerOffset())
+        table = fastjson.decode(reply.body, ConsumerOffsetTable)
+        assert table.offset_table == {f"topic-{n}@group-{n % 500}": {0: n} for n in range(20_000)}
+        assert turns >= 20_000 // ROWS_AT_ONCE
+        reply = await client.ask(GetAllSubscriptionGroupConfig())
+        shown = fastjson.decode(reply.body, SubscriptionGroupTable).subscription_group_table
+        assert set(shown) == set(groups)
+        assert reply.answer.total_group_num == len(shown)
+        assert turns >= 2 * 20_000 // ROWS_AT_ONCE
+
+    simulate(scenario)
+
+
+def test_an_answer_that_no_frame_holds_is_refused() -> None:
+    async def scenario(_world: World, broker: SimBroker, client: SimClient) -> None:
+        for number in range(4000):
+            broker.consuming.offsets.commit(f"group-{number}".ljust(4000, "x"), "T", 0, number)
+        with pytest.raises(RequestRefused, match="more than an answer of 15 MiB holds"):
+            await client.ask(GetAllConsumerOffset())
 
     simulate(scenario)
 

@@ -72,7 +72,7 @@ def _retention(shop: Shop, usage: Usage, offsets: Offsets | None = None) -> Rete
         shop.running.log,
         shop.opened,
         shop.views,
-        offsets=lambda: offsets or {},
+        offsets=lambda: offsets or (),
     )
 
 
@@ -82,7 +82,7 @@ def test_a_round_deletes_log_queue_and_index_files_and_reads_go_on(caplog: pytes
         for number in range(200):
             shop.append(draft(b"x" * 100, "T", 0, f"UNIQ_KEY\x01{number:032X}\x02"))
         await shop.flush_all()
-        retention = _retention(shop, Usage(1 << 20, 1 << 17), {"g": {"T": {0: 3}}})
+        retention = _retention(shop, Usage(1 << 20, 1 << 17), [("g", "T", {0: 3})])
         decision = await retention.round()
         assert decision.forced == len(decision.delete) > 0
         log = shop.running.log
@@ -134,7 +134,12 @@ def test_who_loses_what(caplog: pytest.LogCaptureFixture) -> None:
         shop = await open_shop(fresh_image())
         for number in range(200):
             shop.append(draft(b"x" * 100, "TU"[number % 2], 0))
-        offsets = {"behind": {"T": {0: 3}, "gone": {0: 0}}, "read": {"T": {0: 99}}, "done": {"U": {0: 100, 7: 0}}}
+        offsets = [
+            ("behind", "T", {0: 3}),
+            ("behind", "gone", {0: 0}),
+            ("read", "T", {0: 99}),
+            ("done", "U", {0: 100, 7: 0}),
+        ]
         first = await _forced(shop, offsets)
         assert 3 < first < 99
         said = [vars(record) for record in caplog.records if "group" in vars(record)]
@@ -161,7 +166,7 @@ def test_others_have_their_turn_while_losses_are_counted() -> None:
 
         await shop.flush_all()
         counting = asyncio.create_task(count())
-        offsets = {"g": {"T": dict.fromkeys(range(queues), 0)}}
+        offsets = [("g", "T", dict.fromkeys(range(queues), 0))]
         decision = await _retention(shop, Usage(1 << 20, 1 << 17), offsets).round()
         counting.cancel()
         assert decision.forced == 1

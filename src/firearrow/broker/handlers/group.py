@@ -6,7 +6,9 @@ Whoever makes, changes or deletes a group, alone or with its offsets, is answere
 from typing import Final, TypeVar
 
 from firearrow import fastjson
+from firearrow.broker.errands import Errands
 from firearrow.broker.grouping import Groups
+from firearrow.broker.handlers.large import put_together
 from firearrow.broker.offsets import OffsetTable
 from firearrow.broker.saved import when_all
 from firearrow.broker.statefile import OnSaved, StateFile
@@ -37,10 +39,11 @@ PAGE_SIZE: Final = 1000
 class GroupHandlers:
     """Groups, made, changed, shown and deleted."""
 
-    def __init__(self, groups: Groups, offsets: OffsetTable, offset_file: StateFile) -> None:
+    def __init__(self, groups: Groups, offsets: OffsetTable, offset_file: StateFile, errands: Errands) -> None:
         self._groups = groups
         self._offsets = offsets
         self._offset_file = offset_file
+        self._errands = errands
 
     def add_to(self, handlers: Handlers) -> None:
         """Register every answer given here."""
@@ -71,17 +74,22 @@ class GroupHandlers:
         self._groups.put(groups[-1], _answering(later))
         return later
 
-    def all_groups(self, request: GetAllSubscriptionGroupConfig, _call: Call) -> Answer:
-        """All groups, or a page of them."""
+    def all_groups(self, request: GetAllSubscriptionGroupConfig, call: Call) -> Answer | Later:
+        """All groups, or a page of them. All are put together in turns: there may be very many."""
+        if (request.group_seq, request.data_version, request.max_group_num) == (None, None, None):
+            return self._errands.do(call, self._all_groups())
         table = self._groups.table
-        whole = request.group_seq is None and request.data_version is None and request.max_group_num is None
-        if whole:
-            shown = table.table()
-        else:
-            count = PAGE_SIZE if request.max_group_num is None else min(request.max_group_num, PAGE_SIZE)
-            same = _version(request.data_version) == table.version
-            shown = table.page(max(request.group_seq or 0, 0) if same else 0, max(count, 0))
+        count = PAGE_SIZE if request.max_group_num is None else min(request.max_group_num, PAGE_SIZE)
+        same = _version(request.data_version) == table.version
+        shown = table.page(max(request.group_seq or 0, 0) if same else 0, max(count, 0))
         return Answer(GetAllSubscriptionGroupAnswer(total_group_num=len(table)), encode_body(shown))
+
+    async def _all_groups(self) -> Answer:
+        table = self._groups.table
+        count = len(table)
+        what = f"{count} groups are {{}}: ask by pages (groupSeq, maxGroupNum), as clients of 5.x do"
+        body = bytes(await put_together(table.pieces(), what))
+        return Answer(GetAllSubscriptionGroupAnswer(total_group_num=count), body)
 
     def one_group(self, request: GetSubscriptionGroupConfig, _call: Call) -> Answer:
         """One group."""

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from firearrow.broker.errands import Errands
 from firearrow.broker.grouping import Groups
+from firearrow.broker.handlers.large import put_together
 from firearrow.broker.offsets import OffsetTable
 from firearrow.broker.pullchecks import KnownTopics
 from firearrow.errors import OffsetNotStored
@@ -115,9 +116,13 @@ class OffsetHandlers:
         self._on_commit()
         return None
 
-    def all_offsets(self, _request: GetAllConsumerOffset, _call: Call) -> Answer:
-        """Every offset, for slaves."""
-        return Answer(body=encode_body(self._offsets.table()))
+    def all_offsets(self, _request: GetAllConsumerOffset, call: Call) -> Later:
+        """Every offset, for slaves. They are put together in turns: there may be very many."""
+        return self._errands.do(call, self._all_offsets())
+
+    async def _all_offsets(self) -> Answer:
+        what = "all offsets are {}: ask for those of one group and topic"
+        return Answer(body=bytes(await put_together(self._offsets.pieces(), what)))
 
     def correction(self, request: QueryCorrectionOffset, _call: Call) -> Answer:
         """The lowest offsets of all groups; the largest number where a group to compare with is behind them."""

@@ -7,7 +7,6 @@ the log keeps the records until they are old enough. A topic of that name that i
 when the old one is gone.
 """
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from itertools import islice
@@ -17,6 +16,7 @@ from msgspec.structs import asdict, replace
 
 from firearrow import fastjson
 from firearrow.broker.errands import Errands
+from firearrow.broker.handlers.large import put_together
 from firearrow.broker.incoming import check_topic_name
 from firearrow.broker.live import LiveSettings
 from firearrow.broker.saved import Saved, keep, when_all
@@ -56,8 +56,6 @@ from firearrow.store.store import Store
 
 PAGE: Final = 2000
 """Topics in one answer at most, for those who know pages."""
-ANSWER_BYTES_MAX: Final = 15 << 20
-"""Clients take frames of 16 MiB."""
 NO_STATIC_TOPICS: Final = (
     b',"mappingDataVersion":%b,"topicQueueMappingDetailMap":{},"topicQueueMappingInfoMap":{}}'
     % encode_body(DataVersion())
@@ -241,13 +239,9 @@ class TopicHandlers:
 
     async def _all_topics(self) -> Answer:
         table = self._topics.table
-        count, body = len(table), bytearray()
-        for piece in table.pieces():
-            body += piece
-            if len(body) > ANSWER_BYTES_MAX:
-                remark = f"{count} topics are more than an answer of {ANSWER_BYTES_MAX >> 20} MiB holds: ask by pages"
-                raise Refused(ResponseCode.SYSTEM_ERROR, f"{remark} (topicSeq, maxTopicNum), as clients of 5.x do")
-            await asyncio.sleep(0)
+        count = len(table)
+        what = f"{count} topics are {{}}: ask by pages (topicSeq, maxTopicNum), as clients of 5.x do"
+        body = await put_together(table.pieces(), what)
         body[-1:] = NO_STATIC_TOPICS
         return Answer(GetAllTopicConfigAnswer(total_topic_num=count), bytes(body))
 

@@ -69,6 +69,13 @@ async def write_offsets(node: Node) -> None:
         await node.disk.replace(path, text)
 
 
+def refuse_writes(broker: Simulated, name: str) -> None:
+    """Let a table find no space."""
+    for operation in ("write", "create"):
+        for below in (f"firearrow/{name}", f"config/{name}"):
+            broker.node.image.fail(operation, number=errno.ENOSPC, times=STANDING, below=below)
+
+
 async def passed_over(world: World, broker: Simulated, client: Client) -> int:
     """Messages that a group never sees, whose offset is cut at a start without space and comes back after a kill."""
     world.expected = (DiskError,)
@@ -76,9 +83,7 @@ async def passed_over(world: World, broker: Simulated, client: Client) -> int:
     await broker.node.stop()
     broker.node.start(write_offsets)
     await asyncio.sleep(5)
-    for operation in ("write", "create"):
-        for below in ("firearrow/consumerOffset", "config/consumerOffset"):
-            broker.node.image.fail(operation, number=errno.ENOSPC, times=STANDING, below=below)
+    refuse_writes(broker, "consumerOffset")
     sent = 0
     if await serves(broker):
         during = Client(world.node("during"), broker.address)
@@ -93,6 +98,26 @@ async def passed_over(world: World, broker: Simulated, client: Client) -> int:
 
 def test_offsets_that_are_cut_are_written_before_anything_is_served() -> None:
     assert simulate(passed_over, settings_of(sync=True)) == 0
+
+
+def test_delay_levels_that_are_cut_are_written_before_anything_is_served() -> None:
+    async def write_levels(node: Node) -> None:
+        for path in ("config/delayOffset.json", "config/delayOffset.json.bak"):
+            await node.disk.replace(path, b'{"offsetTable":{1:50}}')
+
+    async def scenario(world: World, broker: Simulated, client: Client) -> list[bool]:
+        world.expected = (DiskError,)
+        await consume(client, 10)
+        await broker.node.stop()
+        broker.node.start(write_levels)
+        await broker.node.finished()
+        await broker.node.stop()
+        refuse_writes(broker, "delayOffset")
+        without_space = await serves(broker)
+        broker.node.image.mend()
+        return [without_space, await serves(broker)]
+
+    assert simulate(scenario) == [False, True]
 
 
 def serves_with_the_old_file(patch: pytest.MonkeyPatch) -> None:

@@ -87,6 +87,9 @@ def test_answers_about_all_offsets_and_groups_are_made_in_turns(monkeypatch: pyt
         assert set(shown) == set(groups)
         assert reply.answer.total_group_num == len(shown)
         assert turns >= 2 * 20_000 // ROWS_AT_ONCE
+        reply = await client.ask(GetBrokerConsumeStats(is_order=False))
+        assert len(fastjson.decode(reply.body, ConsumeStatsList).consume_stats_list) == len(shown)
+        assert turns >= 3 * 20_000 // ROWS_AT_ONCE
 
     simulate(scenario)
 

@@ -3,16 +3,19 @@
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 from firearrow.broker.clients import ClientTable
 from firearrow.broker.errands import Errands
 from firearrow.broker.grouping import Groups
+from firearrow.broker.handlers.large import put_together
 from firearrow.broker.offsets import OffsetTable
 from firearrow.broker.pullchecks import KnownTopics
+from firearrow.broker.statefile import in_pieces
 from firearrow.model.message import MessageQueue
 from firearrow.protocol.bodies.body import encode_body
 from firearrow.protocol.bodies.stats import (
     ConsumeStats,
-    ConsumeStatsList,
     OffsetWrapper,
     QueryConsumeTimeSpanBody,
     QueueTimeSpan,
@@ -24,12 +27,15 @@ from firearrow.protocol.requests.query import QueryConsumeTimeSpan
 from firearrow.protocol.requests.stats import GetBrokerConsumeStats, GetConsumeStats
 from firearrow.remoting.handlers import Answer, Call, Handlers, Later
 from firearrow.runtime.clock import Clock
+from firearrow.store.pacing import Pace
 from firearrow.store.store import Store
 
 Rate = Callable[[str, str], float]
 """Messages a second that a group gets of a topic."""
 
 NO_TIME: Final = -1
+QUEUES_AT_ONCE: Final = 100
+"""Queues looked at before others get their turn on the loop."""
 
 
 class ProgressHandlers:
@@ -110,27 +116,26 @@ class ProgressHandlers:
     # ---- all groups
 
     def all_stats(self, request: GetBrokerConsumeStats, call: Call) -> Later:
-        """How far every group is."""
+        """How far every group is. It is put together in turns: there may be very many."""
         return self._errands.do(call, self._all_stats(ordered_only=request.is_order))
 
     async def _all_stats(self, *, ordered_only: bool) -> Answer:
-        listed = []
+        listed: list[bytes] = []
         behind = in_flight = 0
+        pace = Pace(QUEUES_AT_ONCE)
         for group in list(self._groups.table):
             of_group = []
             for topic, config in self._shown(group, ordered_only=ordered_only):
                 table = await self._queues(group, topic, config.write_queue_nums)
-                of_group.append(ConsumeStats(consume_tps=self._rate(group, topic), offset_table=table))
+                of_group.append(encode_body(ConsumeStats(consume_tps=self._rate(group, topic), offset_table=table)))
                 behind += sum(one.broker_offset - one.consumer_offset for one in table.values())
                 in_flight += sum(one.pull_offset - one.consumer_offset for one in table.values())
-            listed.append({group: of_group})
-        body = ConsumeStatsList(
-            broker_addr=self._broker_address,
-            consume_stats_list=listed,
-            total_diff=behind,
-            total_inflight_diff=in_flight,
-        )
-        return Answer(body=encode_body(body))
+                await pace.did(len(table))
+            listed.append(b"{%b:[%b]}" % (msgspec.json.encode(group), b",".join(of_group)))
+            await pace.did()
+        head = b'{"brokerAddr":%b,"consumeStatsList":[' % msgspec.json.encode(self._broker_address)
+        pieces = in_pieces(iter(listed), head, b'],"totalDiff":%d,"totalInflightDiff":%d}' % (behind, in_flight))
+        return Answer(body=bytes(await put_together(pieces, "what all groups have read is {}: ask group by group")))
 
     def _shown(self, group: str, *, ordered_only: bool) -> list[tuple[str, TopicConfig]]:
         topics = self._subscribed(group, self._offsets.topics_of(group))

@@ -8,12 +8,32 @@ import pytest
 from hypothesis import settings
 
 from firearrow.testing.complaints import hearing
+from firearrow.testing.rotation import files_in_turn
 
 pytest_plugins = ["firearrow.testing.apache.pytest_plugin"]
 
 # A machine that is busy elsewhere says nothing about an example: what must be fast has a benchmark of its own.
 settings.register_profile("firearrow", deadline=None)
 settings.load_profile("firearrow")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let a run take the files of its turn alone."""
+    parser.addoption(
+        "--slice", action="store_true", help="of the directories named, only the files whose turn it is at this commit"
+    )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the files that are not in turn; a file that was named on the command line is always in turn."""
+    if not config.getoption("--slice"):
+        return
+    files = {str(item.path) for item in items}
+    named = {str((config.invocation_params.dir / name.partition("::")[0]).resolve()) for name in config.args}
+    taken = files_in_turn(files - named) | named
+    config.hook.pytest_deselected(items=[item for item in items if str(item.path) not in taken])
+    items[:] = [item for item in items if str(item.path) in taken]
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -164,13 +164,6 @@ class OffsetTable:
             table.pop((topic, group), None)
         self.changes[topic, group, ALL_QUEUES] = None
 
-    def by_group(self) -> dict[str, dict[str, dict[int, int]]]:
-        """Everything committed, by group, topic and queue."""
-        groups: dict[str, dict[str, dict[int, int]]] = {}
-        for (topic, group), queues in self._committed.items():
-            groups.setdefault(group, {})[topic] = queues
-        return groups
-
     def rows(self) -> Iterator[tuple[str, str, dict[int, int]]]:
         """Everything committed: group, topic, offsets by queue. The table may change between two of them."""
         for topic, group in list(self._committed):

@@ -103,7 +103,7 @@ class Connection(Pieces):
         endpoint, talk = self._endpoint, self._talk
         self._last_heard = endpoint.loop.time()
         self._is_gathering = True
-        if self._gate is not None and data.startswith(self._gate.beginnings, PREFIX_SIZE):
+        if self._gate is not None and not self._aside and data.startswith(self._gate.beginnings, PREFIX_SIZE):
             data = self._past(self._gate, data)
         events = talk.receive_data(data)
         self._frames_heard += len(events)

@@ -139,7 +139,7 @@ class Retention:
         views: Views,
         *,
         zone: tzinfo = UTC,
-        offsets: Callable[[], Offsets] = dict,
+        offsets: Callable[[], Offsets] = tuple,
     ) -> None:
         self._refusal: DiskFull | None = None
         self._disk = disk

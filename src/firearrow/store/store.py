@@ -54,7 +54,7 @@ class Store:
         views: Views,
         *,
         zone: tzinfo = UTC,
-        offsets: Callable[[], Offsets] = dict,
+        offsets: Callable[[], Offsets] = tuple,
     ) -> None:
         self.opened = opened
         self.views = views
@@ -79,7 +79,7 @@ class Store:
         boot_id: str,
         *,
         zone: tzinfo = UTC,
-        offsets: Callable[[], Offsets] = dict,
+        offsets: Callable[[], Offsets] = tuple,
     ) -> "Store":
         """Recover the store of a directory, or begin one.
 

@@ -1,25 +1,25 @@
 """Which cells of a large matrix this run takes.
 
-A suite with more cells than fit into one run takes a slice of them, and the next commit takes the next slice, so that
-every cell comes round. The turn is the number of commits on the checked-out branch, or ``FIREARROW_TURN``;
-``FIREARROW_TURN=all`` takes every cell.
+A run with ``pytest --slice`` takes one of ``FILE_SLICES`` slices of the test files, and the next commit takes the next.
+A test with more cells than fit into one run takes a part of them, and other cells once all files have had their turn.
+So every cell comes round. The number of commits on the checked-out branch chooses, or ``FIREARROW_TURN``;
+``FIREARROW_TURN=all`` takes every file and every cell.
 """
 
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
 _Cell = TypeVar("_Cell")
-LONG_RUNS = ("soak", "hostile", "size")
-"""Runs of minutes: each commit takes one of them."""
+FILE_SLICES = 3
 
 
 @cache
-def turn() -> int | None:
-    """The number that picks the slice of this run; None when everything is to run."""
+def commits() -> int | None:
+    """The number of commits up to this one, or what ``FIREARROW_TURN`` says; None when everything is to run."""
     told = os.environ.get("FIREARROW_TURN")
     if told == "all":
         return None
@@ -29,6 +29,18 @@ def turn() -> int | None:
         ["git", "rev-list", "--count", "HEAD"], cwd=Path(__file__).parent, capture_output=True, text=True, check=False
     )
     return int(counted.stdout) if counted.returncode == 0 else 0
+
+
+def turn() -> int | None:
+    """The number that picks the cells of this run; None when everything is to run."""
+    count = commits()
+    return None if count is None else count // FILE_SLICES
+
+
+def files_in_turn(files: Iterable[str]) -> set[str]:
+    """The test files of this run's slice."""
+    count, ordered = commits(), sorted(set(files))
+    return set(ordered if count is None else ordered[count % FILE_SLICES :: FILE_SLICES])
 
 
 def in_turn(cells: Sequence[_Cell], count: int, turn: int | None) -> list[_Cell]:
@@ -42,8 +54,3 @@ def in_turn(cells: Sequence[_Cell], count: int, turn: int | None) -> list[_Cell]
 def this_turn(cells: Sequence[_Cell], count: int) -> list[_Cell]:
     """``count`` of the cells for the commit that is checked out."""
     return in_turn(cells, count, turn())
-
-
-def is_in_turn(cell: _Cell, cells: Sequence[_Cell], count: int = 1) -> bool:
-    """Whether the commit that is checked out takes this cell."""
-    return cell in this_turn(cells, count)

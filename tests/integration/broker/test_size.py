@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from firearrow.testing.rotation import LONG_RUNS, is_in_turn
-
 SLICE = ["--scale", "0.02", "--patience", "0.03"]
 ATTEMPTS = 2
 ROWS = {"topics": 4, "offsets": 2}
@@ -31,7 +29,6 @@ def _is_too_much(figure: Figure) -> bool:
     return large > max(TIMES * small, LEAST[unit])
 
 
-@pytest.mark.skipif(not is_in_turn("size", LONG_RUNS), reason="another long run has its turn")
 @pytest.mark.parametrize("part", ROWS)
 def test_a_large_broker_costs_what_a_small_one_does(part: str, tmp_path: Path) -> None:
     broken, said = ["nothing was measured"], ""

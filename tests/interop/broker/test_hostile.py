@@ -4,7 +4,6 @@ import pytest
 
 from benchmarks.hostile.attacks import ATTACKS
 from benchmarks.hostile.rounds import RESTING_DESCRIPTORS, RESTING_MIB, bench
-from firearrow.testing.rotation import LONG_RUNS, is_in_turn
 
 pytestmark = [pytest.mark.apache, pytest.mark.real, pytest.mark.timeout(600)]
 
@@ -14,7 +13,6 @@ SLOW_MS = 250.0
 """A delivery that takes so long is no accident of a busy machine."""
 
 
-@pytest.mark.skipif(not is_in_turn("hostile", LONG_RUNS), reason="another long run has its turn")
 def test_hostile_clients_take_neither_memory_nor_time_of_others() -> None:
     with bench(warm_s=4.0) as running:
         rounds = [running.round(kind, SECONDS) for kind in ATTACKS]

@@ -10,14 +10,12 @@ from benchmarks.soak.plan import planned
 from benchmarks.soak.report import plot, table
 from benchmarks.soak.run import Soak
 from benchmarks.soak.sides import APACHE, OURS
-from firearrow.testing.rotation import LONG_RUNS, is_in_turn
 
 pytestmark = [pytest.mark.apache, pytest.mark.real, pytest.mark.timeout(900)]
 
 MINUTES = 2
 
 
-@pytest.mark.skipif(not is_in_turn("soak", LONG_RUNS), reason="another long run has its turn")
 def test_a_broker_lives_with_stock_clients_and_ours_through_deaths(tmp_path: Path) -> None:
     figures = Soak(planned(MINUTES), MINUTES, RATE, tmp_path, print).run()
     print("\n".join(table(figures)))

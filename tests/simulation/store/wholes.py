@@ -166,10 +166,10 @@ class WholeExplorer:
         ends = {(queue.topic, queue.queue_id): queue.max_offset for queue in shop.views.queues}
         progress = Progress(shop)
         await progress.load()
-        for topic, queues in progress.offsets.by_group().get(GROUP, {}).items():
+        for group, topic, queues in progress.offsets.rows():
             for queue_id, offset in queues.items():
                 self.counts["offsets"] += 1
-                assert offset <= ends.get((topic, queue_id), 0), f"a group is ahead in {topic}/{queue_id}: {story}"
+                assert offset <= ends.get((topic, queue_id), 0), f"{group} is ahead in {topic}/{queue_id}: {story}"
         for level, offset in progress.delays.table().offset_table.items():
             self.counts["delays"] += 1
             assert offset <= ends.get((SCHEDULE_TOPIC, level - 1), 0), f"level {level} is ahead: {story}"

@@ -5,7 +5,7 @@ import asyncio
 from firearrow.protocol.codes import RequestCode
 from firearrow.protocol.requests.heartbeat import HeartBeat
 from firearrow.protocol.shedding import Refusals, beginnings
-from firearrow.remoting.connection import SMALL_READ_BYTES
+from firearrow.remoting.connection import MOST_IN_A_TURN, SMALL_READ_BYTES
 from firearrow.remoting.endpoint import SPREAD
 from firearrow.remoting.handlers import Debtor
 from firearrow.remoting.server import Server
@@ -154,5 +154,23 @@ def test_a_read_that_begins_with_something_else_is_read_and_nobody_rests() -> No
         assert door.count == 0
         assert peer.reads
         await server.stop()
+
+    virtually(scenario())
+
+
+def test_what_comes_behind_requests_that_were_set_aside_does_not_pass_them_at_the_gate() -> None:
+    async def scenario() -> None:
+        door = Door()
+        _, network = await behind(door)
+        peer = network.arrive()
+        peer.hear(b"".join(ask(number) for number in range(MOST_IN_A_TURN + 1)))
+        assert not peer.reads
+        door.is_shut = True
+        assert peer.protocol is not None
+        peer.protocol.data_received(ask(MOST_IN_A_TURN + 1))  # as a layer of TLS may
+        await until(lambda: peer.reads)
+        answers = told(peer.said())
+        assert [answer.opaque for answer in answers] == list(range(MOST_IN_A_TURN + 2))
+        assert {answer.code for answer in answers} == {0}
 
     virtually(scenario())

@@ -1,12 +1,13 @@
 """The slices of a matrix: every cell comes round, whatever the sizes."""
 
+from collections.abc import Callable, Iterator
 from math import ceil
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firearrow.testing.rotation import in_turn, this_turn, turn
+from firearrow.testing.rotation import FILE_SLICES, commits, files_in_turn, in_turn, this_turn
 
 
 @given(size=st.integers(1, 60), count=st.integers(1, 60), first=st.integers(0, 10_000))
@@ -22,11 +23,30 @@ def test_a_slice_has_the_size_asked_for_and_no_cell_twice(size: int, count: int,
     assert len(chosen) == len(set(chosen)) == min(size, count)
 
 
-def test_the_environment_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
-    turn.cache_clear()
-    monkeypatch.setenv("FIREARROW_TURN", "1")
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """Says which commit is checked out."""
+
+    def tell(number: str) -> None:
+        monkeypatch.setenv("FIREARROW_TURN", number)
+        commits.cache_clear()
+
+    yield tell
+    commits.cache_clear()
+
+
+def test_the_environment_chooses(told: Callable[[str], None]) -> None:
+    told(str(FILE_SLICES))
     assert this_turn("abcd", 2) == ["c", "d"]
-    turn.cache_clear()
-    monkeypatch.setenv("FIREARROW_TURN", "all")
+    assert files_in_turn("abcde") == {"a", "d"}
+    told("all")
     assert this_turn("abcd", 2) == ["a", "b", "c", "d"]
-    turn.cache_clear()
+    assert files_in_turn("abcde") == set("abcde")
+
+
+def test_consecutive_commits_cover_every_cell_of_every_file(told: Callable[[str], None]) -> None:
+    seen = set()
+    for commit in range(100, 100 + FILE_SLICES * len("123")):
+        told(str(commit))
+        seen |= {(file, cell) for file in files_in_turn("abcde") for cell in this_turn("123", 1)}
+    assert seen == {(file, cell) for file in "abcde" for cell in "123"}

@@ -67,6 +67,9 @@ _QUICK_BROKER = {
     "transactionMetricFlushInterval": "200",
 }
 
+# A broker that shares two cores with its clients must not shed load: stock clients do not send again what is refused.
+_NO_LOAD_SHEDDING = {"brokerFastFailureEnable": "false", "osPageCacheBusyTimeOutMills": "60000"}
+
 
 def name_server_program(version: str) -> JavaProgram:
     """How Apache's name server is run."""
@@ -178,7 +181,7 @@ class ApacheBroker(Server):
             "autoCreateSubscriptionGroup": "true",
             "enablePropertyFilter": "true",
             "diskMaxUsedSpaceRatio": "95",
-            **({} if measured else _QUICK_BROKER),
+            **({} if measured else _QUICK_BROKER | _NO_LOAD_SHEDDING),
             **(settings or {}),
         }
 
@@ -259,7 +262,7 @@ class FireArrowBroker(OwnServer, ApacheBroker):
         self.program = program
         not_offered = ("enablePropertyFilter", "storePathCommitLog")
         without_effect = ("brokerIP2", "transactionTimeOut", "transactionCheckInterval")
-        for key in (*not_offered, *without_effect):
+        for key in (*not_offered, *without_effect, *_NO_LOAD_SHEDDING):
             del self.settings[key]
         self.settings.update(settings or {})
 

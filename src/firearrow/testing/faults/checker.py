@@ -29,7 +29,7 @@ from firearrow.store.pulling import Pull
 from firearrow.store.repair import entry_of
 from firearrow.testing.faults.acks import Ack, parse_acks
 from firearrow.testing.faults.recipe import HOST, Recipe, Sent, number_of, unique_key
-from firearrow.testing.faults.session import GROUP, Options, Session
+from firearrow.testing.faults.session import Options, Session
 
 _NO_DELAYS: Final = (1000,)
 _MANY: Final = 1000
@@ -183,10 +183,10 @@ async def _compare_offsets(session: Session, promised: Sequence[Ack], findings: 
     for ack in promised:
         if ack.queue_offset >= ends.get((ack.topic, ack.queue_id), 0):
             findings.wrong.append(f"queue {ack.topic}/{ack.queue_id} ends before message {ack.number}")
-    for topic, queues in session.offsets.by_group().get(GROUP, {}).items():
+    for group, topic, queues in session.offsets.rows():
         for queue_id, offset in queues.items():
             if offset > ends.get((topic, queue_id), 0):
-                findings.wrong.append(f"the group is at {offset} of {topic}/{queue_id}, which ends before")
+                findings.wrong.append(f"{group} is at {offset} of {topic}/{queue_id}, which ends before")
 
 
 def _promise(number: int, head: RecordHead, options: Options) -> Ack:

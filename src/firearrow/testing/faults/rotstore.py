@@ -169,7 +169,8 @@ class RotStore:
                 await self._ask(session, found)
             topics = TopicTable()
             await StateFile(session.disk, TOPICS, topics).load()
-            found.tables = {"topics": topics.topics, "version": topics.version, "offsets": session.offsets.by_group()}
+            offsets = sorted(session.offsets.rows())
+            found.tables = {"topics": topics.topics, "version": topics.version, "offsets": offsets}
             # What is cut off behind the log's end was never part of it.
             found.damage = [bad for bad in session.opened.damage.as_list() if bad.kind == "damage"]
         finally:

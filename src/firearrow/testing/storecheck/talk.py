@@ -36,9 +36,6 @@ _PULL_ENDS: Final = frozenset({0, int(ResponseCode.PULL_NOT_FOUND), int(Response
 SETTINGS: Final = {
     "mappedFileSizeCommitLog": str(8 << 20),
     "messageDelayLevel": DELAY_LEVELS,
-    # A test broker that shares two cores must not refuse what waits a little.
-    "waitTimeMillsInSendQueue": "20000",
-    "osPageCacheBusyTimeOutMills": "20000",
     "maxTransferCountOnMessageInMemory": str(PULLED_AT_ONCE),
     "maxTransferCountOnMessageInDisk": str(PULLED_AT_ONCE),
     "maxTransferBytesOnMessageInMemory": str(4 << 20),

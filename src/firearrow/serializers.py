@@ -11,6 +11,7 @@ MessagePack and pydantic. What one raises is told with the message's place, and 
 any error of a handler.
 """
 
+import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, overload
 
@@ -36,10 +37,12 @@ Deserializer = Callable[[bytes], V]
 
 
 def checked_function(given: V, name: str, what: str) -> V:
-    """Raise ``SettingsError`` for what is no function."""
+    """Raise ``SettingsError`` for what is no function, or one that would have to be awaited."""
     if given is not None and not callable(given):
         hint = "; write its encode or decode" if hasattr(given, "decode") else ""
         raise SettingsError(f"{name}={given!r}: give a function from {what}{hint}")
+    if inspect.iscoroutinefunction(given) or inspect.iscoroutinefunction(getattr(given, "__call__", None)):  # noqa: B004
+        raise SettingsError(f"{name}={given!r}: give a plain function from {what}, it is not awaited")
     return given
 
 

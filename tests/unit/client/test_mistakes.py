@@ -3,6 +3,7 @@
 import asyncio
 import subprocess
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -11,7 +12,7 @@ import pytest
 import firearrow
 from firearrow import blocking
 from firearrow.client import Consumer, Producer, PullConsumer
-from firearrow.client.consumer.handling import as_coroutine
+from firearrow.client.consumer.handling import as_coroutine, is_wanted
 from firearrow.client.consumer.settings import ConsumerSettings
 from firearrow.client.producer.settings import ProducerSettings
 from firearrow.errors import SettingsError
@@ -53,6 +54,37 @@ async def with_two(_one: object, _two: object) -> None:
 def test_a_handler_takes_one_argument(handler: Any) -> None:
     with pytest.raises(SettingsError, match="handler"):
         as_coroutine(handler, no_threads)
+
+
+async def awaited(given: bytes) -> bytes:
+    """What is asked for here is not awaited."""
+    return given
+
+
+class AwaitedObject:
+    """The same as an object."""
+
+    async def __call__(self, given: bytes) -> bytes:
+        return given
+
+
+@pytest.mark.parametrize("given", [awaited, AwaitedObject()])
+def test_functions_that_are_not_awaited_are_no_coroutine_functions(given: Any) -> None:
+    for kind in (Consumer, PullConsumer, blocking.Consumer, blocking.PullConsumer):
+        for name in ("deserializer", "wanted"):
+            options: dict[str, Any] = {name: given}
+            with pytest.raises(SettingsError, match=f"{name}=.*it is not awaited"):
+                kind("127.0.0.1:9876", group="g", **options)
+    for producer in (Producer, blocking.Producer):
+        with pytest.raises(SettingsError, match=r"serializer=.*it is not awaited"):
+            producer("127.0.0.1:9876", serializer=given)
+
+
+def test_a_filter_that_returns_a_coroutine_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    message: Any = SimpleNamespace(message_id="id", place="somewhere", body=b"x")
+    wanted: Any = lambda each: awaited(each.body)  # noqa: E731
+    assert is_wanted(wanted, message)
+    assert "let it return True or False" in caplog.text
 
 
 def test_the_top_lists_its_names_and_its_version() -> None:

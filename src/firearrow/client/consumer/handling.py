@@ -1,6 +1,7 @@
 """Calling what users gave: filters, and handlers with one message or several at a time.
 
-Handlers that are coroutine functions run on the loop, others in threads. What users' functions raise is logged here.
+Handlers that are coroutine functions run on the loop, others in threads; what those return is awaited on the loop when
+it can be. What users' functions raise is logged here.
 """
 
 import asyncio
@@ -30,9 +31,18 @@ def as_coroutine(handler: Handler[T], threads: Callable[[], Threads]) -> Callabl
     pool = threads()
 
     async def call(given: T) -> object:
-        return await pool.run(partial(handler, given))
+        return await _end_of(handler, await pool.run(partial(handler, given)))
 
     return call
+
+
+async def _end_of(handler: object, returned: object) -> object:
+    """What a plain function's result comes to: one that wraps a coroutine function returns what is still to run."""
+    if inspect.isawaitable(returned):
+        return await returned
+    if inspect.isgenerator(returned) or inspect.isasyncgen(returned):
+        raise SettingsError(f"{holder_of(handler)} has a yield, so nothing of it has run; let it return instead")
+    return returned
 
 
 def _check(handler: object) -> None:
@@ -63,10 +73,19 @@ def holder_of(handler: object) -> str:
 def is_wanted(wanted: Filter[Any], message: ReceivedMessage[Any]) -> bool:
     """Ask a filter; what it cannot judge is wanted, so that nothing is skipped."""
     try:
-        return wanted(message)
+        answer = wanted(message)
+        if inspect.isawaitable(answer):
+            raise _never_awaited(answer)
     except Exception:
         log.exception("a filter failed for %s (%s), it is handed out", message.message_id, message.place)
         return True
+    return answer
+
+
+def _never_awaited(answer: object) -> SettingsError:
+    if inspect.iscoroutine(answer):
+        answer.close()
+    return SettingsError("wanted returns something to await; let it return True or False, it is not awaited")
 
 
 async def handle_one(call: Callable[[ReceivedMessage[Any]], Awaitable[object]], message: ReceivedMessage[Any]) -> None:

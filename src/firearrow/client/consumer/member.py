@@ -76,7 +76,7 @@ class Member:
         self._addresses = name_servers
         self._strategy = strategy_named(strategy) if isinstance(strategy, str) else strategy
         self._consume_type = consume_type
-        self._wanted = wanted
+        self._wanted = checked_function(wanted, "wanted", "a message to True or False")
         self._given_doors = doors
         self._topics = _expressions(topics)
         self._subscriptions: dict[str, Subscription] = {}

@@ -196,7 +196,7 @@ class Consumer(NeedsAwait, Generic[V]):
     async def run(self, handler: Handler[ReceivedMessage[V]], *, workers: int | None = None) -> None:
         """Call ``handler`` with every message, ``workers`` at once, until the consumer is stopped or this is cancelled.
 
-        A coroutine function runs on the loop, any other in a thread.
+        A coroutine function runs on the loop, any other in a thread; what that returns is awaited, if it can be.
         """
         call, holder = as_coroutine(handler, partial(self._pool, workers)), holder_of(handler)
         self._member.handled_by(call)

@@ -24,8 +24,8 @@ log: Final = logging.getLogger(__name__)
 class RebalanceListener:
     """Hears which queues come to a consumer and leave it; override what you need.
 
-    A coroutine function runs on the loop, any other in a thread. The queues are those of ``Consumer.assignment``, the
-    group's retry queue among them.
+    A coroutine function runs on the loop, any other in a thread; what that returns is awaited, if it can be. The
+    queues are those of ``Consumer.assignment``, the group's retry queue among them.
     """
 
     def on_assigned(self, queues: Sequence[MessageQueue]) -> object:

@@ -10,6 +10,15 @@ from collections.abc import Coroutine
 from typing import Any
 
 
+def is_cancellation(error: BaseException) -> bool:
+    """Whether an error is the running task's own cancellation.
+
+    A ``CancelledError`` that nobody asked this task for came out of something it awaited: an error like any other.
+    """
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
+
+
 class Tasks:
     """A bag of running tasks."""
 

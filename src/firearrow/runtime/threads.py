@@ -26,7 +26,9 @@ class Threads:
             try:
                 return await asyncio.shield(future)
             except asyncio.CancelledError:
-                if running.cancel() or future.cancelled():
+                if future.done():
+                    return future.result()
+                if running.cancel():
                     raise
 
     def close(self) -> None:

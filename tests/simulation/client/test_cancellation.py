@@ -84,3 +84,48 @@ def test_a_handler_that_swallows_its_cancellation_does_not_keep_run_going(is_bat
             assert begun == 2
 
     ask(scenario, brokers=1, queues=1, seeds=1)
+
+
+async def cancelled_inside() -> None:
+    """Await what somebody else cancels."""
+    inner = asyncio.get_running_loop().create_task(asyncio.sleep(3600))
+    inner.cancel()
+    await inner
+
+
+@pytest.mark.parametrize("way", ["run", "run_batches", "process"])
+def test_a_cancellation_inside_a_handler_fails_its_message_alone(way: str) -> None:
+    async def scenario(world: World, _cluster: SimCluster, names: str) -> None:
+        await fill(world, names, 5)
+        handled: list[int] = []
+
+        async def handle(message: ReceivedMessage) -> None:
+            if message.reconsume_times == 0:
+                await cancelled_inside()
+            handled.append(message.reconsume_times)
+
+        async def handle_some(messages: list[ReceivedMessage]) -> None:
+            for message in messages:
+                await handle(message)
+
+        async def iterate(consumer: Consumer) -> None:
+            async for message in consumer:
+                async with message.process():
+                    await handle(message)
+
+        doors = doors_of(world.node("c"))
+        async with Consumer(names, group="G", topics="T", start="first", doors=doors) as consumer:
+            ways = {
+                "run": lambda: consumer.run(handle, workers=2),
+                "run_batches": lambda: consumer.run_batches(handle_some, size=1, workers=2),
+                "process": lambda: iterate(consumer),
+            }
+            running = asyncio.get_running_loop().create_task(ways[way]())
+            await until(lambda: len(handled) == 5 or running.done(), 120)
+            assert not running.done()
+            assert consumer.failures == 5
+            assert handled == [1] * 5
+            consumer.stop()
+            await running
+
+    ask(scenario, brokers=1, queues=1, seeds=1)

@@ -160,6 +160,40 @@ def test_what_it_raises_and_what_takes_too_long_is_logged_by_name(caplog: pytest
     ask(scenario, brokers=1, queues=1, seeds=1)
 
 
+def test_a_cancellation_inside_a_listener_is_its_failure_alone(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.ERROR)
+
+    async def scenario(world: World, _cluster: SimCluster, names: str) -> None:
+        class Cancelling(RebalanceListener):
+            async def on_revoked(self, _queues: Sequence[MessageQueue]) -> None:
+                inner = asyncio.get_running_loop().create_task(asyncio.sleep(3600))
+                inner.cancel()
+                await inner
+
+        seen: list[MessageQueue] = []
+
+        async def handle(message: ReceivedMessage) -> None:
+            seen.append(message.queue)
+
+        world.node("a")
+        async with member(world, names, "b", Cancelling(), ordered=True) as consumer:
+            await until(lambda: len(mine(consumer)) == 2)
+            await until(lambda: all(flow.is_announced for flow in consumer._member.receiver.flows.values()))
+            async with member(world, names, "a", None, ordered=True) as other:
+                running = asyncio.get_running_loop().create_task(other.run(handle))
+                await until(lambda: len(mine(other)) == 1)
+                await fill(world, names, 10)
+                assert await until(lambda: bool(seen), 120) < 30  # it was unlocked, not left to lapse
+                await consumer.close()
+                await until(lambda: len(mine(other)) == 2)
+                other.stop()
+                await running
+        assert any("Cancelling.on_revoked of group G failed" in record.getMessage() for record in caplog.records)
+        caplog.clear()
+
+    ask(scenario, brokers=1, queues=2, seeds=1)
+
+
 def test_handlers_that_take_too_long_do_not_keep_a_queue(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
 

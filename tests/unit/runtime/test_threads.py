@@ -49,3 +49,16 @@ def test_a_cancellation_ends_a_function_that_has_not_begun() -> None:
 
     asyncio.run(main())
     assert called == []
+
+
+def test_a_cancelled_error_of_the_function_itself_is_raised_once() -> None:
+    def function() -> None:
+        raise asyncio.CancelledError
+
+    async def main() -> None:
+        pool = Threads(1, "test")
+        with pytest.raises(asyncio.CancelledError):
+            await pool.run(function)
+        pool.close()
+
+    asyncio.run(main())

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from firearrow.client.consumer.message import ReceivedMessage
 from firearrow.client.consumer.window import Window
+from firearrow.client.tasks import is_cancellation
 from firearrow.model import MessageQueue, StoredMessage
 from firearrow.protocol.bodies.body import encode_body
 from firearrow.protocol.bodies.running_info import ConsumeMessageDirectlyResult, ConsumeResult
@@ -49,7 +50,9 @@ async def consume_directly(
     result, remark = ConsumeResult.CR_SUCCESS, None
     try:
         await call(message)
-    except Exception as error:  # noqa: BLE001 - whatever a handler raises is the answer
+    except (Exception, asyncio.CancelledError) as error:
+        if is_cancellation(error):
+            raise
         result, remark = ConsumeResult.CR_THROW_EXCEPTION, f"{type(error).__name__}: {error}"
     if settler.is_refused:
         result = ConsumeResult.CR_LATER

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Final, TypeVar, cast
 
 from firearrow.client.consumer.message import ReceivedMessage
+from firearrow.client.tasks import is_cancellation
 from firearrow.errors import SettingsError
 from firearrow.runtime.threads import Threads
 from firearrow.serializers import V
@@ -76,7 +77,7 @@ def is_wanted(wanted: Filter[Any], message: ReceivedMessage[Any]) -> bool:
         answer = wanted(message)
         if inspect.isawaitable(answer):
             raise _never_awaited(answer)
-    except Exception:
+    except (Exception, asyncio.CancelledError):
         log.exception("a filter failed for %s (%s), it is handed out", message.message_id, message.place)
         return True
     return answer
@@ -92,7 +93,10 @@ async def handle_one(call: Callable[[ReceivedMessage[Any]], Awaitable[object]], 
     """Handle a message: what ``message.process()`` does, without a block of its own for every message."""
     try:
         await call(message)
-    except Exception as error:  # noqa: BLE001 - whatever a handler raises, the message comes again
+    except (Exception, asyncio.CancelledError) as error:
+        if is_cancellation(error):
+            message.release()
+            raise
         await message._fail(error)
     except BaseException:
         message.release()
@@ -107,7 +111,10 @@ async def handle_batch(
     """Handle messages that succeed or fail together."""
     try:
         await call(messages)
-    except Exception as error:
+    except (Exception, asyncio.CancelledError) as error:
+        if is_cancellation(error):
+            _release_all(messages)
+            raise
         log.exception(
             "handling %d messages from %s (%s) on failed, they come again: %s: %s",
             len(messages),
@@ -119,8 +126,7 @@ async def handle_batch(
         )
         await _retry_all(messages)
     except BaseException:
-        for message in messages:
-            message.release()
+        _release_all(messages)
         raise
     else:
         for message in messages:
@@ -132,5 +138,9 @@ async def _retry_all(messages: list[ReceivedMessage[Any]]) -> None:
         for message in messages:
             await message.retry()
     finally:
-        for message in messages:
-            message.release()  # those that were not reached, because this was cancelled
+        _release_all(messages)  # those that were not reached, because this was cancelled
+
+
+def _release_all(messages: list[ReceivedMessage[Any]]) -> None:
+    for message in messages:
+        message.release()

@@ -9,12 +9,14 @@ is put back because nobody will look at it now (``release``). ``async with messa
 Until it is settled its queue's offset cannot move past it. Names with an underscore are its consumer's.
 """
 
+import asyncio
 import logging
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Final, Generic, Protocol
 
 from firearrow.client.consumer.window import Window
+from firearrow.client.tasks import is_cancellation
 from firearrow.errors import BadBody, ClientClosed
 from firearrow.model import MessageQueue, StoredMessage, keys
 from firearrow.model.names import is_retry_topic
@@ -112,7 +114,7 @@ class ReceivedMessage(Generic[V]):
             return body
         try:
             return deserializer(body)
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
             reason = f"{type(error).__name__}: {' '.join(str(error).split())}"  # pydantic's are of many lines
             raise BadBody(f"the body of {self.message_id} ({self.place}) cannot be deserialized: {reason}") from error
 
@@ -176,7 +178,7 @@ class ReceivedMessage(Generic[V]):
             self.is_settled = True
             self._settler.ack(self)
 
-    async def _fail(self, error: Exception) -> None:
+    async def _fail(self, error: BaseException) -> None:
         log.error(
             "handling %s (%s, delivery %d) failed, it comes again: %s: %s",
             self.message_id,
@@ -228,11 +230,11 @@ class Processing(Generic[V]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        """Settle the message. An error inside is logged and goes no further; a cancellation does."""
+        """Settle the message. An error inside is logged and goes no further; a cancellation of this task does."""
         if error is None:
             self._message._done()
             return False
-        if not isinstance(error, Exception):
+        if is_cancellation(error) or not isinstance(error, Exception | asyncio.CancelledError):
             self._message.release()
             return False
         await self._message._fail(error)

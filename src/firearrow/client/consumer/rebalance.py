@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from firearrow.client.consumer.handling import as_coroutine, holder_of
+from firearrow.client.tasks import is_cancellation
 from firearrow.errors import SettingsError
 from firearrow.model import MessageQueue
 from firearrow.runtime.threads import Threads
@@ -73,11 +74,13 @@ class Announcer:
             try:
                 async with limit:
                     await as_coroutine(method, self._pool)(queues)
-            except Exception as error:  # noqa: BLE001 - whatever a listener raises, the queues come and go
+            except (Exception, asyncio.CancelledError) as error:
+                if is_cancellation(error):
+                    raise
                 late = f"it took longer than rebalance_timeout_ms ({self._timeout_ms})"
                 self._say(method, queues, late if limit.expired() else f"{type(error).__name__}: {error}", error)
 
-    def _say(self, method: object, queues: Sequence[MessageQueue], reason: str, error: Exception) -> None:
+    def _say(self, method: object, queues: Sequence[MessageQueue], reason: str, error: BaseException) -> None:
         name = holder_of(method).replace("handler", "rebalance listener", 1)
         which = ", ".join(f"{queue.topic} {queue.broker_name}:{queue.queue_id}" for queue in queues)
         extra = {"group": self._group, "queues": which, "reason": reason}

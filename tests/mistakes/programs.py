@@ -309,6 +309,17 @@ asyncio.run(main())
 
 CONSUMERS: Final = [
     Case(
+        "a consumer of another event loop",
+        "consumer",
+        "loop",
+        "open",
+        code="""
+consumer = Consumer("$address", group="g", topics="orders")
+asyncio.run(consumer.open())
+asyncio.run(consumer.run(print))
+""",
+    ),
+    Case(
         "no topics",
         "topics",
         "no topic",

@@ -25,6 +25,7 @@ from firearrow.client.consumer.settings import FIRST, LAST, ConsumerSettings
 from firearrow.client.consumer.subscription import EVERYTHING, TAG, Subscription, subscription
 from firearrow.client.doors import Doors, system_doors
 from firearrow.client.instance import Instance, Rhythm, client_id
+from firearrow.client.misuse import check_loop
 from firearrow.client.nameservers import Whereabouts
 from firearrow.client.routes import Route
 from firearrow.errors import ClientClosed, NoRoute, SettingsError
@@ -195,6 +196,7 @@ class Member:
         if instance.is_of_another_process:
             self._parts = None  # its loop and connections are the other's
             return
+        check_loop(instance.loop, "consumer", "close it in that loop, before the loop ends")
         self._is_closing = True  # its own tasks and its handlers go on until the end, and find their way to it
         try:
             await receiver.close()
@@ -203,7 +205,14 @@ class Member:
             self._parts, self._is_closing = None, False
 
     def opened(self) -> tuple[Instance, Receiver, Membership]:
-        """Its parts; raise ``ClientClosed`` when there are none."""
+        """Its parts; raise ``ClientClosed`` when there are none, and in another loop than theirs."""
+        parts = self.parts
+        check_loop(parts[0].loop, "consumer", "open one in the loop that uses it")
+        return parts
+
+    @property
+    def parts(self) -> tuple[Instance, Receiver, Membership]:
+        """Its parts for a look from any thread and loop; raise ``ClientClosed`` when there are none."""
         if self._parts is None:
             raise ClientClosed("the consumer is not open; use it inside an async with block")
         if self._parts[0].is_of_another_process:

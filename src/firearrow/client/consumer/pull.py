@@ -139,7 +139,7 @@ class PullConsumer(NeedsAwait, Generic[V]):
     @property
     def client_id(self) -> str:
         """How brokers know this consumer."""
-        return self._member.instance.id
+        return self._member.parts[0].id
 
     # -- which queues
 

@@ -134,7 +134,7 @@ class Consumer(NeedsAwait, Generic[V]):
     @property
     def client_id(self) -> str:
         """How brokers and the other members know this consumer."""
-        return self._member.instance.id
+        return self._member.parts[0].id
 
     async def subscribe(self, topic: str, expression: str = EVERYTHING, *, kind: str = TAG) -> None:
         """Want a topic from now on, or want something else of it."""
@@ -170,7 +170,7 @@ class Consumer(NeedsAwait, Generic[V]):
     @property
     def failures(self) -> int:
         """How many deliveries failed."""
-        return self._member.receiver.failures
+        return self._member.parts[1].failures
 
     def stalls(self) -> list[Stall]:
         """The queues that have not moved for ``stall_ms`` although they should, each with the reason."""

@@ -19,7 +19,7 @@ from typing import Any, Final, Generic, Self, Unpack, overload
 from firearrow.client.access import with_options
 from firearrow.client.doors import Doors, system_doors
 from firearrow.client.instance import Instance, Rhythm, client_id
-from firearrow.client.misuse import NeedsAwait
+from firearrow.client.misuse import NeedsAwait, check_loop
 from firearrow.client.nameservers import UNANSWERED, whereabouts
 from firearrow.client.producer.linger import Linger, may_wait
 from firearrow.client.producer.outgoing import (
@@ -165,6 +165,8 @@ class Producer(NeedsAwait, Generic[V]):
         """Send what lingers, say goodbye and end every connection; other sends that wait get ``ConnectionLost``."""
         if self._instance is not None and self._instance.is_of_another_process:
             self._instance = self._linger = None  # its loop and connections are the other's
+        if self._instance is not None:
+            check_loop(self._instance.loop, "producer", "close it in that loop, before the loop ends")
         linger, self._linger = self._linger, None
         if linger is not None:
             await linger.close()
@@ -184,6 +186,12 @@ class Producer(NeedsAwait, Generic[V]):
             raise ClientClosed(f"the producer is {state}; use it inside its async with block")
         if instance.is_of_another_process:
             raise ClientClosed("the producer was opened in the process before a fork; open one here, after the fork")
+        return instance
+
+    def _opened_here(self) -> Instance:
+        """Where it sends or asks: a connection works in the loop that opened it alone."""
+        instance = self._opened()
+        check_loop(instance.loop, "producer", "open one in the loop that sends")
         return instance
 
     def _heartbeat(self) -> HeartbeatData:
@@ -230,6 +238,7 @@ class Producer(NeedsAwait, Generic[V]):
         return read_result(code, answer, sent_to, outgoing.unique_key)
 
     async def _send_together(self, linger: Linger, message: Message, choose: "_Choice | None") -> SendResult:
+        self._opened_here()
         entry = self._entry(message)
         fixed = choose((await self._route(message.topic)).write_queues) if choose else None
         order = message.properties.get(keys.SHARDING_KEY), message.properties.get(keys.WAIT)
@@ -281,7 +290,7 @@ class Producer(NeedsAwait, Generic[V]):
     ) -> list[SendResult]:
         if len(entries) == 1:
             return [await self._send_alone(entries[0].message, choose, timeout_ms)]
-        batch = prepare_batch(entries, self.settings, EpochMs(self._opened().doors.clock.now_ms()))
+        batch = prepare_batch(entries, self.settings, EpochMs(self._opened_here().doors.clock.now_ms()))
         code, answer, sent_to = await self._attempts(batch, choose, timeout_ms)
         return read_batch_result(code, answer, sent_to, list(batch.unique_keys))
 
@@ -307,7 +316,7 @@ class Producer(NeedsAwait, Generic[V]):
         return (await self._route(topic)).write_queues
 
     def _prepared(self, message: Message) -> Outgoing:
-        doors = self._opened().doors
+        doors = self._opened_here().doors
         assert self._unique_keys is not None
         return prepare(message, self.settings, self._unique_keys, EpochMs(doors.clock.now_ms()))
 
@@ -322,8 +331,6 @@ class Producer(NeedsAwait, Generic[V]):
         self, outgoing: Outgoing | OutgoingBatch, choose: "_Choice | None", timeout_ms: float | None
     ) -> tuple[int, SendAnswer, MessageQueue]:
         instance, loop = self._opened(), asyncio.get_running_loop()
-        if loop is not instance.loop:
-            raise ClientClosed("the producer was opened in another event loop; open one in the loop that sends")
         limit_ms = self.settings.send_timeout_ms if timeout_ms is None else timeout_ms
         deadline = loop.time() + limit_ms / 1000
         attempts = Attempts(self.settings.retries, is_fixed=choose is not None)
@@ -415,7 +422,7 @@ class Producer(NeedsAwait, Generic[V]):
     # -- where to
 
     async def _route(self, topic: str) -> Route:
-        instance = self._opened()
+        instance = self._opened_here()
         instance.want(topic)
         route = instance.routes.get(topic) or await instance.refresh(topic)
         if route is None:

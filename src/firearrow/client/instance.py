@@ -46,6 +46,8 @@ FAREWELL_TIMEOUT_MS: Final = 1000
 SOON_S: Final = 0.1
 LATER_S: Final = 5.0
 """How soon name servers are looked up again while none is known, at first and in the end."""
+READY_PAUSE_S: Final = 0.1
+"""Between two questions of a client that waits for a name server to answer."""
 HURRY_S: Final = 0.5
 """Routes are not asked for more often than this, however many brokers cannot be reached."""
 
@@ -158,6 +160,22 @@ class Instance:
                     self.hurry()
             pause_s = min(2 * pause_s, LATER_S)
             await asyncio.sleep(self._rhythm.fetch_name_server_ms / 1000 if self.names.addresses else pause_s)
+
+    async def wait_answer(self, topic: str, limit_ms: int, who: str) -> None:
+        """Return when a name server has answered; raise ``NoRoute`` with the reason when that takes too long."""
+        reason = "no name server has answered"
+        try:
+            async with asyncio.timeout(limit_ms / 1000):
+                while True:
+                    try:
+                        await self.refresh(topic)
+                    except FireArrowError as error:
+                        reason = str(error)
+                        await asyncio.sleep(READY_PAUSE_S)
+                    else:
+                        return
+        except TimeoutError:
+            raise NoRoute(f"{who} is not ready after {limit_ms} ms: {reason}") from None
 
     # -- routes
 

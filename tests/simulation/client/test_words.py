@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from firearrow.client import Consumer, Producer, ReceivedMessage
+from firearrow.client import Consumer, Producer, PullConsumer, ReceivedMessage
 from firearrow.errors import NoRoute
 from firearrow.testing.sim.world import World
 from tests.simulation.broker.cluster import SimCluster
@@ -100,6 +100,33 @@ def test_opening_can_wait_until_it_is_known_to_work() -> None:
             pass
         with pytest.raises(NoRoute, match=NOBODY):
             await Producer(NOBODY, wait_ready_ms=500, doors=doors).open()
+
+    ask(scenario, brokers=1, queues=1, seeds=1)
+
+
+def test_a_consumer_that_is_opened_again_waits_again() -> None:
+    async def scenario(world: World, cluster: SimCluster, names: str) -> None:
+        doors = doors_of(world.node("c"))
+        for kind in (Consumer, PullConsumer):
+            consumer = kind(names, group="G", topics="T", wait_ready_ms=5000, doors=doors)
+            for _ in range(2):
+                async with consumer:
+                    assert [queue.topic for queue in consumer.assignment if queue.topic == "T"]
+        for node in cluster.names:
+            await node.crash()
+        with pytest.raises(NoRoute, match="not ready after 5000 ms"):
+            await consumer.open()
+
+    ask(scenario, brokers=1, queues=1, seeds=1)
+
+
+def test_a_pull_consumer_without_topics_waits_for_a_name_server() -> None:
+    async def scenario(world: World, _cluster: SimCluster, names: str) -> None:
+        doors = doors_of(world.node("c"))
+        with pytest.raises(NoRoute, match=f"group G is not ready after 500 ms: .*{NOBODY}"):
+            await PullConsumer(NOBODY, group="G", wait_ready_ms=500, doors=doors).open()
+        async with PullConsumer(names, group="G", wait_ready_ms=5000, doors=doors) as consumer:
+            assert consumer.assignment == []
 
     ask(scenario, brokers=1, queues=1, seeds=1)
 

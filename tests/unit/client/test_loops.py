@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from firearrow.client import Consumer, Message, MessageQueue, Producer, PullConsumer, ReceivedMessage
-from firearrow.errors import ClientClosed
+from firearrow.errors import ClientClosed, SendFailed
 
 NOBODY = "127.0.0.1:1"
 HANG_S = 5.0
@@ -99,3 +99,14 @@ def test_what_changes_nothing_can_be_read_in_any_loop(loops: Loops) -> None:
 
     assert other.run_until_complete(look()) == (consumer.client_id, 0)
     one.run_until_complete(consumer.close())
+
+
+def test_a_client_can_be_opened_again_in_another_loop() -> None:
+    async def one_send_waits(producer: Producer) -> None:
+        async with producer:
+            both = await asyncio.gather(*(producer.send(message()) for _ in range(2)), return_exceptions=True)
+            assert {type(each) for each in both} == {SendFailed}
+
+    producer = Producer(NOBODY, max_sends=1, send_timeout_ms=50)
+    for _ in range(2):
+        asyncio.run(one_send_waits(producer))

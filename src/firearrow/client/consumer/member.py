@@ -30,7 +30,7 @@ from firearrow.client.nameservers import Whereabouts
 from firearrow.client.routes import Route
 from firearrow.errors import ClientClosed, NoRoute, SettingsError
 from firearrow.model import MessageQueue
-from firearrow.model.names import TOOLS_CONSUMER_GROUP, retry_topic
+from firearrow.model.names import AUTO_CREATE_TOPIC, TOOLS_CONSUMER_GROUP, retry_topic
 from firearrow.protocol.bodies.heartbeat import (
     ConsumeFromWhere,
     ConsumerData,
@@ -82,14 +82,18 @@ class Member:
         self._topics = _expressions(topics)
         self._subscriptions: dict[str, Subscription] = {}
         self._parts: tuple[Instance, Receiver, Membership] | None = None
+        self._is_closing = False
+        self._requests: BrokerRequests | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        """Know nothing: what an opening before this one found out does not count, nor does its loop."""
         self._divide = asyncio.Event()
         self._divides = True
         self._commits = False
         self._has_divided = False
         self._is_ready = asyncio.Event()
-        self._is_closing = False
         self._undivided: dict[str, tuple[float, str]] = {}
-        self._requests: BrokerRequests | None = None
 
     # -- beginning and end
 
@@ -97,6 +101,7 @@ class Member:
         """Join the group."""
         if self._parts is not None:
             raise ClientClosed("the consumer is open already; open it once, or close it first")
+        self._begin()
         settings = self.settings
         doors = (self._given_doors or system_doors()).at(settings.client_ip)
         for topic, expression in self._topics.items():
@@ -163,16 +168,22 @@ class Member:
             await self._wait_ready(settings.wait_ready_ms)
 
     async def _wait_ready(self, limit_ms: int) -> None:
-        """Wait until every topic is divided; close and raise ``NoRoute`` with the reasons when that takes too long."""
+        """Wait until every topic is divided; close and raise ``NoRoute`` with the reasons when that takes too long.
+
+        Without any topic it waits until a name server answers.
+        """
+        who = f"group {self.settings.group}"
         try:
+            if not self._subscriptions:
+                await self.instance.wait_answer(AUTO_CREATE_TOPIC, limit_ms, who)
+                return
             async with asyncio.timeout(limit_ms / 1000):
                 await self._is_ready.wait()
         except TimeoutError:
             reasons = "; ".join(f"topic {topic}: {reason}" for topic, (_, reason) in self._undivided.items())
             await self.close()
             silent = "no name server has answered"
-            message = f"group {self.settings.group} is not ready after {limit_ms} ms: {reasons or silent}"
-            raise NoRoute(message) from None
+            raise NoRoute(f"{who} is not ready after {limit_ms} ms: {reasons or silent}") from None
         except BaseException:
             await self.close()
             raise

@@ -82,7 +82,12 @@ class ConsumerSettings(Struct, frozen=True, forbid_unknown_fields=True):
         3000
     )
     wait_ready_ms: Annotated[
-        int, Meta(ge=0, description="How long opening waits for the queues of all topics, then fails; 0: not.")
+        int,
+        Meta(
+            ge=0,
+            description="How long opening waits for the queues of all topics, or without topics for a name server to "
+            "answer, then fails; 0: not.",
+        ),
     ] = 0
     tls: Annotated[ClientTls, Meta(description="TLS towards name servers and brokers.")] = ClientTls()
     access_key: Annotated[str, Meta(description="Account under which requests are signed; empty: not signed.")] = ""

@@ -53,9 +53,6 @@ from firearrow.remoting.reply import Reply
 from firearrow.runtime.network import Address
 from firearrow.serializers import Serializer, V, checked_function
 
-READY_PAUSE_S: Final = 0.1
-"""Between two questions of a producer that waits for a name server to answer."""
-
 
 class Producer(NeedsAwait, Generic[V]):
     """Sends messages. Use it in an ``async with`` block, from any number of tasks.
@@ -102,7 +99,7 @@ class Producer(NeedsAwait, Generic[V]):
         self._faults = Faults()
         self._linger: Linger | None = None
         self._attempt_ms = float(self.settings.attempt_timeout_ms or "inf")
-        self._places = asyncio.Semaphore(self.settings.max_sends) if self.settings.max_sends else None
+        self._places: asyncio.Semaphore | None = None
 
     async def __aenter__(self) -> Self:
         """Open it."""
@@ -135,31 +132,16 @@ class Producer(NeedsAwait, Generic[V]):
             ),
             access=settings.access,
         )
+        self._places = asyncio.Semaphore(settings.max_sends) if settings.max_sends else None
         if settings.linger_ms:
             self._linger = Linger(self._instance.tasks, settings.linger_ms, settings.max_message_bytes)
         self._instance.open()
         if settings.wait_ready_ms:
-            await self._wait_ready(self._instance, settings.wait_ready_ms)
-
-    async def _wait_ready(self, instance: Instance, limit_ms: int) -> None:
-        """Wait until a name server answers; close and raise ``NoRoute`` with the reason when that takes too long."""
-        reason = "no name server has answered"
-        try:
-            async with asyncio.timeout(limit_ms / 1000):
-                while True:
-                    try:
-                        await instance.refresh(self.settings.default_topic)
-                    except FireArrowError as error:
-                        reason = str(error)
-                        await asyncio.sleep(READY_PAUSE_S)
-                    else:
-                        return
-        except TimeoutError:
-            await self.close()
-            raise NoRoute(f"the producer is not ready after {limit_ms} ms: {reason}") from None
-        except BaseException:
-            await self.close()
-            raise
+            try:
+                await self._instance.wait_answer(settings.default_topic, settings.wait_ready_ms, "the producer")
+            except BaseException:
+                await self.close()
+                raise
 
     async def close(self) -> None:
         """Send what lingers, say goodbye and end every connection; other sends that wait get ``ConnectionLost``."""

@@ -107,15 +107,17 @@ def test_opening_can_wait_until_it_is_known_to_work() -> None:
 def test_a_consumer_that_is_opened_again_waits_again() -> None:
     async def scenario(world: World, cluster: SimCluster, names: str) -> None:
         doors = doors_of(world.node("c"))
-        for kind in (Consumer, PullConsumer):
-            consumer = kind(names, group="G", topics="T", wait_ready_ms=5000, doors=doors)
-            for _ in range(2):
-                async with consumer:
-                    assert [queue.topic for queue in consumer.assignment if queue.topic == "T"]
+        both = [
+            kind(names, group="G", topics="T", wait_ready_ms=5000, doors=doors) for kind in (Consumer, PullConsumer)
+        ]
+        for consumer in both * 2:
+            async with consumer:
+                assert [queue.topic for queue in consumer.assignment if queue.topic == "T"]
         for node in cluster.names:
             await node.crash()
-        with pytest.raises(NoRoute, match="not ready after 5000 ms"):
-            await consumer.open()
+        for consumer in both:
+            with pytest.raises(NoRoute, match="not ready after 5000 ms"):
+                await consumer.open()
 
     ask(scenario, brokers=1, queues=1, seeds=1)
 

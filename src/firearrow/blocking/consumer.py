@@ -15,9 +15,8 @@ from firearrow.client import MessageQueue, RebalanceListener, Stall
 from firearrow.client.access import with_options
 from firearrow.client.consumer.assignment import Strategy
 from firearrow.client.consumer.handling import Filter
-from firearrow.client.consumer.member import Topics
 from firearrow.client.consumer.settings import ConsumerOptions, ConsumerSettings
-from firearrow.client.consumer.subscription import EVERYTHING, TAG
+from firearrow.client.consumer.subscription import EVERYTHING, TAG, Topics
 from firearrow.client.doors import Doors
 from firearrow.serializers import Deserializer, V
 

@@ -13,12 +13,11 @@ from firearrow.client import Bounds, MessageQueue, PulledBytes
 from firearrow.client.access import with_options
 from firearrow.client.consumer.assignment import Strategy
 from firearrow.client.consumer.handling import Filter
-from firearrow.client.consumer.member import Topics
 from firearrow.client.consumer.pull import LARGE_BYTES, LARGE_MESSAGES, POLL_MS
 from firearrow.client.consumer.pulling import APACHE_PULL_BYTES, APACHE_PULL_MESSAGES
 from firearrow.client.consumer.ranges import IN_FLIGHT
 from firearrow.client.consumer.settings import ConsumerOptions, ConsumerSettings
-from firearrow.client.consumer.subscription import EVERYTHING, TAG
+from firearrow.client.consumer.subscription import EVERYTHING, TAG, Topics
 from firearrow.client.doors import Doors
 from firearrow.client.routes import MASTER_ID
 from firearrow.errors import ClientClosed

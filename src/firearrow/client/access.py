@@ -64,6 +64,8 @@ def unusable(given: Mapping[str, object], wrong: Exception) -> SettingsError:
     reason, _, path = str(wrong).partition(" - at `$.")
     name = path.removesuffix("`").partition(".")[0]
     what = f"{name}={given[name]!r}" if name in given else "an option"
+    if name == "tls" and not isinstance(given[name], ClientTls):
+        reason = "write tls=ClientTls(enabled=True), with ClientTls of firearrow.client"
     return SettingsError(f"{what} is not usable: {reason.replace('`', '')}")
 
 

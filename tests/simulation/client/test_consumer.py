@@ -2,13 +2,16 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Sequence
+from typing import Any, cast
 
 import pytest
 
-from firearrow.client import Consumer, Message, Producer, PullConsumer, ReceivedMessage
+from firearrow.client import Consumer, Message, MessageQueue, Producer, PullConsumer, ReceivedMessage
+from firearrow.client.consumer.assignment import average
 from firearrow.client.consumer.flow import Flow
 from firearrow.client.consumer.settings import ConsumerOptions
-from firearrow.errors import FireArrowError
+from firearrow.errors import FireArrowError, NoRoute
 from firearrow.testing.sim.world import World
 from tests.simulation.broker.cluster import SimCluster
 from tests.simulation.client.chaos import doors_of
@@ -299,6 +302,38 @@ def test_what_fails_beyond_its_limit_reaches_the_dead_letters_of_another_broker(
             await asyncio.gather(*running)
 
     ask(scenario)
+
+
+@pytest.mark.parametrize("wrong", [None, [0], "raise"])
+def test_a_strategy_that_fails_once_is_asked_again_and_named_meanwhile(wrong: Any) -> None:
+    async def scenario(world: World, _cluster: SimCluster, names: str) -> None:
+        is_broken = True
+
+        def mine(me: str, queues: Sequence[MessageQueue], members: Sequence[str]) -> list[MessageQueue]:
+            if not is_broken:
+                return average(me, queues, members)
+            if wrong == "raise":
+                raise OSError("the rules are away")
+            return cast("list[MessageQueue]", wrong)
+
+        await fill(world, names, 1)
+        doors, seen = doors_of(world.node("c")), []
+        options = ConsumerOptions(start="first", stall_ms=1000)
+
+        async def handle(message: ReceivedMessage) -> None:
+            seen.append(message.body)
+
+        with pytest.raises(NoRoute, match=r"strategy .*mine (failed: OSError: the rules|returned)"):
+            await Consumer(names, group="G", topics="T", strategy=mine, wait_ready_ms=3000, doors=doors).open()
+        async with Consumer(names, group="G", topics="T", strategy=mine, doors=doors, **options) as consumer:
+            running = asyncio.create_task(consumer.run(handle))
+            await until(lambda: any("mine" in stall.reason for stall in consumer.stalls()))
+            is_broken = False
+            await until(lambda: seen == [b"m0"], 10)
+            consumer.stop()
+            await running
+
+    ask(scenario, brokers=1, queues=1, seeds=1)
 
 
 def test_a_commit_by_hand_that_fails_says_so_and_is_made_up_for() -> None:

@@ -117,9 +117,7 @@ def test_a_message_that_failed_does_not_come_by_way_of_the_retry_topic() -> None
             await until(lambda: len(deliveries) == 1)
             await asyncio.sleep(LONG_S)
             assert deliveries == [0]
-            assert [stall.reason for stall in consumer.stalls()] == [
-                "the message at offset 0 is of a topic that is paused"
-            ]
+            assert consumer.stalls() == []
             consumer.resume("T")
             await until(lambda: deliveries == [0, 1], 5)
             consumer.stop()

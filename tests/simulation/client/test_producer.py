@@ -1,11 +1,13 @@
 """The producer when brokers and name servers fail."""
 
 import asyncio
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
-from firearrow.client import Message, Producer
-from firearrow.errors import ClientClosed, NoRoute, RequestTimedOut, SendFailed
+from firearrow.client import Message, MessageQueue, Producer
+from firearrow.errors import ClientClosed, NoRoute, RequestTimedOut, SendFailed, SettingsError
 from firearrow.testing.sim.world import World
 from tests.simulation.broker.cluster import SimCluster
 from tests.simulation.client.chaos import doors_of
@@ -212,3 +214,49 @@ def test_sends_beyond_the_limit_wait_for_their_turn() -> None:
             assert 1 <= most <= 3
 
     ask(scenario)
+
+
+async def later(queues: Sequence[MessageQueue], _message: Message) -> MessageQueue:
+    """No selector: it has to be awaited."""
+    return queues[0]
+
+
+@pytest.mark.parametrize("linger_ms", [0, 20])
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"queue": 3}, "queue=3 is no queue"),
+        ({"queue": MessageQueue("other", "broker0", 0)}, "another topic than the message, 'T'"),
+        ({"selector": lambda _queues, _message: 0}, "the selector returned 0"),
+        ({"selector": lambda _queues, _message: None}, "the selector returned None"),
+        ({"selector": lambda _queues, _message: MessageQueue("other", "broker0", 0)}, "the selector returned"),
+        ({"selector": later}, "coroutine function"),
+    ],
+)
+def test_only_a_queue_of_the_messages_topic_is_taken(given: dict[str, Any], told: str, linger_ms: int) -> None:
+    async def scenario(world: World, _cluster: SimCluster, names: str) -> None:
+        async with Producer(names, group="P", linger_ms=linger_ms, doors=doors_of(world.node("p"))) as producer:
+            message = Message.of("T", b"x")
+            for sending in (
+                producer.send(message, **given),
+                producer.send_batch([message, message], **given),
+                producer.send_oneway(message, **given),
+            ):
+                with pytest.raises(SettingsError, match=told):
+                    await sending
+            assert (await producer.send(message)).queue_offset == 0, "nothing was stored"
+
+    ask(scenario, brokers=1, queues=1, seeds=1)
+
+
+def test_sends_that_wait_when_the_producer_closes_are_told() -> None:
+    async def scenario(world: World, _cluster: SimCluster, _names: str) -> None:
+        producer = Producer("10.9.9.9:9876", send_timeout_ms=8000, doors=doors_of(world.node("p")))
+        await producer.open()
+        sending = asyncio.create_task(producer.send(Message.of("T", b"x")))
+        await asyncio.sleep(0.5)
+        await producer.close()
+        with pytest.raises(ClientClosed):
+            await sending
+
+    ask(scenario, brokers=1, queues=1, seeds=1)

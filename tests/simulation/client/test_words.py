@@ -133,6 +133,18 @@ def test_a_pull_consumer_without_topics_waits_for_a_name_server() -> None:
     ask(scenario, brokers=1, queues=1, seeds=1)
 
 
+def test_a_comma_between_tags_is_pointed_out(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(world: World, _cluster: SimCluster, names: str) -> None:
+        topics = {"T": "new, changed"}
+        async with Consumer(names, group="G", topics=topics, doors=doors_of(world.node("c"))) as consumer:
+            (word,) = words(caplog)
+            assert "topic T: 'new, changed' is one tag, , included; write ||" in word
+            await consumer.subscribe("T", "new && changed")
+            assert "'new && changed' is one tag" in words(caplog)[-1]
+
+    ask(scenario, brokers=1, queues=1, seeds=1)
+
+
 def test_a_consumer_without_a_topic_says_so(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(world: World, _cluster: SimCluster, names: str) -> None:
         async with Consumer(names, group="G", doors=doors_of(world.node("c"))):

@@ -33,6 +33,25 @@ def test_topics_are_checked(kind: Any, topics: Any, told: str) -> None:
         kind("127.0.0.1:9876", group="g", topics=topics)
 
 
+@pytest.mark.parametrize("kind", [Consumer, PullConsumer])
+def test_topics_may_come_from_anything_that_yields_them(kind: Any) -> None:
+    consumer = kind("127.0.0.1:9876", group="g", topics=(topic for topic in ("a", "b")))
+    assert consumer._member._topics == {"a": "*", "b": "*"}
+
+
+@pytest.mark.parametrize("wrong", [{"strategy": 5}, {"wanted": 5}])
+@pytest.mark.parametrize("kind", [Consumer, PullConsumer])
+def test_what_is_no_function_is_refused(kind: Any, wrong: dict[str, Any]) -> None:
+    with pytest.raises(SettingsError, match=r"5.*function"):
+        kind("127.0.0.1:9876", group="g", topics="orders", **wrong)
+
+
+@pytest.mark.parametrize("kind", [Consumer, PullConsumer, Producer])
+def test_tls_that_is_true_is_told_how_to_write_it(kind: Any) -> None:
+    with pytest.raises(SettingsError, match=r"tls=True is not usable: write tls=ClientTls\(enabled=True\)"):
+        kind("127.0.0.1:9876", group="g", tls=True)
+
+
 def test_a_mistyped_option_is_told_with_the_one_that_was_meant() -> None:
     wrong: dict[str, Any] = {"send_timeout": 5}
     with pytest.raises(SettingsError, match=r"send_timeout is no option.*send_timeout_ms"):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from firearrow.client.consumer.subscription import SQL92, subscription
+from firearrow.client.consumer.subscription import SQL92, doubt, subscription
 from firearrow.errors import SettingsError
 
 
@@ -34,3 +34,17 @@ def test_nonsense_is_refused() -> None:
     for topic, text, kind in (("bad topic", "*", "TAG"), ("T", " || ", "TAG"), ("T", "*", "XPATH")):
         with pytest.raises(SettingsError):
             subscription(topic, text, version=1, kind=kind)
+
+
+@pytest.mark.parametrize("text", ["new, changed", "new && changed", "a || b,c"])
+def test_what_is_probably_meant_as_several_tags_is_doubted(text: str) -> None:
+    assert "write || between tags" in doubt(subscription("T", text, version=1))
+
+
+@pytest.mark.parametrize("text", ["*", "new", "new || changed", "a&b"])
+def test_other_tags_are_not_doubted(text: str) -> None:
+    assert doubt(subscription("T", text, version=1)) == ""
+
+
+def test_sql_is_not_doubted() -> None:
+    assert doubt(subscription("T", "a IN ('x', 'y')", version=1, kind=SQL92)) == ""

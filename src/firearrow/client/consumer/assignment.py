@@ -27,7 +27,19 @@ def assigned(strategy: Strategy, me: str, queues: Iterable[MessageQueue], member
     """The queues of ``me`` among ``members``, whatever the order in which they were heard of."""
     listed = sorted(set(members), key=_java_order)
     sorted_queues = sorted(queues, key=_java_queue_order)
-    return strategy(me, sorted_queues, listed) if me in listed and sorted_queues else []
+    return _ask(strategy, me, sorted_queues, listed) if me in listed and sorted_queues else []
+
+
+def _ask(strategy: Strategy, me: str, queues: Sequence[MessageQueue], members: Sequence[str]) -> list[MessageQueue]:
+    """Call a strategy, which may be a user's; raise ``SettingsError`` when it fails or returns no queues."""
+    name = getattr(strategy, "__qualname__", type(strategy).__qualname__)
+    try:
+        mine: object = strategy(me, queues, members)
+    except Exception as error:
+        raise SettingsError(f"strategy {name} failed: {type(error).__name__}: {error}") from error
+    if not isinstance(mine, Collection) or not all(isinstance(queue, MessageQueue) for queue in mine):
+        raise SettingsError(f"strategy {name} returned {mine!r}; let it return a list of the queues that it was given")
+    return list(mine)
 
 
 def _java_order(text: str) -> bytes:
@@ -137,6 +149,16 @@ BY_NAME: Final[dict[str, Strategy]] = {
     "CONSISTENT_HASH": consistent_hash(),
 }
 """The strategies that need to be told nothing."""
+
+
+def checked_strategy(given: Strategy | str) -> Strategy:
+    """The strategy of that name, or the function; raise ``SettingsError`` for anything else."""
+    if isinstance(given, str):
+        return strategy_named(given)
+    if not callable(given):
+        known = ", ".join(BY_NAME)
+        raise SettingsError(f"strategy={given!r} is no assignment strategy; there are {known}, or give a function")
+    return given
 
 
 def strategy_named(name: str) -> Strategy:

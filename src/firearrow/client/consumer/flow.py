@@ -9,7 +9,7 @@ Stall reasons are told from here: ``why_stuck`` is pure.
 import asyncio
 from collections import deque
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -17,6 +17,9 @@ from firearrow.client.consumer.message import ReceivedMessage
 from firearrow.client.consumer.window import Window, WindowLimits
 from firearrow.client.routes import MASTER_ID
 from firearrow.model import MessageQueue, StoredMessage
+
+NO_QUEUE: Final = -1
+"""Stands for the queues of a topic that are not known, or for a whole consumer."""
 
 
 class Flow:
@@ -117,9 +120,12 @@ class Flow:
         """Whether a handler has a message of it."""
         return bool(self.outdated) or any(message._handed_at is not None for message in self.handed.values())
 
-    def note_movement(self, now: float) -> None:
-        """Look whether the committable offset has moved since the last look; a paused queue need not."""
-        if self.is_paused or self.window.committable != self._seen_committable or not self.is_behind:
+    def note_movement(self, now: float, *, is_held: bool) -> None:
+        """Look whether the committable offset has moved since the last look.
+
+        A paused queue need not, nor one whose oldest message is held back by a pause.
+        """
+        if self.is_paused or is_held or self.window.committable != self._seen_committable or not self.is_behind:
             self._seen_committable = self.window.committable
             self.moved_at = now
 
@@ -158,8 +164,6 @@ def why_stuck(flow: Flow, now: float, *, busy_workers: str) -> str:
         held = flow.handed.get(oldest.queue_offset)
         if held is not None and held._handed_at is not None:
             return _who_has(held, now)
-        if not flow.ordered and flow.waiting and flow.waiting[0].queue_offset == oldest.queue_offset:
-            return f"the message at offset {oldest.queue_offset} is of a topic that is paused"
         return f"the message at offset {oldest.queue_offset} waits for a handler: {busy_workers}"
     if flow.error:
         return f"pulls fail: {flow.error}"
@@ -171,3 +175,19 @@ def _who_has(held: ReceivedMessage[Any], now: float) -> str:
         f"{held._holder or 'somebody'} has had the message at offset {held.queue_offset} "
         f"({held.message_id}) for {now - (held._handed_at or now):.0f} s and has not settled it"
     )
+
+
+def who_is_busy(flows: Iterable[Flow]) -> str:
+    """Who has the messages of these queues."""
+    held = [message for flow in flows for message in flow.handed.values() if message._handed_at is not None]
+    if not held:
+        return "nobody takes messages; call run, or iterate"
+    holders = sorted({message._holder for message in held})
+    return f"{len(held)} messages are in the hands of {', '.join(holders)}"
+
+
+def spoken(queue: MessageQueue) -> str:
+    """A queue as a sentence names it."""
+    if queue.queue_id == NO_QUEUE:
+        return f"topic {queue.topic}" if queue.topic else "the consumer"
+    return f"queue {queue.broker_name}:{queue.queue_id} of topic {queue.topic}"

@@ -6,12 +6,12 @@ What the faces (`push`, `pull`) have in common. Queues come by division among th
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from firearrow.client.consumer.assignment import Strategy, strategy_named
+from firearrow.client.consumer.assignment import Strategy, checked_strategy
 from firearrow.client.consumer.direct import Call
-from firearrow.client.consumer.flow import Flow, Stall, why_stuck
+from firearrow.client.consumer.flow import NO_QUEUE, Stall, spoken, who_is_busy, why_stuck
 from firearrow.client.consumer.handling import Filter
 from firearrow.client.consumer.membership import Membership
 from firearrow.client.consumer.offsets import BrokerOffsets, LocalOffsets, Offsets
@@ -22,7 +22,15 @@ from firearrow.client.consumer.rebalance import Announcer, RebalanceListener, ch
 from firearrow.client.consumer.receiving import Receiver
 from firearrow.client.consumer.requests import BrokerRequests
 from firearrow.client.consumer.settings import FIRST, LAST, ConsumerSettings
-from firearrow.client.consumer.subscription import EVERYTHING, TAG, Subscription, subscription
+from firearrow.client.consumer.subscription import (
+    EVERYTHING,
+    TAG,
+    Subscription,
+    Topics,
+    doubt,
+    expressions,
+    subscription,
+)
 from firearrow.client.doors import Doors, system_doors
 from firearrow.client.instance import Instance, Rhythm, client_id
 from firearrow.client.misuse import check_loop
@@ -49,10 +57,6 @@ UNDIVIDED_S: Final = 0.9
 SILENT_S: Final = 2.0
 """After so long without any division it is said that nobody has answered yet."""
 MIN_REBALANCE_S: Final = 0.1
-NO_QUEUE: Final = -1
-
-Topics = str | Sequence[str] | Mapping[str, str]
-"""A topic, several, or topics with their expressions."""
 
 
 class Member:
@@ -75,11 +79,11 @@ class Member:
         self._deserializer = checked_function(deserializer, "deserializer", "bytes to a value")
         self._listener = checked_listener(rebalance_listener)
         self._addresses = name_servers
-        self._strategy = strategy_named(strategy) if isinstance(strategy, str) else strategy
+        self._strategy = checked_strategy(strategy)
         self._consume_type = consume_type
         self._wanted = checked_function(wanted, "wanted", "a message to True or False")
         self._given_doors = doors
-        self._topics = _expressions(topics)
+        self._topics = expressions(topics)
         self._subscriptions: dict[str, Subscription] = {}
         self._parts: tuple[Instance, Receiver, Membership] | None = None
         self._is_closing = False
@@ -105,7 +109,7 @@ class Member:
         settings = self.settings
         doors = (self._given_doors or system_doors()).at(settings.client_ip)
         for topic, expression in self._topics.items():
-            self._subscriptions[topic] = subscription(topic, expression, version=doors.clock.now_ms())
+            self._want(subscription(topic, expression, version=doors.clock.now_ms()))
         if self._consume_type is ConsumeType.CONSUME_PASSIVELY and not settings.broadcasting:
             again = retry_topic(settings.group)
             self._subscriptions[again] = subscription(again, EVERYTHING, version=doors.clock.now_ms())
@@ -250,8 +254,14 @@ class Member:
     async def subscribe(self, topic: str, expression: str = EVERYTHING, *, kind: str = TAG) -> None:
         """Want a topic from now on, or want something else of it."""
         instance, now = self.instance, self.instance.doors.clock.now_ms()
-        self._subscriptions[topic] = subscription(topic, expression, version=now, kind=kind)
+        self._want(subscription(topic, expression, version=now, kind=kind))
         await self._subscriptions_changed(instance)
+
+    def _want(self, wanted: Subscription) -> None:
+        self._subscriptions[wanted.topic] = wanted
+        if reason := doubt(wanted):
+            extra = {"group": self.settings.group, "topic": wanted.topic, "reason": reason}
+            log.warning("group %s wants of topic %s: %s", self.settings.group, wanted.topic, reason, extra=extra)
 
     async def unsubscribe(self, topic: str) -> None:
         """Want nothing more of a topic."""
@@ -417,7 +427,7 @@ class Member:
                     extra = {"queue": str(stall.queue), "offset": stall.offset, "reason": stall.reason}
                     log.warning(
                         "%s has not moved from offset %d for %.0f s: %s",
-                        _name_of(stall.queue),
+                        spoken(stall.queue),
                         stall.offset,
                         stall.seconds,
                         stall.reason,
@@ -460,46 +470,8 @@ class Member:
         if instance.tasks.failure:
             found.append(Stall(MessageQueue("", "", NO_QUEUE), 0, 0.0, f"this is a bug: {instance.tasks.failure}"))
         for flow in receiver.flows.values():
-            flow.note_movement(now)
+            receiver.note_movement(flow, now)
             if flow.is_behind and now - flow.moved_at > patience_s:
-                reason = why_stuck(flow, now, busy_workers=_busy(receiver.flows))
+                reason = why_stuck(flow, now, busy_workers=who_is_busy(receiver.flows.values()))
                 found.append(Stall(flow.queue, flow.window.committable, now - flow.moved_at, reason))
         return found
-
-
-def _expressions(topics: Topics) -> dict[str, str]:
-    _check_topics(topics)
-    if isinstance(topics, str):
-        return {topics: EVERYTHING}
-    if isinstance(topics, Mapping):
-        return dict(topics)
-    return dict.fromkeys(topics, EVERYTHING)
-
-
-def _busy(flows: Mapping[MessageQueue, Flow]) -> str:
-    held = [message for flow in flows.values() for message in flow.handed.values() if message._handed_at is not None]
-    if not held:
-        return "nobody takes messages; call run, or iterate"
-    holders = sorted({message._holder for message in held})
-    return f"{len(held)} messages are in the hands of {', '.join(holders)}"
-
-
-def _name_of(queue: MessageQueue) -> str:
-    if queue.queue_id == NO_QUEUE:
-        return f"topic {queue.topic}" if queue.topic else "the consumer"
-    return f"queue {queue.broker_name}:{queue.queue_id} of topic {queue.topic}"
-
-
-def _check_topics(topics: object) -> None:
-    if isinstance(topics, str):
-        return
-    if not isinstance(topics, Iterable):
-        raise SettingsError(f"topics={topics!r}: write a topic, several, or a mapping of topics to their expressions")
-    for topic in topics:
-        if not isinstance(topic, str):
-            raise SettingsError(f"topics={topics!r}: {topic!r} is no topic; a topic is a str")
-        expression = topics[topic] if isinstance(topics, Mapping) else EVERYTHING
-        if not isinstance(expression, str):
-            raise SettingsError(
-                f"topics={topics!r}: {expression!r} is no expression for {topic!r}; write * or tags as in 'A || B'"
-            )

@@ -63,7 +63,7 @@ class Membership:
             except FireArrowError as error:
                 unknown[topic] = str(error)
                 extra = {"topic": topic, "reason": str(error)}
-                log.info("topic %s could not be divided: %s", topic, error, extra=extra)
+                log.info("topic %s could not be divided: %s", topic, error, extra=extra, exc_info=error.__cause__)
         return Division(mine, unknown)
 
     async def _share(self, topic: str) -> list[MessageQueue]:

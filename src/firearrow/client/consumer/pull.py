@@ -28,12 +28,12 @@ from firearrow import fastjson
 from firearrow.client.access import with_options
 from firearrow.client.consumer.assignment import Strategy
 from firearrow.client.consumer.handling import Filter, holder_of
-from firearrow.client.consumer.member import Member, Topics
+from firearrow.client.consumer.member import Member
 from firearrow.client.consumer.message import ReceivedMessage
 from firearrow.client.consumer.pulling import APACHE_PULL_BYTES, APACHE_PULL_MESSAGES, PulledBytes, PullOrder
 from firearrow.client.consumer.ranges import IN_FLIGHT, read_range
 from firearrow.client.consumer.settings import ConsumerOptions, ConsumerSettings, consumer_settings
-from firearrow.client.consumer.subscription import EVERYTHING, TAG, subscription
+from firearrow.client.consumer.subscription import EVERYTHING, TAG, Topics, subscription
 from firearrow.client.doors import Doors
 from firearrow.client.misuse import NeedsAwait
 from firearrow.client.nameservers import whereabouts

@@ -27,12 +27,12 @@ from firearrow.client.access import with_options
 from firearrow.client.consumer.assignment import Strategy
 from firearrow.client.consumer.flow import Stall
 from firearrow.client.consumer.handling import Filter, Handler, as_coroutine, handle_batch, handle_one, holder_of
-from firearrow.client.consumer.member import Member, Topics
+from firearrow.client.consumer.member import Member
 from firearrow.client.consumer.message import ReceivedMessage
 from firearrow.client.consumer.rebalance import RebalanceListener
 from firearrow.client.consumer.receiving import Receiver
 from firearrow.client.consumer.settings import ConsumerOptions, ConsumerSettings, consumer_settings
-from firearrow.client.consumer.subscription import EVERYTHING, TAG
+from firearrow.client.consumer.subscription import EVERYTHING, TAG, Topics
 from firearrow.client.doors import Doors
 from firearrow.client.misuse import NeedsAwait
 from firearrow.client.nameservers import whereabouts

@@ -301,6 +301,12 @@ class Receiver:
             else:
                 self._let_go(flow)
 
+    def note_movement(self, flow: Flow, now: float) -> None:
+        """Look whether a queue has moved; one whose oldest message is paused need not."""
+        oldest, first = flow.oldest, flow.waiting[0] if flow.waiting else None
+        is_first = oldest is not None and first is not None and first.queue_offset == oldest.queue_offset
+        flow.note_movement(now, is_held=is_first and first is not None and self._pauses.holds(first))
+
     def _withdraw(self, unwanted: Callable[[ReceivedMessage[Any]], bool]) -> None:
         """Take messages back that nobody has begun with; they wait in their queues."""
         taken: dict[MessageQueue, list[ReceivedMessage[Any]]] = {}

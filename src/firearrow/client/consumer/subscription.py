@@ -4,6 +4,7 @@
 consumer looks at the tag itself again. Java: ``FilterAPI.buildSubscriptionData``.
 """
 
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from msgspec import Struct
@@ -17,6 +18,9 @@ from firearrow.protocol.bodies.heartbeat import SubscriptionData
 EVERYTHING: Final = "*"
 TAG: Final = "TAG"
 SQL92: Final = "SQL92"
+
+Topics = str | Iterable[str] | Mapping[str, str]
+"""A topic, several, or topics with their expressions."""
 
 
 class Subscription(Struct, frozen=True):
@@ -54,6 +58,18 @@ class Subscription(Struct, frozen=True):
         )
 
 
+def doubt(wanted: Subscription) -> str:
+    """Why tags are probably not meant as they are written; empty when nothing speaks for that.
+
+    A comma or ``&&`` may stand in a tag, so it is no error.
+    """
+    for tag in sorted(wanted.tags):
+        for mark in (",", "&&"):
+            if mark in tag:
+                return f"{tag!r} is one tag, {mark} included; write || between tags, as in 'A || B'"
+    return ""
+
+
 def subscription(topic: str, expression: str = EVERYTHING, *, version: int, kind: str = TAG) -> Subscription:
     """Read what a consumer was told to subscribe to."""
     fault = topic_fault(topic)
@@ -69,3 +85,24 @@ def subscription(topic: str, expression: str = EVERYTHING, *, version: int, kind
     if not tags:
         raise SettingsError(f"{expression!r} names no tag; write * for everything, or tags as A || B")
     return Subscription(topic, expression, TAG, tags, version)
+
+
+def expressions(topics: Topics) -> dict[str, str]:
+    """The expression of each topic; raise ``SettingsError`` for what names none."""
+    if isinstance(topics, str):
+        return {topics: EVERYTHING}
+    if not isinstance(topics, Iterable):
+        raise SettingsError(f"topics={topics!r}: write a topic, several, or a mapping of topics to their expressions")
+    listed = dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics, EVERYTHING)
+    for topic, expression in listed.items():
+        _check_topic(topic, expression, topics)
+    return listed
+
+
+def _check_topic(topic: object, expression: object, topics: object) -> None:
+    if not isinstance(topic, str):
+        raise SettingsError(f"topics={topics!r}: {topic!r} is no topic; a topic is a str")
+    if not isinstance(expression, str):
+        raise SettingsError(
+            f"topics={topics!r}: {expression!r} is no expression for {topic!r}; write * or tags as in 'A || B'"
+        )

@@ -37,7 +37,7 @@ from firearrow.client.producer.outgoing import (
 )
 from firearrow.client.producer.result import STORED, SendResult, read_batch_result, read_result
 from firearrow.client.producer.retrying import Attempts
-from firearrow.client.producer.selector import Faults, RoundRobin, Selector, queue_of_key
+from firearrow.client.producer.selector import Faults, RoundRobin, Selector, checked_queue, queue_of_key, selected
 from firearrow.client.producer.settings import ProducerOptions, ProducerSettings, producer_settings
 from firearrow.client.producer.values import MessageParts, message_of
 from firearrow.client.routes import Route, borrowed
@@ -144,7 +144,10 @@ class Producer(NeedsAwait, Generic[V]):
                 raise
 
     async def close(self) -> None:
-        """Send what lingers, say goodbye and end every connection; other sends that wait get ``ConnectionLost``."""
+        """Send what lingers, say goodbye and end every connection.
+
+        Other sends that wait fail: with ``ClientClosed``, or with ``SendFailed`` when a broker has been asked.
+        """
         if self._instance is not None and self._instance.is_of_another_process:
             self._instance = self._linger = None  # its loop and connections are the other's
         if self._instance is not None:
@@ -246,6 +249,8 @@ class Producer(NeedsAwait, Generic[V]):
         results: list[SendResult] = []
         for message in listed:
             check(message, self.settings)
+            if queue is not None:
+                checked_queue(queue, message.topic)
         for portion in portions(listed, self.settings):
             choose = _fixed_choice(portion.messages[0], queue, selector)
             try:
@@ -448,9 +453,9 @@ def _same_queue(queue: MessageQueue, _queues: Sequence[MessageQueue]) -> Message
 def _fixed_choice(message: Message, queue: MessageQueue | None, selector: Selector | None) -> _Choice | None:
     """How the queue of this message follows from the message itself; None when it does not."""
     if queue is not None:
-        return partial(_same_queue, queue)
+        return partial(_same_queue, checked_queue(queue, message.topic))
     if selector is not None:
-        return lambda queues: selector(queues, message)
+        return lambda queues: selected(selector, queues, message)
     key = message.properties.get(keys.SHARDING_KEY)
     if key:
         return lambda queues: queue_of_key(queues, key)

@@ -8,10 +8,12 @@ Java: ``TopicPublishInfo.selectOneMessageQueue``, ``SelectMessageQueueByHash``, 
 ``LatencyFaultToleranceImpl``.
 """
 
+import inspect
 from collections.abc import Callable, Collection, Sequence
 from itertools import pairwise
 from typing import Final
 
+from firearrow.errors import SettingsError
 from firearrow.model import Message, MessageQueue
 from firearrow.model.java_hash import java_hash
 
@@ -26,6 +28,28 @@ SLOWNESS_MS: Final = (*_SLOWNESS_MS, _SLOWEST_MS)
 """From this latency on, a broker is avoided for this long."""
 FAILURE_COUNTS_AS_MS: Final = 10_000
 """A broker that failed is treated as one that took this long."""
+
+
+def checked_queue(queue: object, topic: str) -> MessageQueue:
+    """Raise ``SettingsError`` for what is no queue of that topic."""
+    if not isinstance(queue, MessageQueue):
+        raise SettingsError(f"queue={queue!r} is no queue; give a MessageQueue: producer.queues({topic!r}) tells them")
+    if queue.topic != topic:
+        raise SettingsError(
+            f"{queue} is of another topic than the message, {topic!r}; producer.queues({topic!r}) tells its queues"
+        )
+    return queue
+
+
+def selected(selector: Selector, queues: Sequence[MessageQueue], message: Message) -> MessageQueue:
+    """The queue that a user's selector chooses; raise ``SettingsError`` when that is none of the message's topic."""
+    chosen: object = selector(queues, message)
+    if isinstance(chosen, MessageQueue) and chosen.topic == message.topic:
+        return chosen
+    if inspect.iscoroutine(chosen):
+        chosen.close()
+        raise SettingsError("the selector is a coroutine function; let it be a plain one that returns a queue")
+    raise SettingsError(f"the selector returned {chosen!r}; let it return one of the queues that it is given")
 
 
 def queue_of_key(queues: Sequence[MessageQueue], key: str) -> MessageQueue:

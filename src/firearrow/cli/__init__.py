@@ -16,6 +16,7 @@ def main() -> None:
         import typer
 
         from firearrow.cli.app import app
+        from firearrow.cli.output import OutputEnded, end, flush, guarded
     except ModuleNotFoundError as exc:
         if exc.name not in {"typer", "rich"}:
             raise
@@ -23,8 +24,13 @@ def main() -> None:
         sys.exit(1)
     # What all complaints about words are; it has no public name.
     usage_error = cast("type[Exception]", typer.BadParameter.__mro__[1])
+    sys.stdout = guarded(sys.stdout)
     try:
-        sys.exit(app(standalone_mode=False))
+        status = app(standalone_mode=False)
+        flush()
+        sys.exit(status)
+    except OutputEnded as ended:
+        sys.exit(end(ended))
     except usage_error as error:
         from firearrow.cli.usage import told
 

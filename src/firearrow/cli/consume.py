@@ -2,6 +2,7 @@
 
 Without a group nothing is consumed: queues are read from where one likes, by store time, and no offset moves. With a
 group the command is a member of it: it gets its share, and what it printed is acknowledged.
+What it could not print is neither acknowledged nor sent to the retry topic: the command leaves the group and ends.
 """
 
 import asyncio
@@ -99,6 +100,9 @@ async def _take_part(
                     message = await anext(consumer)
             except (TimeoutError, StopAsyncIteration):
                 return
-            async with message.process():
+            try:
                 printer.print(message.stored, message.queue)
+                await message.ack()
+            finally:
+                message.release()  # one that was not printed: the group's next member gets it
             taken += 1

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from firearrow.cli.output import standard_output
 from firearrow.cli.showing import body_fields, body_text, time_text
 from firearrow.errors import SettingsError
 from firearrow.model import MessageQueue, StoredMessage, keys
@@ -48,11 +49,14 @@ class Printer:
         self._shows_faults = form in (TABLE, JSON)
 
     def print(self, message: StoredMessage, queue: MessageQueue) -> None:
-        """Print a message, at once. A body that cannot be read is left out where only its bytes would be printed."""
+        """Print a message, at once, or raise ``OutputEnded``.
+
+        A body that cannot be read is left out where only its bytes would be printed.
+        """
         if message.body_fault and not self._shows_faults:
             sys.stderr.write(f"{_place(message, queue)} {message.unique_key} is left out: {message.body_fault}\n")
             return
-        out = sys.stdout.buffer
+        out = standard_output().buffer
         if self._header:
             out.write(self._header.encode())
             self._header = ""

@@ -8,13 +8,14 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, TextIO
+from typing import TYPE_CHECKING, Annotated, Final, TextIO, cast
 
 import msgspec
 import typer
 
 from firearrow.cli.inputs import InputFormat, Parts, messages
 from firearrow.cli.lanes import Lanes
+from firearrow.cli.output import OutputEnded, standard_output
 from firearrow.cli.reaching import AsJson, NameServers, fail, name_servers, reach_of, run
 from firearrow.cli.times import wait_ms
 from firearrow.client import Message, Producer, SendResult
@@ -67,7 +68,7 @@ def produce(
 
     async def send() -> tuple[int, float]:
         async with Producer(where, group=group, **reach) as producer:
-            results = sys.stdout if as_json else None
+            results = standard_output() if as_json else None
             return await _Sending(producer, rate, results).run(waiting, shown=shown)
 
     sent, seconds = run(context, send)
@@ -102,12 +103,21 @@ class _Sending:
         begun = loop.time()
         try:
             await self._send_all(waiting, begun)
-        except* FireArrowError as group:
-            first = group.exceptions[0]
+        except ExceptionGroup as group:
+            raise self._told(group) from None
+        return self._sent, loop.time() - begun
+
+    def _told(self, group: ExceptionGroup) -> Exception:
+        """The failure that ended everything, with what was done before it."""
+        if failed := group.subgroup(FireArrowError):
+            first = failed.exceptions[0]
             self._sent += getattr(first, "stored", 0)
             first.add_note(f"{_counted(self._sent)} sent before it.")
-            raise first from None
-        return self._sent, loop.time() - begun
+            return first
+        if ended := group.subgroup(OutputEnded):
+            undone = f"{_counted(self._sent)} acknowledged, and what came after them may not have been sent"
+            return OutputEnded(cast("OutputEnded", ended.exceptions[0]).error, undone)
+        return group
 
     async def _send_all(self, waiting: AsyncIterator[Message], begun: float) -> None:
         loop = asyncio.get_running_loop()

@@ -8,7 +8,6 @@ A failure is one line on standard error, which says what happened, why, and what
 
 import asyncio
 import signal
-import sys
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, NoReturn, TypedDict, TypeVar
 
@@ -98,9 +97,6 @@ def run(context: typer.Context, work: Callable[[], Coroutine[Any, Any, T]]) -> T
         raise typer.Exit(ENDED_BY_SIGNAL + signal.SIGINT) from None
     except _Terminated:
         raise typer.Exit(ENDED_BY_SIGNAL + signal.SIGTERM) from None
-    except BrokenPipeError:  # whoever read the output has seen enough
-        sys.stderr.close()
-        raise typer.Exit(0) from None
 
 
 class _Terminated(Exception):

@@ -1,18 +1,19 @@
 """Showing things: tables for people, JSON for programs, times that both read."""
 
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
 
+from firearrow.cli.output import standard_output
+
 BODY_SHOWN: Final = 80
 
 
 def print_json(value: object) -> None:
     """One JSON document, indented."""
-    sys.stdout.write(msgspec.json.format(msgspec.json.encode(value)).decode() + "\n")
+    standard_output().write(msgspec.json.format(msgspec.json.encode(value)).decode() + "\n")
 
 
 def print_table(title: str, names: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from firearrow import fastjson
 from firearrow.admin.brokers import BrokerMember, Brokers, together
-from firearrow.errors import NoSuchName, NotNow, RequestRefused
+from firearrow.errors import NoSuchName, NotNow, RequestRefused, SettingsError
 from firearrow.model import MessageQueue
 from firearrow.model.names import is_system_group
 from firearrow.model.versions import version_name
@@ -172,17 +172,13 @@ class Groups:
 
     async def reset_offset(self, group: str, queue: MessageQueue, offset: int) -> QueueMove:
         """Let a group that has no members now go on from an offset of one queue."""
-        members = {member: queues for member, queues in (await self._holders(queue.topic)).items() if queue in queues}
-        if not members:
-            raise NoSuchName(f"there is no queue {queue.queue_id} of {queue.topic!r} on broker {queue.broker_name!r}")
-        member = next(iter(members))
+        move, member = await self._move(group, queue, offset)
         if (await self._connections(member, group)).connection_set:
             raise NotNow(
                 f"group {group!r} has members, which would overwrite the offset: stop them, or reset to a time"
             )
-        before = await self._offsets(members, group, queue.topic)
         await self._write(member, group, {queue: offset})
-        return QueueMove(queue, before.get(queue), offset)
+        return move
 
     async def planned(self, group: str, topic: str, timestamp_ms: int) -> Sequence[QueueMove]:
         """What ``reset`` would move, queue by queue; nothing is changed."""
@@ -190,10 +186,25 @@ class Groups:
 
     async def planned_offset(self, group: str, queue: MessageQueue, offset: int) -> QueueMove:
         """What ``reset_offset`` would move; nothing is changed."""
-        before = await self._offsets(await self._holders(queue.topic), group, queue.topic)
-        return QueueMove(queue, before.get(queue), offset)
+        move, _ = await self._move(group, queue, offset)
+        return move
 
     # -- parts
+
+    async def _move(self, group: str, queue: MessageQueue, offset: int) -> tuple[QueueMove, BrokerMember]:
+        """The move of one queue, and its broker; raise when the queue is not there, or ends before the offset."""
+        members = {member: queues for member, queues in (await self._holders(queue.topic)).items() if queue in queues}
+        if not members:
+            raise NoSuchName(f"there is no queue {queue.queue_id} of {queue.topic!r} on broker {queue.broker_name!r}")
+        member = next(iter(members))
+        end = await self._end(member, queue, LAST)
+        if offset > end:
+            raise SettingsError(
+                f"queue {queue.broker_name}:{queue.queue_id} of {queue.topic!r} ends at offset {end}, before {offset}; "
+                "a group there would be set back by its broker: give an offset up to the end"
+            )
+        before = await self._offsets(members, group, queue.topic)
+        return QueueMove(queue, before.get(queue), offset), member
 
     async def _moves(
         self,

@@ -187,13 +187,15 @@ def _named(call: "partial[object]", handler: Callable[..., object]) -> "partial[
 
 
 def _handle(handler: Callable[[ReceivedMessage[V]], object], door: Door, message: client.ReceivedMessage[V]) -> object:
-    return handler(ReceivedMessage(message, door))
+    with door.handling():
+        return handler(ReceivedMessage(message, door))
 
 
 def _handle_some(
     handler: Callable[[list[ReceivedMessage[V]]], object], door: Door, messages: list[client.ReceivedMessage[V]]
 ) -> object:
-    return handler([ReceivedMessage(message, door) for message in messages])
+    with door.handling():
+        return handler([ReceivedMessage(message, door) for message in messages])
 
 
 Consumer.__doc__ = with_options(Consumer.__doc__, ConsumerSettings, but=("group",))

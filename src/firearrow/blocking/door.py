@@ -2,11 +2,13 @@
 
 import asyncio
 import warnings
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from firearrow.errors import ClientClosed
+from firearrow.errors import ClientClosed, PortalClosed
 from firearrow.runtime.portal import Portal
+from firearrow.runtime.threads import this_thread
 
 T = TypeVar("T")
 
@@ -17,6 +19,7 @@ class Door:
     def __init__(self, name: str) -> None:
         self._name = name
         self._portal: Portal | None = None
+        self._handlers: set[int] = set()
 
     def open(self, begin: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Start the thread, and the client in it."""
@@ -39,6 +42,11 @@ class Door:
 
     def close(self, end: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """End the client, and the thread."""
+        if this_thread() in self._handlers:
+            raise ClientClosed(
+                f"close was called in a handler of the {self._name}, for which it would wait; "
+                "call stop there, and close when run has returned"
+            )
         portal, self._portal = self._portal, None
         if portal is None:
             return
@@ -52,7 +60,21 @@ class Door:
         if self._portal is None:
             work.close()
             raise ClientClosed(f"the {self._name} is not open; use it inside a with block")
-        return self._portal.call(work)
+        try:
+            return self._portal.call(work)
+        except PortalClosed:
+            if self._portal is not None:
+                raise
+            raise ClientClosed(f"the {self._name} was closed while this call waited") from None
+
+    @contextmanager
+    def handling(self) -> Iterator[None]:
+        """A block in which this thread runs a handler of the client."""
+        self._handlers.add(this_thread())
+        try:
+            yield
+        finally:
+            self._handlers.discard(this_thread())
 
     def run(self, function: Callable[[], T]) -> T:
         """Run a plain function of the client on its loop, where nothing else changes meanwhile."""

@@ -15,6 +15,7 @@ from firearrow.cli.looking import Look, Reader
 from firearrow.cli.printing import JSON, TABLE, Printer
 from firearrow.cli.reaching import NameServers, Reach, fail, name_servers, reach_of, run
 from firearrow.client import Consumer, PullConsumer
+from firearrow.client.consumer.subscription import doubt, subscription
 from firearrow.errors import SettingsError
 from firearrow.model.names import TOOLS_CONSUMER_GROUP
 
@@ -25,10 +26,13 @@ def consume(
     context: typer.Context,
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
     group: Annotated[
-        str, typer.Option("--group", "-g", help="Take part in this group; without one nothing moves.")
-    ] = "",
+        str | None, typer.Option("--group", "-g", help="Take part in this group; without one nothing moves.")
+    ] = None,
     start: Annotated[
-        str, typer.Option("--from", help="first, last, an offset, or a time (-1h). [first; last with --follow]")
+        str,
+        typer.Option(
+            "--from", help="first, last, an offset, or a time (-1h). [first; last with --follow and without a group]"
+        ),
     ] = "",
     to: Annotated[str, typer.Option("--to", help="Up to this offset or time. [what is there now]")] = "",
     queue: Annotated[str, typer.Option(help="Only BROKER:NUMBER.")] = "",
@@ -50,6 +54,8 @@ def consume(
         printer = Printer(JSON if as_json else form)
     except SettingsError as error:
         fail(context, str(error))
+    if group == "":
+        fail(context, "--group is empty; give the name of a group, or leave --group out to look without one")
     if group:
         if to or queue:
             fail(context, "--to and --queue are for looking at a topic; a member of a group takes what is its share")
@@ -58,18 +64,17 @@ def consume(
                 context,
                 "a group goes on where it is; --from first or last is for new ones. firearrow group reset moves one",
             )
-        run(
-            context,
-            lambda: _take_part(
-                where, reach, topic, group, start or "first", tag, limit, None if follow else idle, printer
-            ),
-        )
+        begin = start or "first"
+        patience = None if follow else idle
+        run(context, lambda: _take_part(where, reach, topic, group, begin, tag, limit, patience, printer))
         return
     look = Look(topic, start, to, queue, tag, limit, follow)
     run(context, lambda: _look(where, reach, look, printer))
 
 
 async def _look(where: str, reach: Reach, look: Look, printer: Printer) -> None:
+    if reason := doubt(subscription(look.topic, look.tag, version=0)):
+        typer.echo(f"firearrow consume: {reason}", err=True)
     async with (
         PullConsumer(where, group=TOOLS_CONSUMER_GROUP, **reach) as consumer,
         aclosing(Reader(consumer, look).messages()) as found,

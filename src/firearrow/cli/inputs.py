@@ -65,12 +65,30 @@ class Parts(Struct, frozen=True):
         )
 
 
-_OF_THE_SYSTEM = frozenset({keys.UNIQ_KEY, keys.TAGS, keys.KEYS, keys.DELAY, keys.SHARDING_KEY})
-"""Properties that are given in another way, or that a new message must not take over."""
+_OF_THE_SYSTEM = keys.RESERVED | {
+    keys.SHARDING_KEY,
+    keys.INNER_NUM,
+    keys.INNER_BASE,
+    keys.INNER_MULTI_DISPATCH,
+    keys.TIMER_ROLL_LABEL,
+    keys.TRANSACTION_ID,
+    keys.TRANSACTION_CHECK_TIMES,
+    keys.TRANS_OFFSET,
+}
+"""Properties that are given in another way, or tell what became of a message: a new one must not take them over."""
 
 
-async def messages(parts: Parts, given: list[Path], texts: list[str], form: InputFormat) -> AsyncIterator[Message]:
-    """The messages of texts, else of files, else of standard input."""
+class Passed:
+    """What was read and is no message."""
+
+    def __init__(self) -> None:
+        self.empty_lines = 0
+
+
+async def messages(
+    parts: Parts, given: list[Path], texts: list[str], form: InputFormat, passed: Passed
+) -> AsyncIterator[Message]:
+    """The messages of texts, else of files, else of standard input; empty lines are passed over and counted."""
     for text in texts:
         yield (
             _from_json(parts, text.encode(), "--message") if form is InputFormat.JSON else parts.message(text.encode())
@@ -85,6 +103,7 @@ async def messages(parts: Parts, given: list[Path], texts: list[str], form: Inpu
                 number += 1
                 body = line if form is InputFormat.FILES else line.rstrip(b"\r\n")
                 if not body and form is not InputFormat.FILES:
+                    passed.empty_lines += 1
                     continue
                 if form is InputFormat.JSON:
                     yield _from_json(parts, body, f"line {number} of {name}")
@@ -95,6 +114,8 @@ async def messages(parts: Parts, given: list[Path], texts: list[str], form: Inpu
 async def _lines(path: Path, form: InputFormat) -> AsyncGenerator[bytes]:
     """The lines of a file, or the whole of it, according to the format."""
     if str(path) == STANDARD_INPUT:
+        if sys.stdin is None:
+            raise IllegalMessage("standard input is closed; give files, or --message TEXT")
         chunks = read_descriptor(sys.stdin.fileno())
         async with aclosing(chunks):
             async for line in whole(chunks) if form is InputFormat.FILES else lines_of(chunks):

@@ -27,8 +27,14 @@ RETRY_S: Final = 1.0
 """A broker that does not answer is asked again after this long."""
 
 NO_TIME: Final = 1 << 62
+NO_END: Final = 1 << 62
+
+GRACE_MS: Final = 1_000
+"""How long after its end a span of time is still read: what was stored in it may have just arrived."""
 
 Found = tuple[StoredMessage, MessageQueue]
+Come = asyncio.Queue[Found | FireArrowError | None]
+"""What the queues that are followed have brought; None for each that has reached its end."""
 
 
 class Look(Struct, frozen=True):
@@ -72,14 +78,13 @@ class Reader:
             if not bounds:
                 raise NoSuchName(f"there is no queue {look.queue} of {look.topic}; firearrow topic describe lists them")
         starts = await self._places(look.start or ("last" if look.follow else "first"), bounds)
-        ends = {queue: each.end for queue, each in bounds.items()}
+        ends = {queue: NO_END if look.follow else each.end for queue, each in bounds.items()}
         if _is_time(look.to):
             self._latest_ms = time_ms(look.to, SystemClock().now_ms())
         elif look.to:
-            ends = await self._places(look.to, bounds)
-        return {
-            queue: Bounds(max(starts[queue], each.first), min(ends[queue], each.end)) for queue, each in bounds.items()
-        }
+            wanted = await self._places(look.to, bounds)
+            ends = {queue: min(wanted[queue], end) for queue, end in ends.items()}
+        return {queue: Bounds(max(starts[queue], each.first), ends[queue]) for queue, each in bounds.items()}
 
     async def _places(self, text: str, bounds: dict[MessageQueue, Bounds]) -> dict[MessageQueue, int]:
         if text == "first":
@@ -125,24 +130,30 @@ class Reader:
                 heapreplace(heads, (following.store_timestamp, queue, following.queue_offset, following, source))
 
     async def _following(self, ranges: dict[MessageQueue, Bounds]) -> AsyncGenerator[Found]:
-        come: asyncio.Queue[Found | FireArrowError] = asyncio.Queue(READ_AHEAD)
+        come: Come = asyncio.Queue(READ_AHEAD)
         # No TaskGroup: a generator may not be left by way of one.
-        tasks = [asyncio.create_task(self._follow(queue, each.first, come)) for queue, each in ranges.items()]
+        tasks = [asyncio.create_task(self._follow(queue, each, come)) for queue, each in ranges.items()]
         try:
-            while True:
+            unfinished = len(tasks)
+            while unfinished:
                 found = await come.get()
                 if isinstance(found, FireArrowError):
                     raise found
-                yield found
+                if found is None:
+                    unfinished -= 1
+                else:
+                    yield found
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _follow(self, queue: MessageQueue, offset: int, come: "asyncio.Queue[Found | FireArrowError]") -> None:
-        while True:
+    async def _follow(self, queue: MessageQueue, bounds: Bounds, come: Come) -> None:
+        offset = bounds.first
+        while offset < bounds.end and (left_ms := self._latest_ms - SystemClock().now_ms()) > -GRACE_MS:
+            wait_ms = min(WAIT_MS, max(left_ms, 0) + GRACE_MS)
             try:
-                pulled = await self._consumer.pull_bytes(queue, offset, expression=self._look.tag, wait_ms=WAIT_MS)
+                pulled = await self._consumer.pull_bytes(queue, offset, expression=self._look.tag, wait_ms=wait_ms)
             except FireArrowError as error:
                 if not error.retryable:
                     await come.put(error)
@@ -150,9 +161,11 @@ class Reader:
                 await asyncio.sleep(RETRY_S)
                 continue
             for message in pulled.messages():
-                if message.queue_offset >= offset and self._wants(message):
+                is_late = message.store_timestamp > self._latest_ms or message.queue_offset >= bounds.end
+                if message.queue_offset >= offset and not is_late and self._wants(message):
                     await come.put((message, queue))
             offset = pulled.next_offset
+        await come.put(None)
 
 
 def _is_time(text: str) -> bool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TextIO, cast
 import msgspec
 import typer
 
-from firearrow.cli.inputs import InputFormat, Parts, messages
+from firearrow.cli.inputs import InputFormat, Parts, Passed, messages
 from firearrow.cli.lanes import Lanes
 from firearrow.cli.output import OutputEnded, standard_output
 from firearrow.cli.reaching import AsJson, NameServers, fail, name_servers, reach_of, run
@@ -63,7 +63,8 @@ def produce(
     except SettingsError as error:
         fail(context, str(error))
     parts = Parts(topic, tag, tuple(key or ()), sharding_key, level, properties)
-    waiting = messages(parts, files or [], message or [], form)
+    passed = Passed()
+    waiting = messages(parts, files or [], message or [], form, passed)
     shown = sys.stderr.isatty() if progress is None else progress
 
     async def send() -> tuple[int, float]:
@@ -74,6 +75,8 @@ def produce(
     sent, seconds = run(context, send)
     if not as_json:
         typer.echo(f"sent {sent} message{'' if sent == 1 else 's'} to {topic} in {seconds:.2f} s")
+    if passed.empty_lines:
+        typer.echo(f"empty lines passed over: {passed.empty_lines}", err=True)
 
 
 class _Sending:

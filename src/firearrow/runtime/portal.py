@@ -10,6 +10,7 @@ import concurrent.futures
 import os
 import threading
 from collections.abc import Coroutine
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -25,13 +26,17 @@ class Portal:
     def __init__(self, name: str = "firearrow") -> None:
         self._loop = new_loop()
         self._process = os.getpid()
-        self._closed = False
+        self._is_closing = self._closed = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
+        while not self._closed:
+            # SystemExit and KeyboardInterrupt of a task pass through the loop too. They are the task's result, which
+            # its caller gets: the loop goes on to tell it.
+            with suppress(SystemExit, KeyboardInterrupt):
+                self._loop.run_forever()
 
     def call(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
         """Run a coroutine on the loop and wait for it; a timeout or an interrupt cancels it."""
@@ -39,6 +44,10 @@ class Portal:
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result(timeout_s)
+        except concurrent.futures.CancelledError:
+            if not self._is_closing:
+                raise
+            raise PortalClosed("the portal was closed while this call waited") from None
         except BaseException:
             future.cancel()
             raise
@@ -52,6 +61,7 @@ class Portal:
         """Cancel what still runs, stop the loop and wait for its thread."""
         if self._closed or os.getpid() != self._process:
             return
+        self._is_closing = True
         asyncio.run_coroutine_threadsafe(_cancel_everything(), self._loop).result()
         self._closed = True
         self._loop.call_soon_threadsafe(self._loop.stop)

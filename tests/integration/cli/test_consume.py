@@ -91,3 +91,36 @@ def test_a_port_that_is_taken_is_all_that_is_said(server: str, tmp_path: object)
     assert port in ran.stderr
     assert "stopped" not in ran.stderr
     assert "Traceback" not in ran.stderr
+
+
+def test_following_ends_where_it_is_told_to(firearrow_address: str, firearrow_topic: str) -> None:
+    command = Commands(firearrow_address)
+    command("produce", firearrow_topic, "--sharding-key", "k", stdin="".join(f"{number}\n" for number in range(8)))
+    (place,) = {f"{each['broker']}:{each['queue']}" for each in command.json_lines("consume", firearrow_topic)}
+    look = ("consume", firearrow_topic, "--queue", place, "--follow", "--from", "first", "-f", r"%s\n", "--to")
+    assert command(*look, "3").split() == ["0", "1", "2"]
+    assert len(command(*look, "now").split()) == 8
+
+
+def test_a_group_without_a_name_is_no_group(firearrow_address: str, firearrow_topic: str) -> None:
+    assert "--group is empty" in Commands(firearrow_address).fails("consume", firearrow_topic, "-g", "")
+
+
+def test_a_new_group_that_follows_begins_at_the_first_message(firearrow_address: str, firearrow_topic: str) -> None:
+    command = Commands(firearrow_address)
+    command("produce", firearrow_topic, "-m", "old")
+    assert command("consume", firearrow_topic, "-g", "follower", "--follow", "--limit", "1", "-f", "raw") == "old\n"
+
+
+def test_a_tag_that_holds_an_operator_is_doubted(firearrow_address: str, firearrow_topic: str) -> None:
+    command = Commands(firearrow_address)
+    assert "write || between tags" in command.process("consume", firearrow_topic, "--tag", "a && b").stderr
+
+
+def test_a_group_is_not_moved_behind_the_end_of_a_queue(firearrow_address: str, firearrow_topic: str) -> None:
+    command = Commands(firearrow_address)
+    queue = command.json("topic", "describe", firearrow_topic)["queues"][0]
+    place = f"{queue['broker']}:{queue['queue']}"
+    move = ("group", "reset", "ahead", "-t", firearrow_topic, "--queue", place, "--offset", "99999")
+    for words in (move, (*move, "--dry-run")):
+        assert "ends at offset 0, before 99999" in command.fails(*words)

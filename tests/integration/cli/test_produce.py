@@ -86,3 +86,16 @@ def test_a_signal_ends_typing_at_a_terminal(
     assert process.returncode == 128 + number
     assert "1 message was acknowledged" in said
     assert "Traceback" not in said
+
+
+def test_empty_lines_are_counted_and_a_closed_input_is_named(firearrow_address: str, firearrow_topic: str) -> None:
+    command = Commands(firearrow_address)
+    ran = command.process("produce", firearrow_topic, stdin="a\n\n\nb\n")
+    assert ran.stdout.startswith("sent 2 messages")
+    assert ran.stderr == "empty lines passed over: 2\n"
+    words = f'{sys.executable} -c "{MAIN}" produce {firearrow_topic} <&-'
+    closed = subprocess.run(
+        ["sh", "-c", words], env=command.environment, capture_output=True, text=True, timeout=SECONDS, check=False
+    )
+    assert closed.returncode == 1
+    assert "standard input is closed" in closed.stderr.splitlines()[0]

@@ -1,6 +1,8 @@
 """What users give to consumers does what they meant, or they hear of it: whatever it returns and however it ends."""
 
 import asyncio
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from functools import wraps
@@ -109,3 +111,111 @@ def test_a_handler_with_a_yield_is_told_and_its_message_is_not_acknowledged(
 
     assert asyncio.run(story()) == COUNT
     assert "has a yield, so nothing of it has run" in caplog.text
+
+
+BEGINNING = "import asyncio, os, signal, sys, threading; from firearrow.blocking import *; at, topic = sys.argv[1:]"
+EXIT_STATUS = 3
+ENDINGS = {
+    "sys.exit in a handler": """
+with Consumer(at, group=topic, topics=topic, start="first") as consumer:
+    consumer.run(lambda message: sys.exit(3))
+""",
+    "sys.exit in a handler of batches": """
+with Consumer(at, group=topic, topics=topic, start="first") as consumer:
+    consumer.run_batches(lambda messages: sys.exit(3))
+""",
+    "sys.exit while messages are iterated": """
+with Consumer(at, group=topic, topics=topic, start="first") as consumer:
+    for message in consumer:
+        with message.process():
+            sys.exit(3)
+""",
+    "an interrupt in a handler": """
+def handle(message):
+    raise KeyboardInterrupt
+try:
+    with Consumer(at, group=topic, topics=topic, start="first") as consumer:
+        consumer.run(handle)
+except KeyboardInterrupt:
+    sys.exit(3)
+""",
+    "sys.exit in a filter and a listener": """
+class Listener(RebalanceListener):
+    def on_assigned(self, queues):
+        sys.exit(4)
+def wanted(message):
+    sys.exit(5)
+with Consumer(at, group=topic, topics=topic, start="first", wanted=wanted, rebalance_listener=Listener()) as consumer:
+    next(consumer).ack()
+sys.exit(3)
+""",
+    "close in a handler": """
+said = []
+consumer = Consumer(at, group=topic, topics=topic, start="first")
+consumer.open()
+def handle(message):
+    try:
+        consumer.close()
+    except Exception as error:
+        said.append(str(error))
+        consumer.stop()
+consumer.run(handle)
+consumer.close()
+assert "call stop there" in said[0], said
+sys.exit(3)
+""",
+    "close in another thread": """
+consumer = Consumer(at, group=topic, topics=topic, start="first")
+consumer.open()
+taken = threading.Event()
+threading.Thread(target=lambda: (taken.wait(), consumer.close())).start()
+consumer.run(lambda message: taken.set())
+sys.exit(3)
+""",
+    "close at a signal": """
+consumer = Consumer(at, group=topic, topics=topic, start="first")
+consumer.open()
+signal.signal(signal.SIGTERM, lambda *_: consumer.close())
+is_sent = threading.Event()
+def handle(message):
+    if not is_sent.is_set():
+        is_sent.set()
+        os.kill(os.getpid(), signal.SIGTERM)
+consumer.run(handle)
+sys.exit(3)
+""",
+    "a producer closed in another thread": """
+producer = Producer("127.0.0.1:1", send_timeout_ms=60_000)
+producer.open()
+threading.Timer(0.5, producer.close).start()
+try:
+    producer.send(Message(topic, b"x"))
+except Exception as error:
+    assert type(error).__name__ == "ClientClosed", repr(error)
+    sys.exit(3)
+""",
+    "a listener that never returns": """
+class Listener(RebalanceListener):
+    def on_assigned(self, queues):
+        threading.Event().wait()
+    on_revoked = on_assigned
+with Consumer(
+    at, group=topic, topics=topic, start="first", rebalance_listener=Listener(), rebalance_timeout_ms=300
+) as consumer:
+    next(consumer).ack()
+sys.exit(3)
+""",
+}
+
+
+@pytest.mark.parametrize("way", ENDINGS)
+def test_a_program_ends_however_users_functions_end(cluster: testing_blocking.Cluster, way: str) -> None:
+    topic = filled(cluster, "".join(letter if letter.isalnum() else "-" for letter in way))
+    ran = subprocess.run(
+        [sys.executable, "-c", BEGINNING + ENDINGS[way], cluster.address, topic],
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        check=False,
+    )
+    assert ran.returncode == EXIT_STATUS, ran.stderr

@@ -6,6 +6,7 @@ import logging
 import pytest
 
 from firearrow.client import Consumer, Producer, PullConsumer, ReceivedMessage
+from firearrow.client.consumer.settings import ConsumerOptions
 from firearrow.errors import NoRoute
 from firearrow.testing.sim.world import World
 from tests.simulation.broker.cluster import SimCluster
@@ -79,10 +80,64 @@ def test_a_handler_that_fails_is_logged_with_everything_that_finds_the_message(
             running = asyncio.get_running_loop().create_task(consumer.run(handle))
             await until(lambda: consumer.failures == 1)
             (word,) = [each for each in words(caplog) if "no such order" in each]
-            for part in (failed[0].message_id, "T, broker0:0, offset 0", "delivery 1", "ValueError"):
+            for part in (failed[0].message_id, "T, broker0:0, offset 0", "delivery 1", "it comes again", "ValueError"):
                 assert part in word
             consumer.stop()
             await running
+
+    ask(scenario, brokers=1, queues=1, seeds=1)
+
+
+@pytest.mark.parametrize("way", ["run", "run_batches", "wanted"])
+def test_what_failed_stands_beside_the_text_too(way: str, caplog: pytest.LogCaptureFixture) -> None:
+    def fail(_given: object) -> bool:
+        raise KeyError("colour")
+
+    async def handle(given: object) -> None:
+        fail(given)
+
+    async def scenario(world: World, _cluster: SimCluster, names: str) -> None:
+        await fill(world, names, 1)
+        doors, wanted = doors_of(world.node("c")), fail if way == "wanted" else None
+        async with Consumer(names, group="G", topics="T", start="first", wanted=wanted, doors=doors) as consumer:
+            call = consumer.run_batches if way == "run_batches" else consumer.run
+            running = asyncio.get_running_loop().create_task(call(handle))
+            await until(lambda: bool(consumer.failures))
+            consumer.stop()
+            await running
+        (record, *_) = [each for each in caplog.records if each.levelno == logging.ERROR]
+        told = {name: getattr(record, name) for name in ("topic", "offset", "delivery", "reason")}
+        assert told == {"topic": "T", "offset": 0, "delivery": 1, "reason": "KeyError: 'colour'"}
+        assert "broker0" in vars(record)["queue"]
+        assert vars(record)["id"] in record.getMessage()
+
+    ask(scenario, brokers=1, queues=1, seeds=1)
+
+
+@pytest.mark.parametrize(
+    ("options", "fate"),
+    [
+        ({"broadcasting": True}, "it is given up, as it is broadcast"),
+        ({"max_reconsume_times": 0}, "it goes to the dead letters"),
+        ({"max_reconsume_times": 0, "ordered": True}, "it goes to the dead letters"),
+        ({"ordered": True}, "it comes again"),
+    ],
+)
+def test_a_failure_tells_what_becomes_of_the_message(
+    options: ConsumerOptions, fate: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def handle(_message: ReceivedMessage) -> None:
+        raise ValueError("no such order")
+
+    async def scenario(world: World, _cluster: SimCluster, names: str) -> None:
+        await fill(world, names, 1)
+        doors = doors_of(world.node("c"))
+        async with Consumer(names, group="G", topics="T", start="first", doors=doors, **options) as consumer:
+            running = asyncio.get_running_loop().create_task(consumer.run(handle))
+            await until(lambda: bool(consumer.failures))
+            consumer.stop()
+            await running
+        assert f"failed, {fate}: ValueError" in words(caplog)[0]
 
     ask(scenario, brokers=1, queues=1, seeds=1)
 

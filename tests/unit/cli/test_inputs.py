@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from firearrow.cli.inputs import InputFormat, Parts, messages
+from firearrow.cli.inputs import InputFormat, Parts, Passed, messages
 from firearrow.errors import IllegalMessage
 from firearrow.model import Message
 
@@ -16,7 +16,7 @@ PARTS = Parts("T", tag="t", keys=("k",), properties={"a": "1"})
 
 def read(files: list[Path], texts: list[str], form: InputFormat) -> list[Message]:
     async def collect() -> list[Message]:
-        return [message async for message in messages(PARTS, files, texts, form)]
+        return [message async for message in messages(PARTS, files, texts, form, Passed())]
 
     return asyncio.run(collect())
 
@@ -72,3 +72,9 @@ def test_standard_input_from_a_file_is_read_to_its_end(
         monkeypatch.setattr(sys, "stdin", stdin)
         found = read([], [], InputFormat.LINES)
     assert [message.body for message in found] == [b"one", b"two", b"three"]
+
+
+def test_properties_that_tell_what_became_of_a_message_are_not_taken_over() -> None:
+    dead = '{"body": "b", "properties": {"RETRY_TOPIC": "T", "ORIGIN_MESSAGE_ID": "7F", "REAL_TOPIC": "D", "a": "2"}}'
+    (message,) = read([], [dead], InputFormat.JSON)
+    assert {name: value for name, value in message.properties.items() if name not in ("TAGS", "KEYS")} == {"a": "2"}

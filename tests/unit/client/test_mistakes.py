@@ -100,7 +100,7 @@ def test_functions_that_are_not_awaited_are_no_coroutine_functions(given: Any) -
 
 
 def test_a_filter_that_returns_a_coroutine_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    message: Any = SimpleNamespace(message_id="id", place="somewhere", body=b"x")
+    message: Any = SimpleNamespace(_told={}, message_id="id", place="somewhere", body=b"x")
     wanted: Any = lambda each: awaited(each.body)  # noqa: E731
     assert is_wanted(wanted, message)
     assert "let it return True or False" in caplog.text

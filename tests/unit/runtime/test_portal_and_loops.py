@@ -44,6 +44,42 @@ def test_a_timeout_cancels_the_work() -> None:
     assert cancelled.is_set()
 
 
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
+def test_what_would_end_a_process_reaches_the_caller_and_the_loop_goes_on(error: type[BaseException]) -> None:
+    async def end() -> None:
+        raise error
+
+    async def end_inside() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(end())
+
+    with Portal() as portal:
+        for work in (end, end_inside):
+            with pytest.raises(error):
+                portal.call(work(), timeout_s=60)
+        assert portal.call(double(1), timeout_s=60) == 2
+
+
+def test_a_call_that_waits_when_the_portal_closes_says_so() -> None:
+    portal, is_waiting, said = Portal(), threading.Event(), []
+
+    async def endless() -> None:
+        is_waiting.set()
+        await asyncio.Event().wait()
+
+    def call() -> None:
+        with pytest.raises(PortalClosed) as told:
+            portal.call(endless())
+        said.append(str(told.value))
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    assert is_waiting.wait(60)
+    portal.close()
+    thread.join(60)
+    assert said == ["the portal was closed while this call waited"]
+
+
 def test_a_closed_portal_and_its_own_loop_refuse() -> None:
     portal = Portal()
 

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from firearrow.runtime.threads import Threads
+from firearrow.runtime.threads import ThreadPerCall, Threads
 
 
 def test_a_cancellation_waits_for_a_function_that_has_begun() -> None:
@@ -60,5 +60,37 @@ def test_a_cancelled_error_of_the_function_itself_is_raised_once() -> None:
         with pytest.raises(asyncio.CancelledError):
             await pool.run(function)
         pool.close()
+
+    asyncio.run(main())
+
+
+def test_who_waits_for_a_thread_of_its_own_may_give_up() -> None:
+    begun, may_end, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def function() -> None:
+        begun.set()
+        may_end.wait(60)
+        ended.set()
+
+    async def main() -> None:
+        task = asyncio.create_task(ThreadPerCall("test").run(function))
+        await asyncio.to_thread(begun.wait, 60)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        may_end.set()
+        assert await asyncio.to_thread(ended.wait, 60)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("error", [ValueError, SystemExit, asyncio.CancelledError])
+def test_what_a_function_raises_in_a_thread_of_its_own_reaches_who_waits(error: type[BaseException]) -> None:
+    def function() -> None:
+        raise error
+
+    async def main() -> None:
+        with pytest.raises(error):
+            await ThreadPerCall("test").run(function)
 
     asyncio.run(main())

@@ -33,6 +33,10 @@ class Nobody:
     def release(self, message: ReceivedMessage[Any]) -> None:
         """Nowhere to go back to."""
 
+    def fate(self, _message: ReceivedMessage[Any]) -> str:
+        """What becomes of a message that fails here: its own delivery is another matter."""
+        return "it was handed over by an operator"
+
     async def retry(self, _message: ReceivedMessage[Any], _delay_level: int) -> None:
         """Remember that the handler asked for it."""
         self.is_refused = True

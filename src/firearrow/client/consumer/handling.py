@@ -9,23 +9,31 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, Protocol, TypeVar, cast
 
 from firearrow.client.consumer.message import ReceivedMessage
 from firearrow.client.tasks import is_cancellation
 from firearrow.errors import SettingsError
-from firearrow.runtime.threads import Threads
 from firearrow.serializers import V
 
 log: Final = logging.getLogger(__name__)
 
 T = TypeVar("T")
+R = TypeVar("R")
 Filter = Callable[[ReceivedMessage[V]], bool]
 Handler = Callable[[T], Awaitable[object]] | Callable[[T], object]
 
 
-def as_coroutine(handler: Handler[T], threads: Callable[[], Threads]) -> Callable[[T], Awaitable[object]]:
-    """Return something to await; ``threads`` makes the pool when one is needed."""
+class Runner(Protocol):
+    """Runs plain functions beside the loop."""
+
+    async def run(self, function: Callable[[], R]) -> R:
+        """Call the function and return its result."""
+        ...
+
+
+def as_coroutine(handler: Handler[T], threads: Callable[[], Runner]) -> Callable[[T], Awaitable[object]]:
+    """Return something to await; ``threads`` makes what runs a plain function when that is needed."""
     _check(handler)
     if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(handler, "__call__", None)):  # noqa: B004
         return cast("Callable[[T], Awaitable[object]]", handler)
@@ -77,8 +85,11 @@ def is_wanted(wanted: Filter[Any], message: ReceivedMessage[Any]) -> bool:
         answer = wanted(message)
         if inspect.isawaitable(answer):
             raise _never_awaited(answer)
-    except (Exception, asyncio.CancelledError):
-        log.exception("a filter failed for %s (%s), it is handed out", message.message_id, message.place)
+    except BaseException as error:  # whatever it raises: there is nobody else whom it could reach here
+        reason = f"{type(error).__name__}: {error}"
+        extra = {**message._told, "reason": reason}
+        what = "a filter failed for %s (%s), it is handed out: %s"
+        log.exception(what, message.message_id, message.place, reason, extra=extra)
         return True
     return answer
 
@@ -115,15 +126,10 @@ async def handle_batch(
         if is_cancellation(error):
             _release_all(messages)
             raise
-        log.exception(
-            "handling %d messages from %s (%s) on failed, they come again: %s: %s",
-            len(messages),
-            messages[0].message_id,
-            messages[0].place,
-            type(error).__name__,
-            error,  # noqa: TRY401 - for formatters that show no traceback
-            extra={"messages": len(messages), "id": messages[0].message_id},
-        )
+        first, reason = messages[0], f"{type(error).__name__}: {error}"
+        what = "handling %d messages together failed, the first is %s (%s), %s: %s"
+        extra = {**first._told, "messages": len(messages), "reason": reason}
+        log.exception(what, len(messages), first.message_id, first.place, first._fate, reason, extra=extra)
         await _retry_all(messages)
     except BaseException:
         _release_all(messages)

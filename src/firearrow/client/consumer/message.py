@@ -47,6 +47,10 @@ class Settler(Protocol):
         """The message goes back to those that wait for a handler."""
         ...
 
+    def fate(self, message: "ReceivedMessage[Any]") -> str:
+        """What becomes of the message when it fails now, as a sentence says it."""
+        ...
+
 
 class ReceivedMessage(Generic[V]):
     """One delivery of one message. Its type parameter is the type of its ``value``.
@@ -178,22 +182,26 @@ class ReceivedMessage(Generic[V]):
             self.is_settled = True
             self._settler.ack(self)
 
+    @property
+    def _fate(self) -> str:
+        return self._settler.fate(self)
+
+    @property
+    def _told(self) -> dict[str, Any]:
+        """What a line of the log has beside its text."""
+        return {
+            "id": self.message_id,
+            "topic": self.topic,
+            "queue": str(self.queue),
+            "offset": self.queue_offset,
+            "delivery": self.reconsume_times + 1,
+        }
+
     async def _fail(self, error: BaseException) -> None:
-        log.error(
-            "handling %s (%s, delivery %d) failed, it comes again: %s: %s",
-            self.message_id,
-            self.place,
-            self.reconsume_times + 1,
-            type(error).__name__,
-            error,
-            exc_info=error,
-            extra={
-                "id": self.message_id,
-                "queue": str(self.queue),
-                "offset": self.queue_offset,
-                "delivery": self.reconsume_times + 1,
-            },
-        )
+        reason = f"{type(error).__name__}: {error}"
+        what = "handling %s (%s, delivery %d) failed, %s: %s"
+        words = self.message_id, self.place, self.reconsume_times + 1, self._fate, reason
+        log.error(what, *words, exc_info=error, extra={**self._told, "reason": reason})
         await self.retry()
 
     async def retry(self, delay_level: int = 0) -> None:

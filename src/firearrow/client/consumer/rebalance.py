@@ -5,7 +5,8 @@
         async def on_revoked(self, queues): ...     # after their handlers have ended and their offsets are committed
 
 Calls come one after the other. Each is bounded by ``rebalance_timeout_ms``; one that fails or takes longer is logged,
-and the queues come and go all the same. Java: ``MessageQueueListener``.
+and the queues come and go all the same: a coroutine is cancelled then, a plain function goes on in its thread.
+Java: ``MessageQueueListener``.
 """
 
 import asyncio
@@ -17,7 +18,7 @@ from firearrow.client.consumer.handling import as_coroutine, holder_of
 from firearrow.client.tasks import is_cancellation
 from firearrow.errors import SettingsError
 from firearrow.model import MessageQueue
-from firearrow.runtime.threads import Threads
+from firearrow.runtime.threads import ThreadPerCall
 
 log: Final = logging.getLogger(__name__)
 
@@ -56,7 +57,7 @@ class Announcer:
         self._group = group
         self._timeout_ms = timeout_ms
         self._turn = asyncio.Lock()
-        self._threads: Threads | None = None
+        self._threads = ThreadPerCall(f"{group} rebalance")
 
     async def assigned(self, queues: Sequence[MessageQueue]) -> None:
         """Tell that queues came."""
@@ -73,8 +74,8 @@ class Announcer:
             limit = asyncio.timeout(self._timeout_ms / 1000)
             try:
                 async with limit:
-                    await as_coroutine(method, self._pool)(queues)
-            except (Exception, asyncio.CancelledError) as error:
+                    await as_coroutine(method, lambda: self._threads)(queues)
+            except BaseException as error:  # sys.exit too: nobody else whom it could reach waits for this call
                 if is_cancellation(error):
                     raise
                 late = f"it took longer than rebalance_timeout_ms ({self._timeout_ms})"
@@ -86,12 +87,3 @@ class Announcer:
         extra = {"group": self._group, "queues": which, "reason": reason}
         what = "%s of group %s failed for %s, they come and go all the same: %s"
         log.error(what, name, self._group, which, reason, exc_info=error, extra=extra)
-
-    def _pool(self) -> Threads:
-        self._threads = self._threads or Threads(1, f"{self._group} rebalance")
-        return self._threads
-
-    def close(self) -> None:
-        """Call nobody any more."""
-        if self._threads is not None:
-            self._threads.close()

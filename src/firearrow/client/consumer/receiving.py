@@ -175,7 +175,6 @@ class Receiver:
             await self.persist()
         if self._announcer is not None:
             await tell_of_departure(self._announcer, flows)
-            self._announcer.close()
         for flow in flows:
             flow.drop()
         if self.needs_locks:
@@ -424,8 +423,6 @@ class Receiver:
             self._settle_outdated(message)
             return  # whoever owns the queue now gets it
         if self._settings.broadcasting:
-            extra = {"id": message.message_id, "queue": str(message.queue)}
-            log.error("broadcast message %s (%s) is given up", message.message_id, message.place, extra=extra)
             self.ack(message)
         elif flow.ordered and delay_level >= 0 and not self._is_beyond_limit(message):
             message._attempts += 1
@@ -433,6 +430,14 @@ class Receiver:
         else:
             level = TO_DEAD_LETTERS if flow.ordered else delay_level
             await asyncio.shield(self._instance.tasks.spawn(self._send_back(message, level), "send back"))
+
+    def fate(self, message: ReceivedMessage[Any]) -> str:
+        """What becomes of a message that fails now, as a sentence says it."""
+        if self._settings.broadcasting:
+            return "it is given up, as it is broadcast"
+        limit = self._settings.max_reconsume_times if self._settings.ordered else self._settings.reconsume_limit
+        is_last = 0 <= limit <= message.reconsume_times
+        return "it goes to the dead letters" if is_last else "it comes again"
 
     async def _send_back(self, message: ReceivedMessage[Any], delay_level: int) -> None:
         if await self._returns.send_back(message, delay_level):

@@ -141,7 +141,10 @@ class Consumer(Generic[V]):
         self._door.run(self._inner.stop)
 
     def close(self) -> None:
-        """Commit, leave the group, end every connection and the thread."""
+        """Commit, leave the group, end every connection and the thread; calls of other threads that wait then end.
+
+        ``run`` returns, an iteration ends, any other call raises ``ClientClosed``.
+        """
         self._door.close(self._inner.close)
 
     def subscribe(self, topic: str, expression: str = EVERYTHING, *, kind: str = TAG) -> None:
@@ -169,7 +172,11 @@ class Consumer(Generic[V]):
         return or_stop(self._door.call(next_of(self._inner)), self._door)
 
     def run(self, handler: Callable[[ReceivedMessage[V]], object], *, workers: int | None = None) -> None:
-        """Call ``handler`` with every message, ``workers`` at once, until the consumer is stopped."""
+        """Call ``handler`` with every message, ``workers`` at once, until the consumer is stopped.
+
+        ``sys.exit`` and an interrupt in a handler end ``run``, which raises them here; the message comes again.
+        ``close`` in a handler is refused, as it would wait for the handler: call ``stop`` there.
+        """
         self._door.call(self._inner.run(_named(partial(_handle, handler, self._door), handler), workers=workers))
 
     def run_batches(

@@ -81,7 +81,7 @@ class Producer(Generic[V]):
         self._door.open(self._inner.open)
 
     def close(self) -> None:
-        """Say goodbye and end every connection and the thread."""
+        """Say goodbye and end every connection and the thread; sends of other threads raise ``ClientClosed``."""
         self._door.close(self._inner.close)
 
     def message(self, topic: str, value: V, **parts: Unpack[MessageParts]) -> Message:

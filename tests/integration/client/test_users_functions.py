@@ -172,6 +172,16 @@ threading.Thread(target=lambda: (taken.wait(), consumer.close())).start()
 consumer.run(lambda message: taken.set())
 sys.exit(3)
 """,
+    "close in another thread while messages are iterated": """
+consumer = Consumer(at, group=topic, topics=topic, start="first")
+consumer.open()
+taken = threading.Event()
+threading.Thread(target=lambda: (taken.wait(), consumer.close())).start()
+for message in consumer:
+    message.ack()
+    taken.set()
+sys.exit(3)
+""",
     "close at a signal": """
 consumer = Consumer(at, group=topic, topics=topic, start="first")
 consumer.open()

@@ -6,6 +6,7 @@ import logging
 import pytest
 
 from firearrow.client import Consumer, Producer, PullConsumer, ReceivedMessage
+from firearrow.client.consumer.handling import Filter
 from firearrow.client.consumer.settings import ConsumerOptions
 from firearrow.errors import NoRoute
 from firearrow.testing.sim.world import World
@@ -98,7 +99,8 @@ def test_what_failed_stands_beside_the_text_too(way: str, caplog: pytest.LogCapt
 
     async def scenario(world: World, _cluster: SimCluster, names: str) -> None:
         await fill(world, names, 1)
-        doors, wanted = doors_of(world.node("c")), fail if way == "wanted" else None
+        doors = doors_of(world.node("c"))
+        wanted: Filter[bytes] | None = fail if way == "wanted" else None
         async with Consumer(names, group="G", topics="T", start="first", wanted=wanted, doors=doors) as consumer:
             call = consumer.run_batches if way == "run_batches" else consumer.run
             running = asyncio.get_running_loop().create_task(call(handle))

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from firearrow.errors import BadBody, DiskError, FireArrowError, SettingsError
+from firearrow.errors import BadBody, DiskError, FireArrowError, ResourceShortage, SettingsError
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.refusal import Refused
 from firearrow.runtime.disk import Disk
@@ -55,8 +55,10 @@ class Stored(Generic[T]):
                 continue
             try:
                 self.value = self._decode(await self._disk.read_whole(path))
-            except (BadBody, SettingsError) as error:
-                log.warning("a file cannot be read", extra={"path": path, "reason": str(error)})
+            except ResourceShortage:
+                raise  # it can be read later
+            except (BadBody, SettingsError, DiskError) as error:
+                log.warning("%s cannot be read: %s", path, error, extra={"path": path, "reason": str(error)})
                 continue
             return
         if self._disk.exists(self._path):
@@ -103,9 +105,20 @@ class Stored(Generic[T]):
             if directory:
                 self._disk.make_directory(directory)
             if self._disk.exists(self._path):
-                await self._disk.replace(self._path + ".bak", await self._disk.read_whole(self._path))
+                await self._keep_previous()
             await self._disk.replace(self._path, self._encode(value))
         except DiskError as error:
             log.error("%s cannot be written: %s", self._path, error, extra={"path": self._path})  # noqa: TRY400 - expected
             return error
         return None
+
+    async def _keep_previous(self) -> None:
+        """Copy the file to ``.bak``; one that the disk does not give back any more leaves that as it is."""
+        try:
+            previous = await self._disk.read_whole(self._path)
+        except ResourceShortage:
+            raise
+        except DiskError as error:
+            log.warning("%s cannot be read: %s; its .bak stays as it is", self._path, error)
+            return
+        await self._disk.replace(self._path + ".bak", previous)

@@ -2,12 +2,12 @@
 
 import asyncio
 import logging
+from typing import Any
 
 import pytest
 
 from firearrow.client import Consumer, Producer, PullConsumer, ReceivedMessage
 from firearrow.client.consumer.handling import Filter
-from firearrow.client.consumer.settings import ConsumerOptions
 from firearrow.errors import NoRoute
 from firearrow.testing.sim.world import World
 from tests.simulation.broker.cluster import SimCluster
@@ -126,7 +126,7 @@ def test_what_failed_stands_beside_the_text_too(way: str, caplog: pytest.LogCapt
     ],
 )
 def test_a_failure_tells_what_becomes_of_the_message(
-    options: ConsumerOptions, fate: str, caplog: pytest.LogCaptureFixture
+    options: dict[str, Any], fate: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def handle(_message: ReceivedMessage) -> None:
         raise ValueError("no such order")

@@ -42,7 +42,7 @@ class Door:
 
     def close(self, end: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """End the client, and the thread."""
-        if this_thread() in self._handlers:
+        if this_thread() in self._handlers or self._is_inside:
             raise ClientClosed(
                 f"close was called in a handler of the {self._name}, for which it would wait; "
                 "call stop there, and close when run has returned"
@@ -54,6 +54,11 @@ class Door:
             portal.call(end())
         finally:
             portal.close()
+
+    @property
+    def _is_inside(self) -> bool:
+        """Whether it is the loop's own thread that asks: a coroutine that was given as a handler, or a filter."""
+        return self._portal is not None and self._portal.is_here
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine of the client and wait for its result."""
@@ -78,6 +83,8 @@ class Door:
 
     def run(self, function: Callable[[], T]) -> T:
         """Run a plain function of the client on its loop, where nothing else changes meanwhile."""
+        if self._is_inside:
+            return function()
 
         async def work() -> T:
             return function()

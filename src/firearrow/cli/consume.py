@@ -1,8 +1,9 @@
 """``firearrow consume``: look at a topic, or take part in a group. Works on Apache's clusters too.
 
 Without a group nothing is consumed: queues are read from where one likes, by store time, and no offset moves. With a
-group the command is a member of it: it gets its share, and what it printed is acknowledged.
-What it could not print is neither acknowledged nor sent to the retry topic: the command leaves the group and ends.
+group the command is a member of it: it gets its share, and what it printed is acknowledged. So is a message whose body
+cannot be read, where bodies alone are printed: it is left out, which standard error tells. When nothing can be printed
+any more, the rest is neither acknowledged nor sent to the retry topic: the command leaves the group and ends.
 """
 
 import asyncio

@@ -149,9 +149,10 @@ class Reader:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _follow(self, queue: MessageQueue, bounds: Bounds, come: Come) -> None:
-        offset = bounds.first
-        while offset < bounds.end and (left_ms := self._latest_ms - SystemClock().now_ms()) > -GRACE_MS:
-            wait_ms = min(WAIT_MS, max(left_ms, 0) + GRACE_MS)
+        offset, is_over = bounds.first, False
+        while offset < bounds.end and not is_over:
+            left_ms = self._latest_ms + GRACE_MS - SystemClock().now_ms()
+            wait_ms = min(WAIT_MS, max(left_ms, 0))
             try:
                 pulled = await self._consumer.pull_bytes(queue, offset, expression=self._look.tag, wait_ms=wait_ms)
             except FireArrowError as error:
@@ -160,9 +161,11 @@ class Reader:
                     return
                 await asyncio.sleep(RETRY_S)
                 continue
+            is_over = pulled.status is PullStatus.NOTHING_NEW and left_ms <= 0
             for message in pulled.messages():
-                is_late = message.store_timestamp > self._latest_ms or message.queue_offset >= bounds.end
-                if message.queue_offset >= offset and not is_late and self._wants(message):
+                is_over = is_over or message.store_timestamp > self._latest_ms
+                is_inside = not is_over and offset <= message.queue_offset < bounds.end
+                if is_inside and self._wants(message):
                     await come.put((message, queue))
             offset = pulled.next_offset
         await come.put(None)

@@ -7,6 +7,7 @@ disk, a descriptor that was never open) is a failure, told in one line.
 import errno
 import io
 import os
+import select
 import sys
 from contextlib import suppress
 from typing import Any, TextIO
@@ -26,9 +27,11 @@ class _Descriptor(io.FileIO):
 
     def write(self, data: Any, /) -> int:  # noqa: ANN401 - whatever has bytes
         try:
-            return super().write(data)
+            while (written := super().write(data)) is None:  # it does not block, and its reader is slow
+                select.select([], [self], [])
         except OSError as error:
             raise OutputEnded(error) from None
+        return written
 
 
 def guarded(stream: TextIO | None) -> TextIO | None:

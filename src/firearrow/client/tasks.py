@@ -10,13 +10,18 @@ from collections.abc import Coroutine
 from typing import Any
 
 
-def is_cancellation(error: BaseException) -> bool:
-    """Whether an error is the running task's own cancellation.
+def cancellations() -> int:
+    """How often the running task has been asked to end, and has not said that it goes on."""
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()
+
+
+def is_cancellation(error: BaseException, before: int) -> bool:
+    """Whether an error is the running task's own cancellation, of which there were so many ``before``.
 
     A ``CancelledError`` that nobody asked this task for came out of something it awaited: an error like any other.
     """
-    task = asyncio.current_task()
-    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
+    return isinstance(error, asyncio.CancelledError) and cancellations() > before
 
 
 class Tasks:

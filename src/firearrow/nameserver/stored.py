@@ -113,12 +113,13 @@ class Stored(Generic[T]):
         return None
 
     async def _keep_previous(self) -> None:
-        """Copy the file to ``.bak``; one that the disk does not give back any more leaves that as it is."""
+        """Copy the file to ``.bak``; one that cannot be read any more leaves that as it is."""
         try:
             previous = await self._disk.read_whole(self._path)
+            self._decode(previous)
         except ResourceShortage:
             raise
-        except DiskError as error:
+        except (BadBody, SettingsError, DiskError) as error:
             log.warning("%s cannot be read: %s; its .bak stays as it is", self._path, error)
             return
         await self._disk.replace(self._path + ".bak", previous)

@@ -27,6 +27,7 @@ class Portal:
         self._loop = new_loop()
         self._process = os.getpid()
         self._is_closing = self._closed = False
+        self._submitting = threading.Lock()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -38,10 +39,14 @@ class Portal:
             with suppress(SystemExit, KeyboardInterrupt):
                 self._loop.run_forever()
 
+    @property
+    def is_here(self) -> bool:
+        """Whether it is the loop's own thread that asks."""
+        return threading.current_thread() is self._thread
+
     def call(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
         """Run a coroutine on the loop and wait for it; a timeout or an interrupt cancels it."""
-        self._check(work)
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        future = self.spawn(work)
         try:
             return future.result(timeout_s)
         except concurrent.futures.CancelledError:
@@ -54,14 +59,20 @@ class Portal:
 
     def spawn(self, work: Coroutine[Any, Any, T]) -> "concurrent.futures.Future[T]":
         """Start a coroutine on the loop without waiting."""
-        self._check(work)
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
+        with self._submitting:  # whatever was begun before the portal closes is cancelled by that
+            self._check(work)
+            return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def close(self) -> None:
         """Cancel what still runs, stop the loop and wait for its thread."""
-        if self._closed or os.getpid() != self._process:
+        if os.getpid() != self._process:
             return
-        self._is_closing = True
+        with self._submitting:
+            is_first, self._is_closing = not self._is_closing, True
+        if not is_first:
+            if not self.is_here:
+                self._thread.join()
+            return
         asyncio.run_coroutine_threadsafe(_cancel_everything(), self._loop).result()
         self._closed = True
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -72,9 +83,9 @@ class Portal:
         reason = ""
         if os.getpid() != self._process:
             reason = "what was opened in the process before a fork cannot be used here; open one after the fork"
-        elif self._closed:
+        elif self._is_closing:
             reason = "the portal is closed"
-        elif threading.current_thread() is self._thread:
+        elif self.is_here:
             reason = "called from the portal's own loop, which would wait for itself; await instead"
         if reason:
             work.close()

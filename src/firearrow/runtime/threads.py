@@ -26,7 +26,7 @@ class Threads:
 
     async def run(self, function: Callable[[], T]) -> T:
         """Call the function in a thread and return its result; a cancellation is for functions that have not begun."""
-        running = self._pool.submit(function)
+        running = self._pool.submit(_called, function)
         future = asyncio.wrap_future(running)
         while True:
             try:
@@ -56,9 +56,17 @@ class ThreadPerCall:
         return await asyncio.wrap_future(running)
 
 
+def _called(function: Callable[[], T]) -> T:
+    """What a function returns; a ``StopIteration``, which no future carries, becomes a ``RuntimeError``."""
+    try:
+        return function()
+    except StopIteration as error:
+        raise RuntimeError("StopIteration was raised: a next() without a default found nothing more") from error
+
+
 def _settle(running: "Future[T]", function: Callable[[], T]) -> None:
     try:
-        result = function()
+        result = _called(function)
     except BaseException as error:  # noqa: BLE001 - for whoever waits, not for this thread
         running.set_exception(error)
     else:

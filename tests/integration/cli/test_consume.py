@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -100,6 +101,10 @@ def test_following_ends_where_it_is_told_to(firearrow_address: str, firearrow_to
     look = ("consume", firearrow_topic, "--queue", place, "--follow", "--from", "first", "-f", r"%s\n", "--to")
     assert command(*look, "3").split() == ["0", "1", "2"]
     assert len(command(*look, "now").split()) == 8
+    stored_at = time.monotonic()
+    while time.monotonic() - stored_at < 2.5:
+        command("topic", "list")
+    assert len(command(*look, "-1500ms").split()) == 8
 
 
 def test_a_group_without_a_name_is_no_group(firearrow_address: str, firearrow_topic: str) -> None:

@@ -109,7 +109,7 @@ def test_the_same_without_await(broker: FireArrowBroker) -> None:
         consumer.resume()
         assert came.wait(30)
         assert seen == ["one espresso"]
-        assert heard.threads == {f"{group} rebalance_0"}
+        assert heard.threads == {f"{group} rebalance"}
         consumer.stop()
         worker.join(30)
     assert not heard.queues

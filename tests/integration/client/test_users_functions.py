@@ -164,6 +164,36 @@ consumer.close()
 assert "call stop there" in said[0], said
 sys.exit(3)
 """,
+    "close in a coroutine and in a filter": """
+said = []
+consumer = None
+def wanted(message):
+    try:
+        consumer.close()
+    except Exception as error:
+        said.append(str(error))
+    return True
+async def handle(message):
+    wanted(message)
+    consumer.stop()
+consumer = Consumer(at, group=topic, topics=topic, start="first", wanted=wanted)
+consumer.open()
+consumer.run(handle)
+consumer.close()
+assert all("call stop there" in each for each in said) and len(said) > 1, said
+sys.exit(3)
+""",
+    "an iterator that is empty": """
+with Consumer(at, group=topic, topics=topic, start="first", workers=1) as consumer:
+    def handle(message):
+        if consumer.failures:
+            consumer.stop()
+        else:
+            next(iter(()))
+    consumer.run(handle)
+    assert consumer.failures == 1
+sys.exit(3)
+""",
     "close in another thread": """
 consumer = Consumer(at, group=topic, topics=topic, start="first")
 consumer.open()
@@ -177,9 +207,11 @@ consumer = Consumer(at, group=topic, topics=topic, start="first")
 consumer.open()
 taken = threading.Event()
 threading.Thread(target=lambda: (taken.wait(), consumer.close())).start()
-for message in consumer:
-    message.ack()
-    taken.set()
+try:
+    for message in consumer:
+        taken.set()
+except Exception as error:  # the consumer was closed before this asked for another message
+    assert type(error).__name__ == "ClientClosed", repr(error)
 sys.exit(3)
 """,
     "close at a signal": """

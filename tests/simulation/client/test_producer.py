@@ -76,6 +76,23 @@ def test_when_the_answer_does_not_come_the_message_may_be_stored() -> None:
     ask(scenario, brokers=1)
 
 
+@pytest.mark.parametrize("retries", [0, 2])
+def test_a_send_whose_broker_was_asked_may_be_stored_when_the_producer_is_closed(retries: int) -> None:
+    async def scenario(world: World, _cluster: SimCluster, names: str) -> None:
+        async with Producer(names, group="P", doors=doors_of(world.node("p")), retries=retries) as producer:
+            await producer.send(Message.of("T", b"x"))
+            world.network.partition(["p"], ["broker0"])
+            sending = asyncio.get_running_loop().create_task(producer.send(Message.of("T", b"x")))
+            await asyncio.sleep(0.1)
+            await producer.close()
+            with pytest.raises(SendFailed) as caught:
+                await sending
+            assert caught.value.may_have_happened
+            world.network.heal()
+
+    ask(scenario, brokers=1)
+
+
 def test_an_ordered_message_fails_rather_than_moves() -> None:
     async def scenario(world: World, cluster: SimCluster, names: str) -> None:
         async with Producer(names, group="P", doors=doors_of(world.node("p"))) as producer:

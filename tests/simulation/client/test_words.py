@@ -116,6 +116,24 @@ def test_what_failed_stands_beside_the_text_too(way: str, caplog: pytest.LogCapt
     ask(scenario, brokers=1, queues=1, seeds=1)
 
 
+@pytest.mark.parametrize("level", [None, -1])
+def test_a_failure_after_a_message_was_settled_says_that(level: int | None, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(world: World, _cluster: SimCluster, names: str) -> None:
+        await fill(world, names, 1)
+        doors = doors_of(world.node("c"))
+        async with Consumer(names, group="G", topics="T", start="first", doors=doors) as consumer:
+
+            async def handle(message: ReceivedMessage) -> None:
+                await (message.ack() if level is None else message.retry(level))
+                consumer.stop()
+                raise ValueError("too late")
+
+            await consumer.run(handle)
+        assert "failed, it was settled before: ValueError" in words(caplog)[0]
+
+    ask(scenario, brokers=1, queues=1, seeds=1)
+
+
 @pytest.mark.parametrize(
     ("options", "fate"),
     [
@@ -153,8 +171,13 @@ def test_opening_can_wait_until_it_is_known_to_work() -> None:
             await Consumer(names, group="G", topics="not-there", wait_ready_ms=2000, doors=doors).open()
         with pytest.raises(NoRoute, match=NOBODY):
             await Consumer(NOBODY, group="G", topics="T", wait_ready_ms=2000, doors=doors).open()
-        async with Producer(names, wait_ready_ms=2000, doors=doors):
+        async with (
+            Producer(names, wait_ready_ms=2000, doors=doors),
+            Consumer(names, group="new", wait_ready_ms=2000, doors=doors),
+        ):
             pass
+        with pytest.raises(NoRoute, match=NOBODY):
+            await Consumer(NOBODY, group="new", wait_ready_ms=2000, doors=doors).open()
         with pytest.raises(NoRoute, match=NOBODY):
             await Producer(NOBODY, wait_ready_ms=500, doors=doors).open()
 

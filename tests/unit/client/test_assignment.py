@@ -82,3 +82,22 @@ def test_few_queues_move_when_a_member_leaves_a_consistent_hash() -> None:
 def test_a_name_that_is_none_is_refused() -> None:
     with pytest.raises(SettingsError, match="AVG"):
         strategy_named("RANDOM")
+
+
+def exits(_me: str, _queues: object, _members: object) -> list[MessageQueue]:
+    raise SystemExit(3)
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        lambda *_: "",
+        lambda *_: None,
+        lambda *_: [MessageQueue("another", "broker-a", 0)],
+        lambda *_: [[]],
+        exits,
+    ],
+)
+def test_a_strategy_that_does_not_give_queues_is_named(strategy: Strategy) -> None:
+    with pytest.raises(SettingsError, match="strategy"):
+        assigned(strategy, "me", queues(2), ["me"])

@@ -25,7 +25,13 @@ def no_threads() -> Threads:
 
 @pytest.mark.parametrize(
     ("topics", "told"),
-    [({"orders": ["a"]}, "expression for 'orders'"), (7, "topics=7"), ([7], "7 is no topic"), ({"a": None}, "None")],
+    [
+        ({"orders": ["a"]}, "expression for 'orders'"),
+        (7, "topics=7"),
+        ([7], "7 is no topic"),
+        ([["a"]], "is no topic"),
+        ({"a": None}, "None"),
+    ],
 )
 @pytest.mark.parametrize("kind", [Consumer, PullConsumer])
 def test_topics_are_checked(kind: Any, topics: Any, told: str) -> None:

@@ -5,7 +5,7 @@ import errno
 
 import pytest
 
-from firearrow.errors import FireArrowError, ResourceShortage, SettingsError
+from firearrow.errors import BadBody, FireArrowError, ResourceShortage, SettingsError
 from firearrow.nameserver.stored import Stored
 from tests.simulation.store.kit import fresh_image
 from tests.unit.store.test_copies import RefusingDisk
@@ -13,8 +13,15 @@ from tests.unit.store.test_copies import RefusingDisk
 PATH = "kvConfig.json"
 
 
+def decoded(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise BadBody(str(error)) from None
+
+
 def stored(disk: RefusingDisk) -> Stored[str]:
-    return Stored(disk, PATH, "", encode=str.encode, decode=bytes.decode, limit_bytes=100, on_change=lambda _: None)
+    return Stored(disk, PATH, "", encode=str.encode, decode=decoded, limit_bytes=100, on_change=lambda _: None)
 
 
 async def change(value: Stored[str], new: str) -> FireArrowError | None:
@@ -46,6 +53,18 @@ def test_an_unreadable_file_leaves_its_copy_and_is_written_again() -> None:
         again = stored(disk)
         await again.read()
         assert again.value == "third"
+
+    asyncio.run(main())
+
+
+def test_a_damaged_file_does_not_replace_the_copy() -> None:
+    async def main() -> None:
+        disk = await changed_twice()
+        await disk.replace(PATH, b"\xff")
+        value = stored(disk)
+        await value.read()
+        assert await change(value, "third") is None
+        assert await disk.read_whole(f"{PATH}.bak") == b"first"
 
     asyncio.run(main())
 

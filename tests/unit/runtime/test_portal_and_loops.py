@@ -80,6 +80,26 @@ def test_a_call_that_waits_when_the_portal_closes_says_so() -> None:
     assert said == ["the portal was closed while this call waited"]
 
 
+def test_calls_that_race_the_closing_end() -> None:
+    for _ in range(50):
+        portal, ended = Portal(), list[bool]()
+
+        def call(portal: Portal = portal, ended: list[bool] = ended) -> None:
+            try:
+                while True:
+                    portal.call(double(1), timeout_s=60)
+            except PortalClosed:
+                ended.append(True)
+
+        threads = [threading.Thread(target=call) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        portal.close()
+        for thread in threads:
+            thread.join(60)
+        assert len(ended) == len(threads)
+
+
 def test_a_closed_portal_and_its_own_loop_refuse() -> None:
     portal = Portal()
 

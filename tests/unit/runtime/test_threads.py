@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -80,6 +81,17 @@ def test_who_waits_for_a_thread_of_its_own_may_give_up() -> None:
             await task
         may_end.set()
         assert await asyncio.to_thread(ended.wait, 60)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("run", [Threads(1, "test").run, ThreadPerCall("test").run])
+def test_an_empty_iterator_in_a_thread_is_an_error_like_any_other(
+    run: Callable[[Callable[[], object]], Awaitable[object]],
+) -> None:
+    async def main() -> None:
+        with pytest.raises(RuntimeError, match="StopIteration"):
+            await asyncio.wait_for(run(lambda: next(iter(()))), 60)
 
     asyncio.run(main())
 

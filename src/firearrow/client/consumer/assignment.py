@@ -32,14 +32,17 @@ def assigned(strategy: Strategy, me: str, queues: Iterable[MessageQueue], member
 
 def _ask(strategy: Strategy, me: str, queues: Sequence[MessageQueue], members: Sequence[str]) -> list[MessageQueue]:
     """Call a strategy, which may be a user's; raise ``SettingsError`` when it fails or returns no queues."""
+    given = frozenset(queues)
     name = getattr(strategy, "__qualname__", type(strategy).__qualname__)
     try:
         mine: object = strategy(me, queues, members)
-    except Exception as error:
+    except BaseException as error:  # sys.exit too: a strategy is called in a task that nobody waits for
         raise SettingsError(f"strategy {name} failed: {type(error).__name__}: {error}") from error
-    if not isinstance(mine, Collection) or not all(isinstance(queue, MessageQueue) for queue in mine):
-        raise SettingsError(f"strategy {name} returned {mine!r}; let it return a list of the queues that it was given")
-    return list(mine)
+    if isinstance(mine, list | tuple | set | frozenset):
+        listed = [queue for queue in mine if isinstance(queue, MessageQueue) and queue in given]
+        if len(listed) == len(mine):
+            return listed
+    raise SettingsError(f"strategy {name} returned {mine!r}; let it return a list of the queues that it was given")
 
 
 def _java_order(text: str) -> bytes:

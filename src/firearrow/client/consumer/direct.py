@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from firearrow.client.consumer.message import ReceivedMessage
 from firearrow.client.consumer.window import Window
-from firearrow.client.tasks import is_cancellation
+from firearrow.client.tasks import cancellations, is_cancellation
 from firearrow.model import MessageQueue, StoredMessage
 from firearrow.protocol.bodies.body import encode_body
 from firearrow.protocol.bodies.running_info import ConsumeMessageDirectlyResult, ConsumeResult
@@ -33,6 +33,9 @@ class Nobody:
     def release(self, message: ReceivedMessage[Any]) -> None:
         """Nowhere to go back to."""
 
+    def check_loop(self) -> None:
+        """Nothing here belongs to a loop."""
+
     def fate(self, _message: ReceivedMessage[Any]) -> str:
         """What becomes of a message that fails here: its own delivery is another matter."""
         return "it was handed over by an operator"
@@ -51,11 +54,11 @@ async def consume_directly(
     window = Window(stored.queue_offset)
     window.is_dropped = True
     message = ReceivedMessage(stored, MessageQueue(stored.topic, broker, stored.queue_id), window, settler)
-    result, remark = ConsumeResult.CR_SUCCESS, None
+    result, remark, cancelled = ConsumeResult.CR_SUCCESS, None, cancellations()
     try:
         await call(message)
     except (Exception, asyncio.CancelledError) as error:
-        if is_cancellation(error):
+        if is_cancellation(error, cancelled):
             raise
         result, remark = ConsumeResult.CR_THROW_EXCEPTION, f"{type(error).__name__}: {error}"
     if settler.is_refused:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Final, Protocol, TypeVar, cast
 
 from firearrow.client.consumer.message import ReceivedMessage
-from firearrow.client.tasks import is_cancellation
+from firearrow.client.tasks import cancellations, is_cancellation
 from firearrow.errors import SettingsError
 from firearrow.serializers import V
 
@@ -102,10 +102,11 @@ def _never_awaited(answer: object) -> SettingsError:
 
 async def handle_one(call: Callable[[ReceivedMessage[Any]], Awaitable[object]], message: ReceivedMessage[Any]) -> None:
     """Handle a message: what ``message.process()`` does, without a block of its own for every message."""
+    cancelled = cancellations()
     try:
         await call(message)
     except (Exception, asyncio.CancelledError) as error:
-        if is_cancellation(error):
+        if is_cancellation(error, cancelled):
             message.release()
             raise
         await message._fail(error)
@@ -120,10 +121,11 @@ async def handle_batch(
     call: Callable[[list[ReceivedMessage[Any]]], Awaitable[object]], messages: list[ReceivedMessage[Any]]
 ) -> None:
     """Handle messages that succeed or fail together."""
+    cancelled = cancellations()
     try:
         await call(messages)
     except (Exception, asyncio.CancelledError) as error:
-        if is_cancellation(error):
+        if is_cancellation(error, cancelled):
             _release_all(messages)
             raise
         first, reason = messages[0], f"{type(error).__name__}: {error}"

@@ -38,7 +38,7 @@ from firearrow.client.nameservers import Whereabouts
 from firearrow.client.routes import Route
 from firearrow.errors import ClientClosed, NoRoute, SettingsError
 from firearrow.model import MessageQueue
-from firearrow.model.names import AUTO_CREATE_TOPIC, TOOLS_CONSUMER_GROUP, retry_topic
+from firearrow.model.names import AUTO_CREATE_TOPIC, TOOLS_CONSUMER_GROUP, is_retry_topic, retry_topic
 from firearrow.protocol.bodies.heartbeat import (
     ConsumeFromWhere,
     ConsumerData,
@@ -178,7 +178,7 @@ class Member:
         """
         who = f"group {self.settings.group}"
         try:
-            if not self._subscriptions:
+            if all(map(is_retry_topic, self._subscriptions)):
                 await self.instance.wait_answer(AUTO_CREATE_TOPIC, limit_ms, who)
                 return
             async with asyncio.timeout(limit_ms / 1000):
@@ -218,6 +218,11 @@ class Member:
             await instance.close(consumer_group=self.settings.group)
         finally:
             self._parts, self._is_closing = None, False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has been opened and nobody closes it."""
+        return self._parts is not None and not self._is_closing
 
     def opened(self) -> tuple[Instance, Receiver, Membership]:
         """Its parts; raise ``ClientClosed`` when there are none, and in another loop than theirs."""

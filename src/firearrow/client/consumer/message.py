@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Final, Generic, Protocol
 
 from firearrow.client.consumer.window import Window
-from firearrow.client.tasks import is_cancellation
+from firearrow.client.tasks import cancellations, is_cancellation
 from firearrow.errors import BadBody, ClientClosed
 from firearrow.model import MessageQueue, StoredMessage, keys
 from firearrow.model.names import is_retry_topic
@@ -45,6 +45,10 @@ class Settler(Protocol):
 
     def release(self, message: "ReceivedMessage[Any]") -> None:
         """The message goes back to those that wait for a handler."""
+        ...
+
+    def check_loop(self) -> None:
+        """Raise ``ClientClosed`` in another event loop than the consumer's."""
         ...
 
     def fate(self, message: "ReceivedMessage[Any]") -> str:
@@ -184,7 +188,7 @@ class ReceivedMessage(Generic[V]):
 
     @property
     def _fate(self) -> str:
-        return self._settler.fate(self)
+        return "it was settled before" if self.is_settled else self._settler.fate(self)
 
     @property
     def _told(self) -> dict[str, Any]:
@@ -206,6 +210,7 @@ class ReceivedMessage(Generic[V]):
 
     async def retry(self, delay_level: int = 0) -> None:
         """Deliver it again later: 0 lets the broker choose the delay, -1 sends it to the dead letters."""
+        self._settler.check_loop()
         if self._settle():
             await self._settler.retry(self, delay_level)
 
@@ -230,9 +235,11 @@ class Processing(Generic[V]):
 
     def __init__(self, message: ReceivedMessage[V]) -> None:
         self._message = message
+        self._cancelled = 0
 
     async def __aenter__(self) -> ReceivedMessage[V]:
         """Begin."""
+        self._cancelled = cancellations()
         return self._message
 
     async def __aexit__(
@@ -242,7 +249,7 @@ class Processing(Generic[V]):
         if error is None:
             self._message._done()
             return False
-        if is_cancellation(error) or not isinstance(error, Exception | asyncio.CancelledError):
+        if is_cancellation(error, self._cancelled) or not isinstance(error, Exception | asyncio.CancelledError):
             self._message.release()
             return False
         await self._message._fail(error)

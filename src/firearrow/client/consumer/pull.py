@@ -38,7 +38,7 @@ from firearrow.client.doors import Doors
 from firearrow.client.misuse import NeedsAwait
 from firearrow.client.nameservers import whereabouts
 from firearrow.client.routes import MASTER_ID
-from firearrow.errors import SettingsError
+from firearrow.errors import ClientClosed, ConnectionLost, SettingsError
 from firearrow.model import MessageQueue
 from firearrow.protocol.bodies.heartbeat import ConsumeType
 from firearrow.protocol.bodies.topic import TopicStatsTable
@@ -301,7 +301,13 @@ class PullConsumer(NeedsAwait, Generic[V]):
             broker_id=broker_id,
             carries_filter=True,
         )
-        return await self._member.receiver.puller.pull(order)
+        puller = self._member.receiver.puller
+        try:
+            return await puller.pull(order)
+        except ConnectionLost as error:
+            if self._member.is_open:
+                raise
+            raise ClientClosed("the consumer was closed while this pull waited") from error
 
     async def pull_range(
         self,

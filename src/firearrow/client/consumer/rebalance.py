@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from firearrow.client.consumer.handling import as_coroutine, holder_of
-from firearrow.client.tasks import is_cancellation
+from firearrow.client.tasks import cancellations, is_cancellation
 from firearrow.errors import SettingsError
 from firearrow.model import MessageQueue
 from firearrow.runtime.threads import ThreadPerCall
@@ -71,12 +71,13 @@ class Announcer:
 
     async def _call(self, method: Callable[[Sequence[MessageQueue]], object], queues: Sequence[MessageQueue]) -> None:
         async with self._turn:
+            cancelled = cancellations()
             limit = asyncio.timeout(self._timeout_ms / 1000)
             try:
                 async with limit:
                     await as_coroutine(method, lambda: self._threads)(queues)
             except BaseException as error:  # sys.exit too: nobody else whom it could reach waits for this call
-                if is_cancellation(error):
+                if is_cancellation(error, cancelled):
                     raise
                 late = f"it took longer than rebalance_timeout_ms ({self._timeout_ms})"
                 self._say(method, queues, late if limit.expired() else f"{type(error).__name__}: {error}", error)

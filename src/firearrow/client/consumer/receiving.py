@@ -29,6 +29,7 @@ from firearrow.client.consumer.returning import TO_DEAD_LETTERS, Returns
 from firearrow.client.consumer.settings import ConsumerSettings
 from firearrow.client.consumer.subscription import Subscription
 from firearrow.client.instance import Instance
+from firearrow.client.misuse import check_loop
 from firearrow.errors import FireArrowError
 from firearrow.model import MessageQueue, StoredMessage
 from firearrow.serializers import Deserializer
@@ -430,6 +431,10 @@ class Receiver:
         else:
             level = TO_DEAD_LETTERS if flow.ordered else delay_level
             await asyncio.shield(self._instance.tasks.spawn(self._send_back(message, level), "send back"))
+
+    def check_loop(self) -> None:
+        """Raise ``ClientClosed`` in another event loop than the consumer's."""
+        check_loop(self._instance.loop, "consumer", "settle its messages in the loop that opened it")
 
     def fate(self, message: ReceivedMessage[Any]) -> str:
         """What becomes of a message that fails now, as a sentence says it."""

@@ -93,10 +93,10 @@ def expressions(topics: Topics) -> dict[str, str]:
         return {topics: EVERYTHING}
     if not isinstance(topics, Iterable):
         raise SettingsError(f"topics={topics!r}: write a topic, several, or a mapping of topics to their expressions")
-    listed = dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics, EVERYTHING)
-    for topic, expression in listed.items():
+    pairs = list(topics.items()) if isinstance(topics, Mapping) else [(topic, EVERYTHING) for topic in topics]
+    for topic, expression in pairs:
         _check_topic(topic, expression, topics)
-    return listed
+    return dict(pairs)
 
 
 def _check_topic(topic: object, expression: object, topics: object) -> None:

@@ -352,10 +352,12 @@ class Producer(NeedsAwait, Generic[V]):
         self, attempts: Attempts, error: FireArrowError, topic: str, chosen: MessageQueue | None, deadline: float
     ) -> bool:
         """Whether there is another attempt; if there is a pause before it, it is over then."""
-        instance, loop = self._opened(), asyncio.get_running_loop()
         broker = chosen.broker_name if chosen is not None else None
         if not attempts.failed(error, broker, was_asked=chosen is not None):
             return False
+        if self._instance is None and attempts.may_have_happened:
+            return False  # closed meanwhile: the message may be stored, which ClientClosed would deny
+        instance, loop = self._opened(), asyncio.get_running_loop()
         if not isinstance(error, RequestRefused):
             instance.hurry()
         route = instance.routes.get(topic)

@@ -143,7 +143,7 @@ class Consumer(Generic[V]):
     def close(self) -> None:
         """Commit, leave the group, end every connection and the thread; calls of other threads that wait then end.
 
-        ``run`` returns, an iteration that waits ends, any other call raises ``ClientClosed``, and so does every later one.
+        ``run`` returns, an iteration that waits ends, any other call raises ``ClientClosed``.
         """
         self._door.close(self._inner.close)
 

@@ -26,6 +26,7 @@ PAGES = {
     "how-to/idempotent-handlers.md": ["deliveries 2 payments 1"],
     "how-to/slow-consumers.md": ["handled 500 messages", "loaded 100 rows"],
     "how-to/logging.md": ['"event": "an example", "topic": "orders"'],
+    "how-to/tls.md": ["sent 1 message to secrets", "plaintext is refused", "heard hush"],
     "how-to/values.md": ["orders [7, 8, 9]", "paid 320"],
     "how-to/pause-and-rebalance.md": ["paused at 10", "counted 100", "left 0"],
     "how-to/skip-a-backlog.md": ["sent 1000 messages", "behind 0", "reads again 1000"],

@@ -1,0 +1,18 @@
+"""The description that a wheel carries: README.md, its links into the tree as words, for they lead nowhere there."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from hatchling.metadata.plugin.interface import MetadataHookInterface
+
+RELATIVE_LINK = re.compile(r"\[([^\]]+)\]\((?!https?:|#)([^)]+)\)")
+
+
+class CustomMetadataHook(MetadataHookInterface):
+    """Makes the description."""
+
+    def update(self, metadata: dict[str, Any]) -> None:
+        """Put the text where the README is expected."""
+        text = (Path(self.root) / "README.md").read_text(encoding="utf-8")
+        metadata["readme"] = {"content-type": "text/markdown", "text": RELATIVE_LINK.sub(r"\1 (`\2`)", text)}

@@ -1,6 +1,6 @@
 """The disk of the operating system.
 
-Writes are ``pwritev`` and are with the kernel when they return. Hot reads are ``preadv(RWFNOWAIT)``; cold
+Writes are ``pwritev`` and are with the kernel when they return. Hot reads are ``preadv(RWF_NOWAIT)``; cold
 ones, zero-filling, unlinking and listing go to a small pool of threads, syncs where ``syncroute`` says.
 Descriptors come from a bounded cache. The size is remembered, not asked for: while a process holds the lock
 nobody else writes, and ``open`` looks afresh.

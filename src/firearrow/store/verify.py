@@ -1,4 +1,4 @@
-"""Is this record whole? One judgement for recovery, scrubbing, ``--verify`` and every cold read. Pure.
+"""Is this record whole? One judgement for recovery, ``--verify``, every cold read, and for what a scrub doubts. Pure.
 
 A record is good when its structure holds (`record.decode.peek`), it says it lies where it lies, and its checksum is
 right. Inside a range that we wrote that is the stamp, which covers every byte; a stamp may only be missing where it

@@ -1,4 +1,4 @@
-"""Sends that came together and are of one shape: taken by columns, without a request, a draft and an answer of each.
+"""Sends that came together and are of one shape: taken by columns, without a request and a draft of each.
 
 Whoever sends many messages sends them with headers that hardly differ (``protocol.sendshape``). Shapes are learned
 for each connection from the sends that it has sent. What is taken here passed the checks of the short way of

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 GROUP: Final = "firearrow-produce"
+PATIENCE_MS: Final = 15_000
+"""How long a send may take: a broker that is busy for a while is waited for rather than a long input broken off."""
 
 
 def produce(
@@ -68,7 +70,7 @@ def produce(
     shown = sys.stderr.isatty() if progress is None else progress
 
     async def send() -> tuple[int, float]:
-        async with Producer(where, group=group, **reach) as producer:
+        async with Producer(where, group=group, send_timeout_ms=PATIENCE_MS, **reach) as producer:
             results = standard_output() if as_json else None
             return await _Sending(producer, rate, results).run(waiting, shown=shown)
 

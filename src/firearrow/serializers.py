@@ -36,12 +36,17 @@ Deserializer = Callable[[bytes], V]
 """Makes a value of a body."""
 
 
+def is_coroutine_function(given: object) -> bool:
+    """Whether calling this makes a coroutine: a coroutine function, or an object whose call is one."""
+    return inspect.iscoroutinefunction(given) or inspect.iscoroutinefunction(getattr(given, "__call__", None))  # noqa: B004
+
+
 def checked_function(given: V, name: str, what: str) -> V:
     """Raise ``SettingsError`` for what is no function, or one that would have to be awaited."""
     if given is not None and not callable(given):
         hint = "; write its encode or decode" if hasattr(given, "decode") else ""
         raise SettingsError(f"{name}={given!r}: give a function from {what}{hint}")
-    if inspect.iscoroutinefunction(given) or inspect.iscoroutinefunction(getattr(given, "__call__", None)):  # noqa: B004
+    if is_coroutine_function(given):
         raise SettingsError(f"{name}={given!r}: give a plain function from {what}, it is not awaited")
     return given
 

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol, TypeVar, cast
 from firearrow.client.consumer.message import ReceivedMessage
 from firearrow.client.tasks import cancellations, is_cancellation
 from firearrow.errors import SettingsError
-from firearrow.serializers import V
+from firearrow.serializers import V, is_coroutine_function
 
 log: Final = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class Runner(Protocol):
 def as_coroutine(handler: Handler[T], threads: Callable[[], Runner]) -> Callable[[T], Awaitable[object]]:
     """Return something to await; ``threads`` makes what runs a plain function when that is needed."""
     _check(handler)
-    if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(handler, "__call__", None)):  # noqa: B004
+    if is_coroutine_function(handler):
         return cast("Callable[[T], Awaitable[object]]", handler)
     pool = threads()
 

@@ -304,8 +304,13 @@ class Receiver:
     def note_movement(self, flow: Flow, now: float) -> None:
         """Look whether a queue has moved; one whose oldest message is paused need not."""
         oldest, first = flow.oldest, flow.waiting[0] if flow.waiting else None
-        is_first = oldest is not None and first is not None and first.queue_offset == oldest.queue_offset
-        flow.note_movement(now, is_held=is_first and first is not None and self._pauses.holds(first))
+        is_held = (
+            oldest is not None
+            and first is not None
+            and first.queue_offset == oldest.queue_offset
+            and self._pauses.holds(first)
+        )
+        flow.note_movement(now, is_held=is_held)
 
     def _withdraw(self, unwanted: Callable[[ReceivedMessage[Any]], bool]) -> None:
         """Take messages back that nobody has begun with; they wait in their queues."""
@@ -440,9 +445,7 @@ class Receiver:
         """What becomes of a message that fails now, as a sentence says it."""
         if self._settings.broadcasting:
             return "it is given up, as it is broadcast"
-        limit = self._settings.max_reconsume_times if self._settings.ordered else self._settings.reconsume_limit
-        is_last = 0 <= limit <= message.reconsume_times
-        return "it goes to the dead letters" if is_last else "it comes again"
+        return "it goes to the dead letters" if self._is_beyond_limit(message) else "it comes again"
 
     async def _send_back(self, message: ReceivedMessage[Any], delay_level: int) -> None:
         if await self._returns.send_back(message, delay_level):
@@ -452,8 +455,9 @@ class Receiver:
             self._again(message, AGAIN_S)
 
     def _is_beyond_limit(self, message: ReceivedMessage[Any]) -> bool:
-        limit = self._settings.max_reconsume_times
-        return limit >= 0 and message.reconsume_times >= limit
+        """Whether a message has had all its deliveries; those of an ordered queue have no limit unless one is set."""
+        limit = self._settings.max_reconsume_times if self._settings.ordered else self._settings.reconsume_limit
+        return 0 <= limit <= message.reconsume_times
 
     def _again(self, message: ReceivedMessage[Any], after_s: float) -> None:
         self._instance.tasks.spawn(self._release_later(message, after_s), f"again {message.message_id}")

@@ -36,7 +36,7 @@ def _ask(strategy: Strategy, me: str, queues: Sequence[MessageQueue], members: S
     name = getattr(strategy, "__qualname__", type(strategy).__qualname__)
     try:
         mine: object = strategy(me, queues, members)
-    except BaseException as error:  # sys.exit too: a strategy is called in a task that nobody waits for
+    except BaseException as error:  # sys.exit too: no caller of the user waits for a strategy
         raise SettingsError(f"strategy {name} failed: {type(error).__name__}: {error}") from error
     if isinstance(mine, list | tuple | set | frozenset):
         listed = [queue for queue in mine if isinstance(queue, MessageQueue) and queue in given]

@@ -85,7 +85,7 @@ def is_wanted(wanted: Filter[Any], message: ReceivedMessage[Any]) -> bool:
         answer = wanted(message)
         if inspect.isawaitable(answer):
             raise _never_awaited(answer)
-    except BaseException as error:  # whatever it raises: there is nobody else whom it could reach here
+    except BaseException as error:  # sys.exit too: no caller of the user waits for a filter
         reason = f"{type(error).__name__}: {error}"
         extra = {**message._told, "reason": reason}
         what = "a filter failed for %s (%s), it is handed out: %s"

@@ -76,7 +76,7 @@ class Announcer:
             try:
                 async with limit:
                     await as_coroutine(method, lambda: self._threads)(queues)
-            except BaseException as error:  # sys.exit too: nobody else whom it could reach waits for this call
+            except BaseException as error:  # sys.exit too: no caller of the user waits for a listener
                 if is_cancellation(error, cancelled):
                     raise
                 late = f"it took longer than rebalance_timeout_ms ({self._timeout_ms})"

@@ -117,3 +117,22 @@ def test_a_reader_that_left_has_seen_enough(words: list[str], firearrow_address:
     with without_reader() as writer:
         ran = run(command, *words, firearrow_topic, stdout=writer)
     assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_a_slow_reader_of_output_that_does_not_block_is_waited_for(
+    firearrow_address: str, firearrow_topic: str
+) -> None:
+    command = Commands(firearrow_address)
+    command("produce", firearrow_topic, stdin="".join(f"{number:0{LONG}}\n" for number in range(3)))
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    words = [sys.executable, "-c", MAIN, "consume", firearrow_topic, "-f", "raw"]
+    with (
+        subprocess.Popen(words, env=command.environment, stdout=writer, stderr=subprocess.PIPE) as member,
+        open(reader, "rb") as read,
+    ):
+        os.close(writer)
+        assert len(read.read()) == 3 * (LONG + 1)
+        assert member.stderr is not None
+        assert member.stderr.read() == b""
+        assert member.wait(SECONDS) == 0

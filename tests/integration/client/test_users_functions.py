@@ -236,6 +236,34 @@ except Exception as error:
     assert type(error).__name__ == "ClientClosed", repr(error)
     sys.exit(3)
 """,
+    "a pull that waits when the consumer is closed": """
+consumer = PullConsumer(at, group=topic)
+consumer.open()
+queue = consumer.queues(topic)[0]
+threading.Timer(0.5, consumer.close).start()
+try:
+    consumer.pull_bytes(queue, 5, wait_ms=15_000)
+except Exception as error:
+    assert type(error).__name__ == "ClientClosed", repr(error)
+    sys.exit(3)
+""",
+    "a message settled in another loop": """
+import firearrow
+said = []
+async def main():
+    async with firearrow.Consumer(at, group=topic, topics=topic, start="first", workers=1) as consumer:
+        def handle(message):
+            try:
+                asyncio.run(message.retry(1))
+            except Exception as error:
+                said.append(str(error))
+            consumer._member.parts[0].loop.call_soon_threadsafe(consumer.stop)
+        await consumer.run(handle)
+        assert consumer.failures == 0, consumer.failures
+asyncio.run(main())
+assert "opened in another event loop" in said[0], said
+sys.exit(3)
+""",
     "a listener that never returns": """
 class Listener(RebalanceListener):
     def on_assigned(self, queues):

@@ -37,7 +37,7 @@ test: venv ## unit, property, scenario and architecture tests
 	$(BIN)/pytest -n 2 tests/unit tests/property tests/scenario tests/architecture
 
 test-all-pythons: ## unit and property tests on Python 3.11, 3.12 and 3.13
-	FIREARROW_TURN=all .ci/each-python
+	TEST_TURN=all .ci/each-python
 
 sim: venv ## simulated clusters and the door conformance suites
 	$(BIN)/pytest -n 2 --maxschedchunk=1 tests/simulation
@@ -46,14 +46,14 @@ integration: venv ## real sockets, files and processes of ours
 	$(BIN)/pytest tests/integration
 
 judges: venv ## install Apache's servers and the stock clients (cached outside the tree)
-	$(BIN)/python -m firearrow.testing.apache install
+	$(BIN)/python -m judges install
 
 matrix: judges ## every stock client in every row, at our broker and at Apache's; writes the page of the documentation
-	$(BIN)/python -m firearrow.testing.brokercheck matrix
+	$(BIN)/python -m campaigns.broker matrix
 
 broker-deaths: judges ## kills and power cuts of the broker under eight producers and eight consumers (DEATHS each)
-	$(BIN)/python -m firearrow.testing.brokercheck kill --deaths $(DEATHS) --ledger
-	$(BIN)/python -m firearrow.testing.brokercheck power --deaths $(DEATHS) --ledger
+	$(BIN)/python -m campaigns.broker kill --deaths $(DEATHS) --ledger
+	$(BIN)/python -m campaigns.broker power --deaths $(DEATHS) --ledger
 
 hostile: judges ## hostile clients of every kind beside stock ones; a table, a line of the ledger
 	$(BIN)/python -m benchmarks.hostile --ledger

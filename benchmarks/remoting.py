@@ -24,14 +24,14 @@ from typing import cast
 
 import uvloop
 
+from campaigns.samples import SEND
 from firearrow.protocol.command import Encoding
 from firearrow.protocol.frame import FrameSplitter
-from firearrow.protocol.requests.send import SendAnswer, SendMessageV2
+from firearrow.protocol.requests.message.send import SendAnswer, SendMessageV2
 from firearrow.protocol.serialize import encode_answer, encode_request
 from firearrow.remoting.handlers import Answer, Call, Handlers, Later
 from firearrow.remoting.server import Server
 from firearrow.runtime.network import Address, SystemNetwork
-from firearrow.testing.samples import SEND
 
 BODY = b"x" * 128
 REQUEST = SEND
@@ -62,7 +62,7 @@ def at_once(handlers: Handlers) -> None:
     handlers.on(SendMessageV2, send)
 
 
-def parked(handlers: Handlers) -> None:
+def answered_later(handlers: Handlers) -> None:
     owed: list[Later] = []
 
     def pay() -> None:
@@ -126,7 +126,7 @@ async def measure(encoding: Encoding, kind: str, arguments: argparse.Namespace) 
     """Return requests a second and microseconds of this process's CPU for each."""
     frame = encode_request(encoding, REQUEST, OPAQUE, body_size=len(BODY)) + BODY
     answer = encode_answer(encoding, OPAQUE, STORED)
-    kinds: dict[str, Callable[[Handlers], None]] = {"answered at once": at_once, "parked": parked}
+    kinds: dict[str, Callable[[Handlers], None]] = {"answered at once": at_once, "answered later": answered_later}
     network = SystemNetwork()
     if kind in kinds:
         handlers = Handlers()
@@ -168,7 +168,7 @@ def main() -> None:
     parser.add_argument("--profile", action="store_true")
     arguments = parser.parse_args()
     for encoding in Encoding:
-        for kind in ("bare loop", "answered at once", "parked"):
+        for kind in ("bare loop", "answered at once", "answered later"):
             profile = cProfile.Profile()
             if arguments.profile:
                 profile.enable()

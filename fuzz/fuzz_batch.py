@@ -3,18 +3,19 @@
 from fuzz.harness import instrumented, run
 
 with instrumented():
-    from firearrow.model import EpochMs, PhysicalOffset, QueueOffset
-    from firearrow.record.batch import decode_batch, encode_each, split_batch
+    from firearrow.record.batch import columns_of, decode_batch
     from firearrow.record.decode import decode_all
+    from firearrow.record.encode_columns import encode_columns
 
-from fuzz.record_seeds import TEMPLATE, batch
+from fuzz.record_seeds import ENVELOPE, batch
 
 
 def target(data: bytes) -> None:
     messages = decode_batch(data, "T")
-    drafts = split_batch(data, TEMPLATE)
-    records = encode_each(drafts, QueueOffset(7), PhysicalOffset(1000), EpochMs(0))
-    stored = list(decode_all(b"".join(records)))
+    columns = columns_of(data, 1, 5)
+    records, sizes = encode_columns(ENVELOPE, columns, range(7, 7 + len(messages)), 1000, 0)
+    assert len(records) == sum(sizes)
+    stored = list(decode_all(records))
     assert [m.body for m in stored] == [m.body for m in messages]
     assert [m.properties for m in stored] == [m.properties for m in messages]
     assert [m.queue_offset for m in stored] == list(range(7, 7 + len(messages)))

@@ -7,10 +7,10 @@ from fuzz.harness import instrumented, run
 
 with instrumented():
     from firearrow import fastjson
-    from firearrow.protocol.bodies.offset import read_reset_offsets
-    from firearrow.protocol.bodies.properties import PropertiesText
-    from firearrow.protocol.bodies.registration import decode_registration
-    from firearrow.protocol.bodies.store import TimerCheckpoint
+    from firearrow.protocol.bodies.admin.properties import PropertiesText
+    from firearrow.protocol.bodies.admin.store import TimerCheckpoint
+    from firearrow.protocol.bodies.group.offset import read_reset_offsets
+    from firearrow.protocol.bodies.naming.registration import decode_registration
     from firearrow.protocol.requests import ALL
 
 OTHER = {bytes, PropertiesText, TimerCheckpoint, None}

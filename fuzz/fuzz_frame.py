@@ -5,7 +5,7 @@ from fuzz.harness import instrumented, run
 with instrumented():
     from firearrow.protocol.connection import Connection, RequestArrived, StreamBroken
     from firearrow.protocol.frame import FrameSplitter
-    from firearrow.protocol.requests.offset import GetMaxOffset
+    from firearrow.protocol.requests.group.offset import GetMaxOffset
 
 from fuzz.header_seeds import frames
 

@@ -3,10 +3,10 @@
 from fuzz.harness import instrumented, run
 
 with instrumented():
-    from firearrow.broker.journal import Edition, encode_changes, encode_edition, read_journal
-    from firearrow.broker.offsetrows import OffsetRows
-    from firearrow.broker.offsets import OffsetTable
-    from firearrow.broker.topics import TopicTable
+    from firearrow.broker.state.journal import Edition, encode_changes, encode_edition, read_journal
+    from firearrow.broker.tables.offset_rows import OffsetRows
+    from firearrow.broker.tables.offsets import OffsetTable
+    from firearrow.broker.tables.topics import TopicTable
     from firearrow.errors import BadBody
 
 SEED = encode_edition(1, Edition(10, 20, 30)) + encode_changes(2, [b'["T",{"topicName":"T"}]', b'["T","g",0,5]'])

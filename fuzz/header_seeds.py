@@ -2,13 +2,13 @@
 
 from msgspec.structs import replace
 
+from campaigns import samples
 from firearrow.protocol.command import Encoding
 from firearrow.protocol.conversation import Fields, Request
-from firearrow.protocol.requests.offset import GetMaxOffset
-from firearrow.protocol.requests.pull import PullMessage
-from firearrow.protocol.requests.send import SendAnswer
+from firearrow.protocol.requests.group.offset import GetMaxOffset
+from firearrow.protocol.requests.message.pull import PullMessage
+from firearrow.protocol.requests.message.send import SendAnswer
 from firearrow.protocol.serialize import encode_answer, encode_request
-from firearrow.testing import samples
 
 SEND = replace(samples.SEND, topic="T", properties="KEYS\x01k\x02", batch=True)
 PULL = PullMessage(

@@ -1,17 +1,18 @@
 """Whole records and batches for the fuzzers to start from."""
 
-from firearrow.model import Address, EpochMs, Message, PhysicalOffset, QueueOffset
+from firearrow.model import EpochMs, Host, Message, PhysicalOffset, QueueOffset
 from firearrow.record.batch import encode_batch
+from firearrow.record.columns import Envelope
 from firearrow.record.compression import Codec, compress, with_codec
 from firearrow.record.encode import Draft, encode
 from firearrow.record.hosts import host_bytes
 from firearrow.record.properties import encode_properties
 
-V4 = host_bytes(Address("10.0.0.1", 10911))
-V6 = host_bytes(Address("2001:db8::1", 10911))
+V4 = host_bytes(Host("10.0.0.1", 10911))
+V6 = host_bytes(Host("2001:db8::1", 10911))
 NOW = EpochMs(1_700_000_000_000)
 PROPERTIES = encode_properties({"TAGS": "TagA", "KEYS": "k1 k2", "UNIQ_KEY": "C0A80001000018B4AAC2000000000000"})
-TEMPLATE = Draft("TopicA", 1, b"hello", PROPERTIES, NOW, V4, V4)
+ENVELOPE = Envelope("TopicA", V4, V4)
 
 
 def drafts() -> list[Draft]:

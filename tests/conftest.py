@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
+from campaigns.rotation import files_in_turn
 from firearrow.testing.complaints import hearing
-from firearrow.testing.rotation import files_in_turn
 
-pytest_plugins = ["firearrow.testing.apache.pytest_plugin"]
+pytest_plugins = ["judges.pytest_plugin"]
 
 # A machine that is busy elsewhere says nothing about an example: what must be fast has a benchmark of its own.
 settings.register_profile("firearrow", deadline=None)

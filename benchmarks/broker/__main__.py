@@ -15,16 +15,16 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from campaigns.samples import SEND
 from firearrow.broker.broker import Broker
-from firearrow.broker.config import BrokerConfig, BrokerSettings
+from firearrow.broker.settings.config import BrokerConfig, BrokerSettings
 from firearrow.protocol.command import Encoding
 from firearrow.protocol.serialize import encode_request
 from firearrow.runtime.clock import SystemClock
+from firearrow.runtime.disk.real_disk import RealDisk
 from firearrow.runtime.loops import new_loop
 from firearrow.runtime.machine import Machine
 from firearrow.runtime.network import SystemNetwork
-from firearrow.runtime.realdisk import RealDisk
-from firearrow.testing.samples import SEND
 
 MESSAGES = 64_000
 QUEUES = 4

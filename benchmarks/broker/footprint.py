@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from firearrow.testing.apache import ApacheBroker, ApacheNameServer
+from judges import ApacheBroker, ApacheNameServer
 
 ROUNDS = 5
 MAIN = "import sys; from firearrow.cli import main; sys.exit(main())"

@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from benchmarks.client import others
-from firearrow.testing.apache import ApacheBroker, ApacheNameServer, FireArrowBroker, FireArrowNameServer
-from firearrow.testing.apache.server import Server, wait_for
+from judges import ApacheBroker, ApacheNameServer, FireArrowBroker, FireArrowNameServer
+from judges.server_process import Server, wait_for
 
 ROOT = Path(__file__).parents[2]
 BODY, IN_FLIGHT, BATCH, QUEUES = 128, 256, 32, 8

@@ -7,12 +7,12 @@ from functools import cache
 from pathlib import Path
 from typing import Self
 
-from firearrow.testing.apache import artifacts
-from firearrow.testing.apache.cache import Artifact
-from firearrow.testing.apache.ports import free_port
-from firearrow.testing.apache.process import Child
-from firearrow.testing.apache.server import wait_for
-from firearrow.testing.apache.toolchain import run_tool, tool
+from firearrow.testing.ports import free_port
+from judges.install import artifacts
+from judges.install.cache import Artifact
+from judges.install.toolchain import run_tool, tool
+from judges.process import Child
+from judges.server_process import wait_for
 
 VERSION = "5.5.0"
 WHEEL = "rocketmq==0.4.4"

@@ -13,12 +13,12 @@ from typing import Any
 import msgspec
 
 from benchmarks.codec.rows import Row, compare, compare_unlike
+from campaigns.samples import SEND
 from firearrow.protocol.command import ANSWER_FLAG, Encoding, Heading
 from firearrow.protocol.connection import Connection, RequestArrived
 from firearrow.protocol.frame import FrameSplitter, prefix
-from firearrow.protocol.requests.send import SendAnswer, SendMessageV2
+from firearrow.protocol.requests.message.send import SendAnswer, SendMessageV2
 from firearrow.protocol.serialize import Catalogue, encode_request, encoder
-from firearrow.testing.samples import SEND
 
 FRAMES = 16
 BODY = b"x" * 128

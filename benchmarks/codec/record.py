@@ -8,7 +8,7 @@ from collections.abc import Callable
 from zlib import crc32
 
 from benchmarks.codec.rows import Row, compare
-from firearrow.model import Address, EpochMs, PhysicalOffset, QueueOffset
+from firearrow.model import EpochMs, Host, PhysicalOffset, QueueOffset
 from firearrow.record.encode import Draft, encode
 from firearrow.record.hosts import host_bytes
 from firearrow.record.properties import stored_properties
@@ -18,7 +18,7 @@ PROPERTIES = (
     "KEYS\x01order-123456\x02UNIQ_KEY\x01C0A80001000018B4AAC2000000000000\x02TAGS\x01TagA\x02WAIT\x01true\x02"
     "MSG_REGION\x01DefaultRegion\x02TRACE_ON\x01true\x02CLUSTER\x01DefaultCluster\x02"
 )
-HOST = host_bytes(Address("10.0.0.1", 10911))
+HOST = host_bytes(Host("10.0.0.1", 10911))
 NOW = EpochMs(1_700_000_000_000)
 QUEUE_OFFSET = QueueOffset(123_456)
 PHYSICAL_OFFSET = PhysicalOffset(9_876_543_210)

@@ -11,7 +11,7 @@ import sys
 
 from benchmarks.hostile.attacks import ATTACKS
 from benchmarks.hostile.rounds import RATE, Round, bench, broken, median
-from firearrow.testing.faults.ledger import DEFAULT_PATH, Ledger
+from campaigns.faults.ledger import DEFAULT_PATH, Ledger
 
 TITLES = (
     "attack",

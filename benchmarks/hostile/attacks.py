@@ -15,9 +15,9 @@ import msgspec
 
 from firearrow.protocol.codes import RequestCode
 from firearrow.protocol.frame import prefix
-from firearrow.protocol.requests.pull import PullMessage
+from firearrow.protocol.requests.message.pull import PullMessage
 from firearrow.protocol.serialize import encode_request
-from firearrow.runtime.accepting import raise_descriptor_limit
+from firearrow.runtime.acceptor import raise_descriptor_limit
 
 STEP_S: Final = 0.1
 HELD_MS: Final = 600_000

@@ -19,9 +19,9 @@ from benchmarks.overload.cores import pin
 from benchmarks.store.report import percentile
 from benchmarks.versus.contestants import FireArrowInEarnest
 from firearrow import Message, Producer
-from firearrow.testing.apache import FireArrowNameServer, fresh
-from firearrow.testing.apache.server import wait_for
 from firearrow.testing.complaints import complaints_in
+from judges import FireArrowNameServer, fresh
+from judges.server_process import wait_for
 
 DESCRIPTORS: Final = 10_000
 RATE: Final = 500

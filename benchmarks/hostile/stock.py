@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.versus import clients
-from firearrow.testing.apache import artifacts
-from firearrow.testing.apache.cache import Artifact
-from firearrow.testing.apache.process import Child
-from firearrow.testing.apache.toolchain import run_tool, tool
+from judges.install import artifacts
+from judges.install.cache import Artifact
+from judges.install.toolchain import run_tool, tool
+from judges.process import Child
 
 VERSION: Final = "5.5.0"
 FLAGS: Final = ("-Xms256m", "-Xmx256m", "-XX:+UseSerialGC")

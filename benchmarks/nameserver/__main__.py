@@ -20,7 +20,7 @@ from typing import Any
 
 from benchmarks.nameserver.shape import EVERYWHERE, Shape, topic_name
 from firearrow import fastjson
-from firearrow.testing.apache import ApacheNameServer, FireArrowNameServer, Server
+from judges import ApacheNameServer, FireArrowNameServer, Server
 
 CONNECTIONS = 64
 WARM_LOOKUPS_S = 10_000

@@ -22,8 +22,8 @@ from benchmarks.overload.idle import measure_idle
 from benchmarks.overload.parked import measure_parked
 from benchmarks.overload.speed import Speed
 from benchmarks.versus.contestants import OURS, FireArrowInEarnest
-from firearrow.testing.apache import FireArrowNameServer
-from firearrow.testing.apache.wire import ask
+from judges import FireArrowNameServer
+from judges.wire import ask
 
 TOPIC = "overload"
 PRODUCERS_OF_GROUP = 204

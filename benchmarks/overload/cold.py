@@ -32,11 +32,11 @@ from benchmarks.overload.frames import Answers, frame, heartbeat_body
 from benchmarks.store.report import percentile
 from benchmarks.versus.clients import Client
 from benchmarks.versus.contestants import ASYNC, OURS, QUEUES, RUNBROKER_FLAGS, FireArrowInEarnest, Standing
-from firearrow.protocol.requests.heartbeat import HeartBeat
+from firearrow.protocol.requests.group.heartbeat import HeartBeat
 from firearrow.runtime.loops import new_loop
-from firearrow.testing.apache import ApacheBroker, ApacheNameServer, FireArrowNameServer, Server
-from firearrow.testing.apache.server import wait_for
-from firearrow.testing.apache.wire import ask
+from judges import ApacheBroker, ApacheNameServer, FireArrowNameServer, Server
+from judges.server_process import wait_for
+from judges.wire import ask
 
 BODY_BYTES = 1024
 RECORD_BYTES = 1300
@@ -206,6 +206,6 @@ def _show(name: str, windows: list[dict[str, Any]], alone: dict[str, Any]) -> No
         f"{name:22} {len(windows):2} x sends {middle['goodput']:>8,.0f}/s  p50 {middle['p50_ms']:5.2f}  "
         f"p99 {middle['p99_ms']:6.2f} ms ({middle['p99_ms'] / alone['p99_ms']:.2f} times; in one window {worst:.2f})  "
         f"read {middle['read_s']:>8,.0f}/s  broker's threads waited {middle['broker_waited']:.2f} s/s for a core  "
-        f"request that asks for nothing: p99 {middle['probe_p99_ms']:.1f} ms, worst {held:.1f} ms",
+        f"no-op request: p99 {middle['probe_p99_ms']:.1f} ms, worst {held:.1f} ms",
         flush=True,
     )

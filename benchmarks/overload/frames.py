@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from campaigns.samples import SEND
 from firearrow.protocol.command import Encoding
 from firearrow.protocol.conversation import Request
 from firearrow.protocol.serialize import encode_request
-from firearrow.testing.samples import SEND
 
 OPAQUE_AT = 13
 """Where the opaque stands in a frame with a compact header."""

@@ -12,10 +12,10 @@ from typing import Any
 
 from benchmarks.overload.frames import Answers, frame, heartbeat_body
 from benchmarks.versus.contestants import FireArrowInEarnest
-from firearrow.protocol.requests.heartbeat import HeartBeat
+from firearrow.protocol.requests.group.heartbeat import HeartBeat
 from firearrow.runtime.loops import new_loop
-from firearrow.testing.apache import FireArrowNameServer, free_port
-from firearrow.testing.apache.server import wait_for
+from judges import FireArrowNameServer, free_port
+from judges.server_process import wait_for
 
 AT_ONCE = 200
 SETTLE_S = 1.0

@@ -22,7 +22,7 @@ from typing import Any
 from benchmarks.overload.frames import Answers, heartbeat_body, send
 from benchmarks.overload.frames import frame as encoded
 from benchmarks.store.report import percentile
-from firearrow.protocol.requests.heartbeat import HeartBeat
+from firearrow.protocol.requests.group.heartbeat import HeartBeat
 from firearrow.runtime.loops import new_loop
 
 TOPIC = "overload"

@@ -9,9 +9,9 @@ from typing import Any
 from benchmarks.overload.frames import Answers, frame, send
 from benchmarks.store.report import percentile
 from benchmarks.versus.contestants import FireArrowInEarnest
-from firearrow.protocol.requests.pull import PullMessage
+from firearrow.protocol.requests.message.pull import PullMessage
 from firearrow.runtime.loops import new_loop
-from firearrow.testing.apache import FireArrowNameServer
+from judges import FireArrowNameServer
 
 QUEUES_A_TOPIC = 1000
 HELD_MS = 30_000

@@ -20,10 +20,10 @@ from pathlib import Path
 
 from benchmarks.produce.lines import KEYS, chunks
 from benchmarks.spark.kafka import Kafka
+from campaigns.faults.ledger import DEFAULT_PATH, Figures, Ledger
 from firearrow.client import PullConsumer
 from firearrow.model import keys
-from firearrow.testing.apache import FireArrowBroker, FireArrowNameServer, fresh
-from firearrow.testing.faults.ledger import DEFAULT_PATH, Figures, Ledger
+from judges import FireArrowBroker, FireArrowNameServer, fresh
 
 MAIN = "import sys; from firearrow.cli import main; sys.exit(main())"
 QUEUES = 8

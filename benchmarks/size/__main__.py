@@ -15,7 +15,7 @@ from benchmarks.size.names import of_names
 from benchmarks.size.restarts import of_restarts
 from benchmarks.size.state import of_offsets, of_topics
 from benchmarks.size.table import HEAD, Row, show
-from firearrow.testing.faults.ledger import DEFAULT_PATH, Ledger
+from campaigns.faults.ledger import DEFAULT_PATH, Ledger
 
 Part = Callable[[float, float], Iterator[Row]]
 """Rows at a scale, each look so many times as long."""

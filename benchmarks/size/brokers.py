@@ -9,14 +9,14 @@ import msgspec
 from benchmarks.overload.frames import frame
 from benchmarks.size.probe import Line, connect, run
 from benchmarks.versus.contestants import FireArrowInEarnest
+from firearrow.protocol.bodies.admin.topic import CreateTopicListBody, TopicConfig
 from firearrow.protocol.bodies.body import encode_body
-from firearrow.protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupList
-from firearrow.protocol.bodies.topic import CreateTopicListBody, TopicConfig
+from firearrow.protocol.bodies.group.group import SubscriptionGroupConfig, SubscriptionGroupList
 from firearrow.protocol.codes import ResponseCode
-from firearrow.protocol.requests.group import UpdateAndCreateSubscriptionGroupList
-from firearrow.protocol.requests.offset import QueryConsumerOffset, UpdateConsumerOffset
-from firearrow.protocol.requests.topic import UpdateAndCreateTopicList
-from firearrow.testing.apache import FireArrowNameServer
+from firearrow.protocol.requests.admin.topic import UpdateAndCreateTopicList
+from firearrow.protocol.requests.group.group import UpdateAndCreateSubscriptionGroupList
+from firearrow.protocol.requests.group.offset import QueryConsumerOffset, UpdateConsumerOffset
+from judges import FireArrowNameServer
 
 A_TIME = 1000
 SENDS = 100

@@ -9,7 +9,7 @@ from benchmarks.size.probe import Line, Probe, Seen, connect, run
 from benchmarks.size.state import RATE
 from benchmarks.size.table import Row, paced
 from benchmarks.versus.contestants import FireArrowInEarnest
-from firearrow.protocol.requests.heartbeat import HeartBeat
+from firearrow.protocol.requests.group.heartbeat import HeartBeat
 
 AT_ONCE = 100
 LEAVE_AFTER_S = 2.0

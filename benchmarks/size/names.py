@@ -14,9 +14,9 @@ from benchmarks.size.probe import Probe, Seen, run
 from benchmarks.size.table import HOLD_MS, Row, at_most
 from benchmarks.versus.contestants import FireArrowInEarnest
 from firearrow.protocol.codes import RequestCode
-from firearrow.protocol.requests.route import GetRouteInfoByTopic
-from firearrow.testing.apache import ApacheNameServer, FireArrowNameServer
-from firearrow.testing.apache.wire import GET_ROUTE, SUCCESS, ask
+from firearrow.protocol.requests.naming.route import GetRouteInfoByTopic
+from judges import ApacheNameServer, FireArrowNameServer
+from judges.wire import GET_ROUTE, SUCCESS, ask
 
 SMALL = 10
 ROUTES = 200

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 from benchmarks.overload.frames import Answers, frame, send
 from benchmarks.store.report import percentile
 from firearrow.protocol.conversation import Request
-from firearrow.protocol.requests.offset import GetMaxOffset
+from firearrow.protocol.requests.group.offset import GetMaxOffset
 from firearrow.runtime.loops import new_loop
 
 T = TypeVar("T")

@@ -10,8 +10,8 @@ from typing import Any
 
 from benchmarks.overload.frames import frame
 from firearrow.protocol.codes import ResponseCode
-from firearrow.protocol.requests.pull import PullMessage
-from firearrow.runtime.accepting import raise_descriptor_limit
+from firearrow.protocol.requests.message.pull import PullMessage
+from firearrow.runtime.acceptor import raise_descriptor_limit
 from firearrow.runtime.loops import new_loop
 
 AT_ONCE = 100

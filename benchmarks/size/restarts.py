@@ -10,7 +10,7 @@ from benchmarks.size.brokers import broker_with, send_to_each, topic_name
 from benchmarks.size.probe import connect, run
 from benchmarks.size.table import Row, at_most, times
 from benchmarks.versus.contestants import FireArrowInEarnest
-from firearrow.protocol.requests.pull import PullMessage
+from firearrow.protocol.requests.message.pull import PullMessage
 
 SMALL_TOPICS = 10
 FLUSHED_S = 6.0

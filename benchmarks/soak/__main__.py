@@ -24,7 +24,7 @@ from benchmarks.soak.plan import planned
 from benchmarks.soak.report import plot, table
 from benchmarks.soak.run import Soak
 from benchmarks.soak.sides import APACHE, OURS
-from firearrow.testing.faults.ledger import DEFAULT_PATH, Ledger
+from campaigns.faults.ledger import DEFAULT_PATH, Ledger
 
 
 def say(text: str) -> None:

@@ -12,10 +12,10 @@ from typing import Literal
 import numpy as np
 
 from benchmarks.soak.records import DELIVERY, NUMBER, Records, Tail
-from firearrow.testing.apache import artifacts
-from firearrow.testing.apache.cache import Artifact
-from firearrow.testing.apache.process import Child
-from firearrow.testing.apache.toolchain import run_tool, tool
+from judges.install import artifacts
+from judges.install.cache import Artifact
+from judges.install.toolchain import run_tool, tool
+from judges.process import Child
 
 Kind = Literal["java", "ours"]
 CLIENT_VERSION = "5.5.0"

@@ -13,8 +13,8 @@ from typing import NamedTuple, Self
 
 from benchmarks.soak.clients import Kind, Member, Producer
 from benchmarks.soak.records import Delays, Delivered, Numbers
-from firearrow.testing.apache import ApacheBroker
 from firearrow.testing.complaints import complaints_in
+from judges import ApacheBroker
 
 QUEUES = 32
 RATE = 1_500

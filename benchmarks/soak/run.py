@@ -12,7 +12,7 @@ from benchmarks.soak.plan import Plan
 from benchmarks.soak.records import SLICE_NS, Delays
 from benchmarks.soak.sides import APACHE, OURS, Side, started
 from benchmarks.soak.trouble import Event, deaths, upsets
-from firearrow.testing.apache import fresh
+from judges import fresh
 
 TICK_S = 1.0
 SAY_S = 10.0

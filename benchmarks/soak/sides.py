@@ -5,9 +5,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from benchmarks.versus.contestants import RUNBROKER_FLAGS, FireArrowInEarnest
-from firearrow.testing.apache import ApacheBroker, ApacheNameServer, FireArrowNameServer, Server
-from firearrow.testing.apache.server import wait_for
 from firearrow.testing.complaints import Complained
+from judges import ApacheBroker, ApacheNameServer, FireArrowNameServer, Server
+from judges.server_process import wait_for
 
 OURS = "FireArrow"
 APACHE = "Apache 5.5.0"

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from itertools import count
 
 from benchmarks.soak.load import Load
-from firearrow.testing.apache import ApacheBroker
+from judges import ApacheBroker
 
 Event = tuple[str, Callable[[], object]]
 

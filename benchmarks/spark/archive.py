@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from benchmarks.spark.largestore import make_store
 from benchmarks.spark.processes import resident_mib
+from campaigns.faults.ledger import DEFAULT_PATH, Ledger
 from firearrow.spark.lake import access
 from firearrow.spark.lake.table import LakeTable
 from firearrow.spark.session import open_session
-from firearrow.testing.faults.ledger import DEFAULT_PATH, Ledger
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

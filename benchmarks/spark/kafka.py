@@ -6,10 +6,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
-from firearrow.testing.apache.cache import Artifact
-from firearrow.testing.apache.ports import free_port
-from firearrow.testing.apache.server import wait_for
-from firearrow.testing.apache.toolchain import run_tool, tool
+from firearrow.testing.ports import free_port
+from judges.install.cache import Artifact
+from judges.install.toolchain import run_tool, tool
+from judges.server_process import wait_for
 from tests.spark.versions import jars
 
 KAFKA = "4.3.1"

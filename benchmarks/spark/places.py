@@ -16,7 +16,7 @@ from benchmarks.spark.rows import BODIES, PLAIN, QUEUES, TUNED, WARM_TOPIC, Row,
 from benchmarks.spark.sessions import Session
 from firearrow.admin import Admin
 from firearrow.blocking import Message, Producer, PullConsumer
-from firearrow.testing.apache import ApacheBroker, ApacheNameServer
+from judges import ApacheBroker, ApacheNameServer
 from tests.spark.serving import Served, served
 
 Order = dict[str, Any]

@@ -15,7 +15,7 @@ from benchmarks.store import appends, backlog, busydisk, commits, costs, manyque
 from benchmarks.store.bench import Bench
 from benchmarks.store.machine import machine_line
 from benchmarks.store.report import Report
-from firearrow.testing.faults.ledger import DEFAULT_PATH, Ledger
+from campaigns.faults.ledger import DEFAULT_PATH, Ledger
 
 ROWS: dict[str, Callable[[Bench], Report]] = {
     "appends": appends.measure,

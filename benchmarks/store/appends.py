@@ -16,6 +16,7 @@ from benchmarks.store.bench import Bench
 from benchmarks.store.messages import SIZES, Reference, drafts_of
 from benchmarks.store.report import Goal, Report, shown
 from benchmarks.store.stores import config_of, on_loop, running
+from campaigns.drafts import append_batch
 from firearrow.record.encode import Draft
 from firearrow.store.store import Store
 
@@ -103,13 +104,16 @@ async def _compare(root: str, size: int, turn_of: int, *, batched: bool, quick: 
 
 def _turn(store: Store, *, batched: bool) -> Turn:
     """One turn of a broker's: what came is appended, and written at the turn's end."""
-    append, append_batch = store.append, store.append_batch
+    append = store.append
 
     def singly(drafts: Sequence[Draft]) -> None:
         for draft in drafts:
             append(draft)
 
-    return append_batch if batched else singly  # type: ignore[return-value]
+    def whole(drafts: Sequence[Draft]) -> None:
+        append_batch(store, drafts)
+
+    return whole if batched else singly
 
 
 class Floor:

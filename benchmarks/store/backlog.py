@@ -22,10 +22,11 @@ from benchmarks.store.machine import machine_line
 from benchmarks.store.messages import TOPIC, drafts_of, properties_of
 from benchmarks.store.report import Goal, Report
 from benchmarks.store.stores import config_of, on_loop, running
+from campaigns.drafts import append_batch
+from campaigns.faults.ledger import DEFAULT_PATH, Ledger
 from firearrow.record.encode import Draft
-from firearrow.store.pulling import Pull
+from firearrow.store.read.queue_reader import ReadRequest
 from firearrow.store.store import Store
-from firearrow.testing.faults.ledger import DEFAULT_PATH, Ledger
 
 BODY = 24
 BATCH = 32
@@ -112,7 +113,7 @@ async def _part(store: Store, have: int, part: int, messages: int, ends: float) 
     until, shown_at, shown = have + part, time.perf_counter(), have
     while have < until:
         for _ in range(QUEUES):
-            store.append_batch(_batch(have))
+            append_batch(store, _batch(have))
             have += BATCH
             await asyncio.sleep(0)
         now = time.perf_counter()
@@ -165,7 +166,7 @@ async def _stretch(store: Store, first: int, count: int) -> tuple[float, float]:
     got, offsets = 0, [first] * QUEUES
     while min(offsets) < first + count:
         for queue_id in range(QUEUES):
-            pulled = await store.read(TOPIC, queue_id, Pull(offsets[queue_id], BATCH, 256 << 10))
+            pulled = await store.read(TOPIC, queue_id, ReadRequest(offsets[queue_id], BATCH, 256 << 10))
             assert pulled.messages, f"queue {queue_id} at {offsets[queue_id]}: {pulled.status}"
             offsets[queue_id] = pulled.next_offset
             got += pulled.messages

@@ -19,9 +19,9 @@ from benchmarks.store.messages import drafts_of
 from benchmarks.store.report import Report
 from benchmarks.store.stores import config_of, on_loop, running
 from firearrow.record.encode import Draft
-from firearrow.runtime.realfile import RealFile
-from firearrow.store.commitlog import CommitLog
+from firearrow.runtime.disk.real_file import RealFile
 from firearrow.store.config import FlushMode
+from firearrow.store.log.commit_log import CommitLog
 from firearrow.store.paths import NEXT_SEGMENT
 from firearrow.store.store import Store
 
@@ -103,7 +103,7 @@ async def _measure(root: str, mode: FlushMode, seconds: float) -> tuple[dict[str
 @contextmanager
 def _wired(clockwork: Clockwork, store: Store) -> Iterator[None]:
     dispatch = store.views.dispatch
-    clockwork.time(dispatch, "_enter_queues", "queue entries")
+    clockwork.time(dispatch, "enter_queues", "queue entries")
     assert store.views.index is not None
     clockwork.time(store.views.index, "absorb", "index entries")
     write_at, write_pending = RealFile.write_at, CommitLog.write_pending

@@ -5,14 +5,14 @@ import struct
 from collections.abc import Sequence
 from zlib import crc32
 
-from firearrow.model import Address, EpochMs
+from firearrow.model import EpochMs, Host
 from firearrow.record.encode import Draft
 from firearrow.record.hosts import host_bytes
 from firearrow.record.properties import StoredProperties
 
 SIZES = {"100 B": 100, "1 KiB": 1024, "4 KiB": 4096}
 TOPIC = "BenchmarkTopic"
-HOST = host_bytes(Address("10.0.0.1", 10911))
+HOST = host_bytes(Host("10.0.0.1", 10911))
 BORN = EpochMs(1_700_000_000_000)
 
 

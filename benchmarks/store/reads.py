@@ -20,8 +20,8 @@ from benchmarks.store.bench import Bench
 from benchmarks.store.messages import SIZES, TOPIC, drafts_of
 from benchmarks.store.report import Goal, Report, shown
 from benchmarks.store.stores import config_of, on_loop, running
-from firearrow.store.consumequeue import ENTRY, ENTRY_BYTES
-from firearrow.store.pulling import Pull
+from firearrow.store.queue.consume_queue import ENTRY, ENTRY_BYTES
+from firearrow.store.read.queue_reader import ReadRequest
 from firearrow.store.store import Store
 
 GOAL = 0.5
@@ -129,7 +129,7 @@ async def _pass(store: Store, count: int) -> None:
     got, offsets = 0, [0] * QUEUES
     while got < count:
         for queue_id in range(QUEUES):
-            pull = Pull(offsets[queue_id], PULLED, MOST_BYTES)
+            pull = ReadRequest(offsets[queue_id], PULLED, MOST_BYTES)
             pulled = store.read_hot(TOPIC, queue_id, pull) or await store.read(TOPIC, queue_id, pull)
             offsets[queue_id] = pulled.next_offset
             got += pulled.messages

@@ -17,11 +17,11 @@ from benchmarks.store.bench import Bench
 from benchmarks.store.messages import SIZES, drafts_of
 from benchmarks.store.report import Report, shown
 from benchmarks.store.stores import CLOCK, config_of, on_loop, opened
+from firearrow.runtime.disk.real_disk import RealDisk
 from firearrow.runtime.machine import this_machine
-from firearrow.runtime.realdisk import RealDisk
-from firearrow.store.opening import OpenedLog, open_log
+from firearrow.store.recovery.open_log import OpenedLog, open_log
 from firearrow.store.store import StoreConfig
-from firearrow.store.views import Views
+from firearrow.store.views.views import Views
 
 SEGMENT = 16 << 20
 VIEWS = ("consumequeue", "index", "checkpoint")

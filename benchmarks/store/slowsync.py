@@ -1,6 +1,6 @@
 """A disk whose syncs take longer, below everything of ours: `os.fdatasync` itself, here and in the process that syncs.
 
-Run as a script it is that process: the one of `firearrow.runtime.syncserver`, with slow syncs.
+Run as a script it is that process: the one of `firearrow.runtime.disk.sync_server`, with slow syncs.
 """
 
 import os
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 SYNC_SECONDS = 0.002
-SERVER = Path(__file__).resolve().parents[2] / "src/firearrow/runtime/syncserver.py"
+SERVER = Path(__file__).resolve().parents[2] / "src/firearrow/runtime/disk/sync_server.py"
 
 _fdatasync = os.fdatasync
 
@@ -26,7 +26,7 @@ def slow_fdatasync(descriptor: Any) -> None:
 @contextmanager
 def slow_syncs() -> Iterator[None]:
     """Let every sync of a file take 2 ms, wherever it runs."""
-    from firearrow.runtime import syncserver
+    from firearrow.runtime.disk import sync_server as syncserver
 
     file = syncserver.__file__
     os.fdatasync, syncserver.__file__ = slow_fdatasync, __file__  # type: ignore[assignment]

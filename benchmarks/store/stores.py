@@ -6,13 +6,13 @@ from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar
 
 from firearrow.runtime.clock import SystemClock
+from firearrow.runtime.disk.real_disk import RealDisk
 from firearrow.runtime.loops import new_loop
 from firearrow.runtime.machine import this_machine
-from firearrow.runtime.realdisk import RealDisk
 from firearrow.store.config import FlushMode, LogConfig
 from firearrow.store.retention import RetentionConfig
 from firearrow.store.store import Store, StoreConfig
-from firearrow.store.views import ViewsConfig
+from firearrow.store.views.views import ViewsConfig
 
 T = TypeVar("T")
 

@@ -11,10 +11,10 @@ from functools import cache
 from pathlib import Path
 from typing import Self
 
-from firearrow.testing.apache import artifacts
-from firearrow.testing.apache.cache import Artifact
-from firearrow.testing.apache.process import Child
-from firearrow.testing.apache.toolchain import run_tool, tool
+from judges.install import artifacts
+from judges.install.cache import Artifact
+from judges.install.toolchain import run_tool, tool
+from judges.process import Child
 
 EXAMPLES_VERSION = "5.5.0"
 CLIENT_FLAGS = ("-Xms1g", "-Xmx1g", "-XX:+UseG1GC")

@@ -12,19 +12,23 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 
 from benchmarks.versus.clients import Client
-from firearrow.testing.apache import ApacheBroker, ApacheNameServer, FireArrowBroker, FireArrowNameServer, Server
-from firearrow.testing.apache.ports import free_broker_port
-from firearrow.testing.apache.process import Child
-from firearrow.testing.apache.server import answers, wait_for
-from firearrow.testing.apache.servers import _QUICK_BROKER
-from firearrow.testing.apache.wire import GET_BROKER_SETTINGS, GET_MAX_OFFSET, GET_ROUTE, QUERY_CONSUMER_OFFSET, ask
+from firearrow.testing.ports import free_broker_port
+from judges import ApacheBroker, ApacheNameServer, FireArrowBroker, FireArrowNameServer, Server
+from judges.process import Child
+from judges.server_process import answers, wait_for
+from judges.servers import _QUICK_BROKER
+from judges.wire import GET_BROKER_SETTINGS, GET_MAX_OFFSET, GET_ROUTE, QUERY_CONSUMER_OFFSET, ask
 
 OURS = "FireArrow"
+BEFORE = "before"
+"""Our broker as an older checkout of this repository has it."""
 FLOOR = "floor"
 APACHE = "Apache "
 TOPIC = "arena"
@@ -145,14 +149,16 @@ class Floor(Server):
 class Contestant:
     """A pair of servers of this process; leaving the block ends it."""
 
-    def __init__(self, name: str, flush: str) -> None:
+    def __init__(self, name: str, flush: str, checkout: str | None = None) -> None:
         self.name = name
         self.flush = flush
+        self._checkout = checkout
         self._servers: list[Server] = []
 
     def __enter__(self) -> Standing:
         try:
-            return self._start()
+            with _source_of(self._checkout):
+                return self._start()
         except BaseException:
             self.__exit__()
             raise
@@ -171,7 +177,7 @@ class Contestant:
             return Standing(FLOOR, self.flush, floor.address, floor.address, (floor.pid,))
         settings = {"flushDiskType": self.flush}
         broker: ApacheBroker
-        if self.name == OURS:
+        if self.name in (OURS, BEFORE):
             names = self._started(FireArrowNameServer(arguments=["--log-level", "ERROR"]))
             broker = FireArrowInEarnest(name_servers=[names.address], settings=settings)
         else:
@@ -183,6 +189,21 @@ class Contestant:
         self._started(broker)
         broker.create_topic(TOPIC, QUEUES)
         return Standing(self.name, self.flush, names.address, broker.address, (broker.pid, names.pid))
+
+
+@contextmanager
+def _source_of(checkout: str | None) -> Iterator[None]:
+    """Have servers that are started within the block run the code of a checkout."""
+    here = os.environ.get("PYTHONPATH")
+    if checkout is not None:
+        os.environ["PYTHONPATH"] = f"{checkout}/src"
+    try:
+        yield
+    finally:
+        if here is not None:
+            os.environ["PYTHONPATH"] = here
+        else:
+            os.environ.pop("PYTHONPATH", None)
 
 
 def warm_up(standing: Standing, seconds: float) -> None:

@@ -8,9 +8,9 @@ from benchmarks.store.report import percentile
 from benchmarks.versus.clients import Client
 from benchmarks.versus.contestants import QUEUES, TOPIC, Standing, group_cpu_s
 from benchmarks.versus.rows import BACKLOG, BACKLOG_TOPIC, BATCH, Row
-from firearrow.testing.apache import fresh
-from firearrow.testing.apache.server import wait_for
-from firearrow.testing.apache.wire import GET_ROUTE, UPDATE_TOPIC, ask
+from judges import fresh
+from judges.server_process import wait_for
+from judges.wire import GET_ROUTE, UPDATE_TOPIC, ask
 
 POLL_S = 0.05
 DRAINED_FROM, DRAINED_TO = 0.1, 0.9

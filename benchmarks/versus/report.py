@@ -14,8 +14,8 @@ from benchmarks.versus.clients import CLIENT_FLAGS, EXAMPLES_VERSION
 from benchmarks.versus.contestants import FLOOR, OURS, QUEUES, RUNBROKER_FLAGS
 from benchmarks.versus.measure import Turn
 from benchmarks.versus.rows import ROWS
-from firearrow.testing.apache.java import MEASURED
-from firearrow.testing.apache.servers import MEASURED_BROKER_HEAP
+from judges.install.java import MEASURED
+from judges.servers import MEASURED_BROKER_HEAP
 
 Turns = dict[str, dict[str, list[Turn]]]
 """By row, then by contestant."""

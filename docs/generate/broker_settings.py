@@ -4,18 +4,18 @@
 
 from pathlib import Path
 
-from firearrow.broker.config import CHANGEABLE, BrokerConfig
-from firearrow.broker.consumingconfig import ConsumingConfig
-from firearrow.broker.keys import REFUSED, WITHOUT_EFFECT
-from firearrow.broker.pullconfig import PullConfig
+from firearrow.broker.settings.apache_keys import REFUSED, WITHOUT_EFFECT
+from firearrow.broker.settings.config import CHANGEABLE, BrokerConfig
+from firearrow.broker.settings.consumer_settings import ConsumingConfig
+from firearrow.broker.settings.pull_settings import PullConfig
 from firearrow.remoting.limits import Limits
-from firearrow.runtime.tlssettings import ServerTls
+from firearrow.runtime.tls_settings import ServerTls
 from firearrow.settings import reference_table
 from firearrow.store.config import LogConfig
-from firearrow.store.index import IndexConfig
-from firearrow.store.queues import QueueConfig
+from firearrow.store.index.key_index import IndexConfig
+from firearrow.store.queue.table import QueueConfig
+from firearrow.store.recovery.scrub import ScrubConfig
 from firearrow.store.retention import RetentionConfig
-from firearrow.store.scrub import ScrubConfig
 
 PAGE = Path(__file__).parents[1] / "reference" / "broker-settings.md"
 

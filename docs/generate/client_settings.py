@@ -13,7 +13,7 @@ import msgspec
 
 from firearrow.client.consumer.settings import ConsumerSettings
 from firearrow.client.producer.settings import ProducerSettings
-from firearrow.runtime.tlssettings import ClientTls
+from firearrow.runtime.tls_settings import ClientTls
 from firearrow.settings.schema import Leaf
 
 PAGE = Path(__file__).parents[1] / "reference" / "client-settings.md"

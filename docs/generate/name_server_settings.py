@@ -6,7 +6,7 @@ from pathlib import Path
 
 from firearrow.nameserver.config import CHANGEABLE, WITHOUT_EFFECT, NameServerConfig
 from firearrow.remoting.limits import Limits
-from firearrow.runtime.tlssettings import ServerTls
+from firearrow.runtime.tls_settings import ServerTls
 from firearrow.settings import reference_table
 
 PAGE = Path(__file__).parents[1] / "reference" / "name-server-settings.md"

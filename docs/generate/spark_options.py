@@ -4,9 +4,9 @@
 
 from pathlib import Path
 
-from firearrow.spark.optionlist import CONNECTION, SOURCE, STORE
+from firearrow.spark.option_list import CONNECTION, SOURCE, STORE
 from firearrow.spark.schema import ROW
-from firearrow.spark.sinkoptions import SINK
+from firearrow.spark.sink.sink_options import SINK
 
 PAGE = Path(__file__).parents[1] / "reference" / "spark-options.md"
 

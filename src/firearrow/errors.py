@@ -3,7 +3,7 @@
 Two questions decide what a caller does next, and every error answers both as attributes:
 
     retryable          is another attempt worth it?
-    may_have_happened  may the thing asked for have happened all the same? (a timeout means unknown)
+    may_have_happened  may the request have taken effect nevertheless? (a timeout means unknown)
 
 The tree:
 
@@ -13,7 +13,7 @@ The tree:
     │   ├── BadHeader            a frame whose header does not parse
     │   ├── BadBody              a body that does not parse
     │   └── BadRecord            bytes that are not a message record
-    ├── ConnectionFailed         nobody answered at that address
+    ├── ConnectionFailed         no server answered at that address
     ├── ListenFailed             that address cannot be listened on
     ├── ConnectionLost           the connection ended with the answer outstanding
     ├── RequestTimedOut          no answer within the deadline
@@ -24,20 +24,20 @@ The tree:
     ├── IllegalMessage           a message, a name or an id breaks the rules; nothing was sent or stored
     ├── PortalClosed             the loop behind a blocking call has ended
     ├── SettingsError            a setting is unknown, malformed or out of bounds
-    ├── DiskError                the disk refused or lied
+    ├── DiskError                a disk operation failed
     │   ├── ResourceShortage     space, descriptors or memory are used up for now; nothing happened
     │   │   └── DiskFull         no space left
     │   ├── FileMissing          no such file or directory
-    │   ├── SyncFailed           a sync failed: what was unsynced must be taken for lost
+    │   ├── SyncFailed           a sync failed: all unsynced data counts as lost
     │   ├── LockHeld             another process owns the directory
     │   └── StoreFenced          a write or sync failed before: the store takes nothing until it is opened again
     ├── OffsetNotStored          the log or queue does not hold that offset: deleted, damaged or not written yet
     ├── NoRoute                  no name server knows a broker for that topic
     ├── SendFailed               every attempt to send a message failed; the cause is the last one's
     ├── ClientClosed             a producer or consumer is used before it was opened or after it was closed
-    ├── NoSuchName               no topic, group, broker or cluster of that name is there
-    ├── AlreadyExists            what was to be made is there already
-    ├── NotNow                   what was asked for is refused in the present state; the message says what to change
+    ├── NoSuchName               no topic, group, broker or cluster has that name
+    ├── AlreadyExists            the topic to be created exists already
+    ├── NotNow                   the request would do harm in the present state; the message says what to change
     └── BrokenInvariant          a bug of ours: the process must end (never raised for bad input)
 """
 
@@ -62,11 +62,11 @@ class BadHeader(ProtocolError):
 
 
 class BadBody(ProtocolError):
-    """A body does not parse as what its code promises."""
+    """A body does not parse as the type of its request code."""
 
 
 class BadRecord(ProtocolError):
-    """Bytes that should be a message record are not.
+    """Bytes are not a valid message record.
 
     ``offset`` is where in the given buffer the record begins, ``reason`` what is wrong with it.
     """
@@ -78,7 +78,7 @@ class BadRecord(ProtocolError):
 
 
 class ConnectionFailed(FireArrowError):
-    """Nobody answered at that address."""
+    """No server answered at that address."""
 
     retryable = True
 
@@ -88,7 +88,7 @@ class ListenFailed(FireArrowError):
 
 
 class ConnectionLost(FireArrowError):
-    """The connection ended before the answer came; ``sent`` says whether the request had left."""
+    """The connection ended before the answer came; ``sent`` says whether the request was sent."""
 
     retryable = True
     may_have_happened = True
@@ -151,7 +151,7 @@ class SettingsError(FireArrowError):
 
 
 class DiskError(FireArrowError):
-    """The disk refused or lied. ``errno`` is the operating system's number, when it gave one."""
+    """A disk operation failed. ``errno`` is the operating system's error number, if there is one."""
 
     def __init__(self, message: str, errno: int | None = None) -> None:
         self.errno = errno
@@ -159,7 +159,7 @@ class DiskError(FireArrowError):
 
 
 class ResourceShortage(DiskError):
-    """Space, open files or memory are used up for now. Nothing happened, and it works again when there are some."""
+    """Space, open files or memory are used up for now. Nothing happened; the call works again when some are free."""
 
     retryable = True
 
@@ -173,7 +173,7 @@ class FileMissing(DiskError):
 
 
 class SyncFailed(DiskError):
-    """A sync failed: everything unsynced must be taken for lost, and nothing may be acknowledged after it."""
+    """A sync failed: all unsynced data counts as lost, and nothing may be acknowledged after it."""
 
     may_have_happened = True
 
@@ -201,8 +201,8 @@ class NoRoute(FireArrowError):
 class SendFailed(FireArrowError):
     """Every attempt to send failed. ``__cause__`` is the last attempt's error.
 
-    ``retryable`` is the last attempt's answer, ``may_have_happened`` is true when it is for any of the attempts.
-    ``stored`` counts the messages of a batch, from its first on, that brokers had acknowledged before.
+    ``retryable`` is the last attempt's, ``may_have_happened`` is true if it is for any attempt. ``stored`` is the
+    number of messages of a batch, from its first on, that brokers had acknowledged before the failure.
     """
 
     def __init__(self, message: str, *, retryable: bool, may_have_happened: bool, stored: int = 0) -> None:
@@ -217,15 +217,15 @@ class ClientClosed(FireArrowError):
 
 
 class NoSuchName(FireArrowError):
-    """No topic, group, broker or cluster of that name is there; nothing was changed."""
+    """No topic, group, broker or cluster has that name; nothing was changed."""
 
 
 class AlreadyExists(FireArrowError):
-    """What was to be made is there already; nothing was changed."""
+    """The topic to be created exists already; nothing was changed."""
 
 
 class NotNow(FireArrowError):
-    """What was asked for would do harm in the present state; nothing was changed. The message says what to change."""
+    """The request would do harm in the present state; nothing was changed. The message says what to change."""
 
 
 class BrokenInvariant(FireArrowError):

@@ -6,16 +6,16 @@
     read(data)                   bytes of a peer -> plain Python objects
     to_standard(data)            fastjson's dialect -> standard JSON
 
-Where fastjson leaves the standard: the keys of a map are written as what they are. Numbers stay bare, objects stay
-objects, and a map keyed by queues begins with two braces::
+Where fastjson differs from the standard: the keys of a map keep their type. Numbers stay bare, objects stay objects,
+and a map keyed by queues begins with two braces::
 
     {"offsetTable":{{"brokerName":"a","queueId":0,"topic":"T"}:{"maxOffset":2}},"byQueue":{0:5}}
 
 Here such a map is a plain ``dict[int, V]`` or ``dict[MessageQueue, V]`` (any frozen struct). ``encode`` writes a
 number as a quoted key and a struct as a string that contains its JSON; fastjson 1 reads both, fastjson 2 (Apache 5.5)
-the number only, so bodies keyed by queues leave by ``encode_java``. ``decode`` takes all forms,
-indented or not, and fastjson's lesser liberties: single quotes, bare names as keys, control characters in strings.
-As in Java, null is the same as absent, strings stand for numbers where numbers are due, unknown members are ignored.
+the number only, so bodies keyed by queues are encoded by ``encode_java``. ``decode`` reads all forms, indented or not,
+and fastjson's smaller extensions: single quotes, bare names as keys, control characters in strings. As in Java, null
+means absent, a string may stand for a number, and unknown members are ignored.
 
 Input is hostile: nesting, digits and keys within keys are limited, so work and memory stay proportional to the input.
 Bodies in standard JSON, which is nearly all of them, go straight through msgspec.
@@ -79,14 +79,14 @@ def _convert(value: object, kind: type[T]) -> T:
         raise BadBody(f"the body is not a {name}: {error}") from None
 
 
-# An open string runs to the end: a pattern that failed there would be tried again from every quote in it.
+# An unclosed string matches to the end: otherwise the pattern would be tried again from every quote in it.
 _STRINGS: Final = re.compile(rb'("[^"\\]*(?:\\.?[^"\\]*)*(?:"|\Z))', re.DOTALL)
 _NUMERIC_KEY: Final = re.compile(rb"([{,][ \t\r\n]*)(-?[0-9]+)([ \t\r\n]*:)")
 _CUT: Final = b"\0"
 
 
 def _with_quoted_numbers(data: bytes) -> bytes:
-    """Quote the bare numeric keys, without a step of Python for each: offset tables of a whole broker are large."""
+    """Quote bare numeric keys with one regular expression: offset tables of a whole broker are large."""
     if _CUT in data or _NUMERIC_KEY.search(data) is None:
         return data
     parts = _STRINGS.split(data)
@@ -150,7 +150,7 @@ class ObjectKey(Mapping[str, Any]):
 
 
 def _key_text(key: object) -> str:
-    # msgspec asks for whatever it cannot write by itself, which is a key that is an object.
+    # msgspec calls this for keys that are objects, which it cannot encode itself.
     if isinstance(key, ObjectKey):
         return key.text
     if isinstance(key, msgspec.Struct):
@@ -162,7 +162,7 @@ _ENCODER: Final = msgspec.json.Encoder(enc_hook=_key_text)
 
 
 def _present(value: object, *, open_keys: bool) -> object:
-    """Leave out nulls; with ``open_keys``, take string keys that contain an object for that object."""
+    """Leave out nulls; with ``open_keys``, turn string keys that contain an object into that object."""
     if isinstance(value, list):
         return [_present(item, open_keys=open_keys) for item in value]
     if not isinstance(value, dict):
@@ -314,7 +314,7 @@ class _Reader:
         return key
 
     def _object_key(self) -> ObjectKey:
-        # Each level of keys within keys would double the escapes of the one below it.
+        # Every level of keys within keys would double the escapes of the level below.
         if self._in_key:
             raise BadBody("an object key inside an object key")
         self._in_key = True

@@ -1,4 +1,4 @@
-"""Values instead of bytes: what makes a body of a value, and a value of a body.
+"""Serializers and deserializers: from values to bodies, and from bodies to values.
 
     orders = Json(Order)
 
@@ -6,9 +6,9 @@
     Consumer(address, group="bar", deserializer=orders.decode)      # message.value is an Order
 
 A serializer is any function from a value to bytes, a deserializer any function from bytes to a value: ``json.loads``,
-``Order.model_validate_json`` and those of Avro or Protobuf fit as they are. Here are pairs of them for JSON,
-MessagePack and pydantic. What one raises is told with the message's place, and the message is delivered again as after
-any error of a handler.
+``Order.model_validate_json`` and those of Avro or Protobuf fit as they are. This module has pairs for JSON, MessagePack
+and pydantic. An error of a deserializer is raised as ``BadBody`` with the message's queue and offset, and the message
+is delivered again as after any error of a handler.
 """
 
 import inspect
@@ -31,9 +31,9 @@ else:
 __all__ = ["Deserializer", "Json", "Msgpack", "Pydantic", "Serializer"]
 
 Serializer = Callable[[V], bytes]
-"""Makes a body of a value."""
+"""Turns a value into a body."""
 Deserializer = Callable[[bytes], V]
-"""Makes a value of a body."""
+"""Turns a body into a value."""
 
 
 def is_coroutine_function(given: object) -> bool:
@@ -42,7 +42,7 @@ def is_coroutine_function(given: object) -> bool:
 
 
 def checked_function(given: V, name: str, what: str) -> V:
-    """Raise ``SettingsError`` for what is no function, or one that would have to be awaited."""
+    """Raise ``SettingsError`` unless ``given`` is a plain function."""
     if given is not None and not callable(given):
         hint = "; write its encode or decode" if hasattr(given, "decode") else ""
         raise SettingsError(f"{name}={given!r}: give a function from {what}{hint}")
@@ -52,7 +52,7 @@ def checked_function(given: V, name: str, what: str) -> V:
 
 
 class Json(Generic[V]):
-    """JSON: of anything, or of one type, which bodies are checked against.
+    """JSON, for values of any kind, or of one type that bodies are checked against.
 
     A type is a ``msgspec.Struct``, a dataclass, a ``TypedDict``, an attrs class, or made of them: ``list[Order]``.
     """
@@ -66,17 +66,17 @@ class Json(Generic[V]):
         self._decoder = msgspec.json.Decoder(kind)
 
     def encode(self, value: V) -> bytes:
-        """The value as JSON."""
+        """Return the value as JSON."""
         return self._encoder.encode(value)
 
     def decode(self, body: bytes) -> V:
-        """The value that the JSON stands for."""
+        """Return the value of a JSON body."""
         value: V = self._decoder.decode(body)
         return value
 
 
 class Msgpack(Generic[V]):
-    """MessagePack, smaller than JSON: of anything, or of one type, as ``Json``."""
+    """MessagePack, smaller than JSON, for values of any kind, or of one type, as ``Json``."""
 
     @overload
     def __init__(self: "Msgpack[Any]") -> None: ...
@@ -87,11 +87,11 @@ class Msgpack(Generic[V]):
         self._decoder = msgspec.msgpack.Decoder(kind)
 
     def encode(self, value: V) -> bytes:
-        """The value as MessagePack."""
+        """Return the value as MessagePack."""
         return self._encoder.encode(value)
 
     def decode(self, body: bytes) -> V:
-        """The value that the bytes stand for."""
+        """Return the value of a MessagePack body."""
         value: V = self._decoder.decode(body)
         return value
 
@@ -105,9 +105,9 @@ class Pydantic(Generic[V]):
         self._adapter = TypeAdapter(kind)
 
     def encode(self, value: V) -> bytes:
-        """The value as JSON."""
+        """Return the value as JSON."""
         return self._adapter.dump_json(value)
 
     def decode(self, body: bytes) -> V:
-        """The value that the JSON stands for."""
+        """Return the value of a JSON body."""
         return self._adapter.validate_json(body)

@@ -1,4 +1,4 @@
-"""Spark finds ``format("rocketmq")`` here: it looks into every top-level module called ``pyspark_*``.
+"""Where Spark finds ``format("rocketmq")``. It looks into every top-level module called ``pyspark_*``.
 
 Nothing but pyspark is imported until the source is used: a module that fails here would hide every other source.
 """
@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 
 class DefaultSource(DataSource):
-    """Topics as tables; all of it is `firearrow.spark.source`."""
+    """Topics as tables; all of it is `firearrow.spark.formats`."""
 
     @classmethod
     def name(cls) -> str:
@@ -22,7 +22,7 @@ class DefaultSource(DataSource):
         return "rocketmq"
 
     def _source(self) -> DataSource:
-        from firearrow.spark.source import RocketmqSource
+        from firearrow.spark.formats import RocketmqSource
 
         return RocketmqSource(self.options)
 

@@ -1,4 +1,4 @@
-"""Spark finds ``format("rocketmq-store")`` here: it looks into every top-level module called ``pyspark_*``.
+"""Where Spark finds ``format("rocketmq-store")``. It looks into every top-level module called ``pyspark_*``.
 
 Nothing but pyspark is imported until the source is used: a module that fails here would hide every other source.
 """
@@ -8,7 +8,7 @@ from pyspark.sql.types import StructType
 
 
 class DefaultSource(DataSource):
-    """The files of a broker's store as a table; all of it is `firearrow.spark.source`."""
+    """The files of a broker's store as a table; all of it is `firearrow.spark.formats`."""
 
     @classmethod
     def name(cls) -> str:
@@ -16,7 +16,7 @@ class DefaultSource(DataSource):
         return "rocketmq-store"
 
     def _source(self) -> DataSource:
-        from firearrow.spark.source import RocketmqStoreSource
+        from firearrow.spark.formats import RocketmqStoreSource
 
         return RocketmqStoreSource(self.options)
 

@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "firearrow"
 MODULE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
+BROKER_PARAMETERS_MAX = 7
 
 CLIENT_PACKAGES = (
     "errors",
@@ -49,6 +50,17 @@ def test_modules_and_functions_stay_small(module: Path) -> None:
     for function in functions(ast.parse(text)):
         lines = (function.end_lineno or 0) - function.lineno + 1
         assert lines <= FUNCTION_LINES_MAX, f"{function.name} has {lines} lines"
+
+
+def test_what_handlers_of_the_broker_share_is_in_its_tables() -> None:
+    found = {
+        f"{module.relative_to(SOURCE)}:{function.lineno}": len(function.args.args + function.args.kwonlyargs) - 1
+        for module in modules()
+        if module.is_relative_to(SOURCE / "broker")
+        for function in functions(ast.parse(module.read_text()))
+        if function.name == "__init__"
+    }
+    assert {place: count for place, count in found.items() if count > BROKER_PARAMETERS_MAX} == {}
 
 
 @pytest.mark.parametrize("module", modules(), ids=lambda path: str(path.relative_to(SOURCE)))
@@ -101,7 +113,7 @@ sys.meta_path.insert(0, Absent())
 import importlib
 for name in {CLIENT_PACKAGES!r}:
     importlib.import_module("firearrow." + name)
-from firearrow.protocol.requests.send import SendMessageV2
+from firearrow.protocol.requests.message.send import SendMessageV2
 from firearrow.record.properties import encode_properties
 print(SendMessageV2.code, encode_properties({{"TAGS": "a"}}))
 """

@@ -5,8 +5,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from firearrow.testing.apache import ApacheBroker, FireArrowNameServer
-from firearrow.testing.apache.artifacts import SERVER_VERSIONS
+from judges import ApacheBroker, FireArrowNameServer
+from judges.install.artifacts import SERVER_VERSIONS
 
 
 @pytest.fixture(scope="session")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from firearrow.testing.apache import ApacheBroker, FireArrowNameServer, JudgeProcess, fresh
-from firearrow.testing.apache.scenarios import exchange
+from judges import ApacheBroker, FireArrowNameServer, JudgeProcess, fresh
+from judges.scenarios import exchange
 
 pytestmark = pytest.mark.apache
 

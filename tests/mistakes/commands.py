@@ -109,7 +109,7 @@ REACHING: Final = [
     Case(
         "a mistyped name in the environment",
         "FIREARROW_NAMESVR",
-        "read by nothing",
+        "not a known variable",
         "FIREARROW_NAMESRV",
         words="topic list -n $address",
         environment=(("FIREARROW_NAMESVR", "127.0.0.1:9876"),),
@@ -162,7 +162,7 @@ WRITING: Final = [
     Case(
         "a delay that is no level",
         "7s",
-        "no delay level",
+        "not a delay level",
         "10s",
         words="produce orders -m x --delay 7s -n $address",
     ),
@@ -183,7 +183,7 @@ WRITING: Final = [
     Case(
         "a name that no topic can have",
         "my orders",
-        "may not have",
+        "not allowed",
         "letters",
         words="produce 'my orders' -m x -n $address",
     ),
@@ -211,7 +211,7 @@ WRITING: Final = [
     Case(
         "a line that is no JSON",
         "line 2",
-        "no message",
+        "not a message",
         "--format lines",
         words="produce orders $root/broken.json -f json -n $address",
     ),
@@ -232,7 +232,7 @@ WRITING: Final = [
     Case(
         "a time that is none",
         "yesterdy",
-        "no time",
+        "not a time",
         "-1h",
         words="consume orders --from yesterdy -n $address",
     ),
@@ -281,7 +281,7 @@ WRITING: Final = [
     Case(
         "a permission that is none",
         "xyz",
-        "no permission",
+        "not a permission",
         "rw",
         words="topic update orders --perm xyz -n $address",
     ),
@@ -302,7 +302,7 @@ WRITING: Final = [
     Case(
         "a reset to nowhere",
         "--to",
-        "where to",
+        "no target",
         "first",
         words="group reset g -t orders -n $address",
     ),
@@ -355,7 +355,7 @@ SERVING: Final = [
     Case(
         "a broker without a name server",
         "no name server",
-        "nobody will find it",
+        "clients cannot find it",
         "-n",
         words="broker --bind 127.0.0.1 --port 0 --store $root/b2 --log-level WARNING",
     ),

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from firearrow.testing.apache import FireArrowNameServer
 from firearrow.testing.blocking import Cluster
 from firearrow.testing.certificates import CertificateFiles, self_signed
+from judges import FireArrowNameServer
 
 HOUR = datetime.timedelta(hours=1)
 BIG_BYTES = 5_000_000

@@ -74,7 +74,7 @@ MESSAGES: Final = [
     Case(
         "a topic that is no name",
         "my orders",
-        "may not have",
+        "not allowed",
         "letters",
         code='sent("my orders", b"x")',
     ),
@@ -124,7 +124,7 @@ CLIENTS: Final = [
     Case(
         "a mistyped option",
         "send_timeout",
-        "no option",
+        "not an option",
         "send_timeout_ms",
         code='Producer("$address", send_timeout=5)',
     ),
@@ -152,7 +152,7 @@ CLIENTS: Final = [
     Case(
         "a group that is no name",
         "my group",
-        "may not have",
+        "not allowed",
         "letters",
         code='Consumer("$address", group="my group", topics="orders")',
     ),
@@ -274,7 +274,7 @@ asyncio.run(main())
         "TLS",
         "tls",
         code="""
-from firearrow.runtime.tlssettings import ClientTls
+from firearrow.runtime.tls_settings import ClientTls
 async def main():
     async with Producer("127.0.0.1:$http", tls=ClientTls(enabled=True)) as producer:
         await producer.send(Message("orders", b"x"))
@@ -391,7 +391,7 @@ handled(handle(1))
         "a handler that fails",
         "ValueError",
         "orders",
-        "comes again",
+        "is delivered again",
         code="""
 sent("orders", b"x", tag="bad")
 def handle(message): raise ValueError("no such order")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from firearrow.testing.rotation import this_turn
+from campaigns.rotation import this_turn
 from tests.mistakes.case import Case
 from tests.mistakes.page import PATH
 from tests.mistakes.places import places

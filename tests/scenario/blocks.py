@@ -16,8 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from firearrow.testing.apache.ports import free_broker_port, free_port
 from firearrow.testing.complaints import complaints_in
+from firearrow.testing.ports import free_broker_port, free_port
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)

@@ -15,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/how-to/add-a-request-code.md"
-COPIED = ("src", "docs", "tests/architecture", "pyproject.toml")
+COPIED = ("src", "docs", "tests/architecture", "judges", "campaigns", "CONTRIBUTING.md", "pyproject.toml")
 BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 
 

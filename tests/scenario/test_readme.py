@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.scenario.blocks import ROOT, SAID, Reader, blocks
+from tests.scenario.blocks import ROOT, SAID, Reader
 
 PAGES = ("README.md", "README.zh-CN.md")
 
@@ -15,9 +15,3 @@ def test_the_five_minute_start(page: str, tmp_path: Path) -> None:
         output = reader.read(ROOT / page)
     for line in SAID:
         assert line in output
-
-
-def test_both_languages_have_the_same_blocks() -> None:
-    first, *others = [blocks(ROOT / page) for page in PAGES]
-    for other in others:
-        assert other == first

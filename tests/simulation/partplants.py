@@ -11,15 +11,15 @@ from typing import Any, Final, cast
 import pytest
 
 from firearrow.broker import registration
-from firearrow.broker.counthistory import CountHistory
-from firearrow.broker.meters import Counts, Meter
-from firearrow.broker.notices import Notices
+from firearrow.broker.delivery.notices import Notices
+from firearrow.broker.delivery.schedule import Due
 from firearrow.broker.registration import Registration
-from firearrow.broker.schedule import Due
-from firearrow.broker.stats import BrokerStats, _Family
-from firearrow.broker.watch import Watch
+from firearrow.broker.statistics.counters import BrokerStats, _Family
+from firearrow.broker.statistics.history import CountHistory
+from firearrow.broker.statistics.meters import Counts, Meter
+from firearrow.broker.statistics.watch import Watch
 from firearrow.errors import BadFrame
-from firearrow.protocol.requests.heartbeat import NotifyConsumerIdsChanged
+from firearrow.protocol.requests.group.heartbeat import NotifyConsumerIdsChanged
 from firearrow.remoting.handlers import Peer
 from tests.unit.broker import test_due, test_membership, test_registration, test_stats, test_watch
 
@@ -130,7 +130,7 @@ def _in_parts() -> None:
 def _without_pauses(test: Callable[[], None]) -> Callable[[], None]:
     def hunt() -> None:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("firearrow.broker.stats.PAUSE_S", 0)
+            patch.setattr("firearrow.broker.statistics.counters.PAUSE_S", 0)
             patch.setattr(test_stats, "MEASURED", FEW)
             test()
 

@@ -10,17 +10,18 @@ from typing import Any, Final
 
 import pytest
 
-from firearrow.broker.handlers import pull
-from firearrow.broker.handlers.pull import PullHandlers
-from firearrow.broker.journal import Edition
-from firearrow.broker.longpoll import ParkedPulls
+from firearrow.broker.handlers.message import pull
+from firearrow.broker.handlers.message.pull import PullHandlers
+from firearrow.broker.pull.long_poll import ParkedPulls
+from firearrow.broker.state.journal import Edition
 from firearrow.errors import DiskError
 from firearrow.remoting.connection import Connection
 from firearrow.remoting.handlers import Call
 from firearrow.remoting.room import Room
-from firearrow.runtime import disk
-from firearrow.store import index, views
-from firearrow.store.pressure import Pressure
+from firearrow.runtime.disk import door as disk
+from firearrow.store.index import files as index
+from firearrow.store.views import views
+from firearrow.store.views.pressure import Pressure
 from tests.simulation.broker.chaos import Options, run_chaos
 from tests.unit.broker.test_deleted_topics import deletes_half
 from tests.unit.broker.test_young_topics import joins_the_line_when_the_topic_is_durable

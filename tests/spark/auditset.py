@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Self
 from pyspark.sql import functions as F  # noqa: N812
 
 from benchmarks.spark.processes import resident_mib
+from campaigns.faults.ledger import DEFAULT_PATH, Ledger
 from firearrow.spark.pipelines import audit
 from firearrow.spark.session import open_session
-from firearrow.testing.faults.ledger import DEFAULT_PATH, Ledger
 from tests.spark.conftest import SETTINGS
 
 if TYPE_CHECKING:

@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from benchmarks.spark.processes import processes_below
+from campaigns.faults.ledger import DEFAULT_PATH, Ledger
 from firearrow.blocking import Message, Producer
 from firearrow.errors import FireArrowError
-from firearrow.testing.faults.ledger import DEFAULT_PATH, Ledger
 from tests.spark.serving import Served, end_with_parent
 
 FORMATS = "parquet,iceberg,delta"

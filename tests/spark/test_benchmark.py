@@ -7,8 +7,8 @@ from benchmarks.spark.figures import Figures, Turn
 from benchmarks.spark.page import page
 from benchmarks.spark.report import PARTS, goals
 from benchmarks.spark.rows import ROWS
-from firearrow.spark.files import StoreReader
 from firearrow.spark.options import store_options
+from firearrow.spark.source.store_files import StoreReader
 
 
 def figures(**seconds: list[float]) -> Figures:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from firearrow.testing.rotation import turn
+from campaigns.rotation import turn
 from tests.spark.kills import FORMATS, Campaign, faults
 
 POINTS = 12

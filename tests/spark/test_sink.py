@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from firearrow.errors import NoRoute, SendFailed, SettingsError, Unsupported
-from firearrow.spark.rows import ROW_ID_PROPERTY, Origin
-from firearrow.spark.sinkoptions import sink_options
-from firearrow.spark.writer import BatchWriter, FrozenQueues, StreamWriter
+from firearrow.spark.sink.rows import ROW_ID_PROPERTY, Origin
+from firearrow.spark.sink.sink_options import sink_options
+from firearrow.spark.sink.writer import BatchWriter, FrozenQueues, StreamWriter
 from tests.spark.serving import Served, held, served
 
 ORIGIN = Origin("q", 0, 0)

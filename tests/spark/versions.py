@@ -16,9 +16,9 @@ import zipfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from firearrow.testing.apache.cache import Artifact, say
-from firearrow.testing.apache.toolchain import run_tool
-from firearrow.testing.faults.ledger import DEFAULT_PATH, Ledger
+from campaigns.faults.ledger import DEFAULT_PATH, Ledger
+from judges.install.cache import Artifact, say
+from judges.install.toolchain import run_tool
 from tests.spark.kills import Campaign, faults
 
 ROOT = Path(__file__).parents[2]

@@ -1,6 +1,6 @@
-"""One administrator: the nouns over one set of connections.
+"""``Admin``: topics, groups and brokers over one set of connections.
 
-It is no member of any group and sends no heartbeats. Java: ``DefaultMQAdminExt``.
+An ``Admin`` joins no group and sends no heartbeats. Java: ``DefaultMQAdminExt``.
 """
 
 from collections.abc import Sequence
@@ -13,15 +13,15 @@ from firearrow.admin.topics import Topics
 from firearrow.client.access import Access
 from firearrow.client.doors import Doors, system_doors
 from firearrow.client.lookup import Url, fetch
-from firearrow.client.nameservers import NameServers, parse_name_servers, whereabouts
+from firearrow.client.name_servers import NameServers, name_server_source, parse_name_servers
 from firearrow.remoting.caller import Caller
-from firearrow.runtime.tlssettings import ClientTls
+from firearrow.runtime.tls_settings import ClientTls
 
 TIMEOUT_MS: Final = 5000
 
 
 class Admin:
-    """Sees a cluster and changes it. Use it in an ``async with`` block."""
+    """Reads and changes a cluster. Use it in an ``async with`` block."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Admin:
         access.check()
         context, sign = access.prepared()
         self._caller = Caller(doors.network, tls=context, sign=sign)
-        where = whereabouts(name_servers)
+        where = name_server_source(name_servers)
         self._lookup: Url | None = where.url
         self._network = doors.network
         self._names = names = NameServers(self._caller, where.addresses, doors.chance)
@@ -48,7 +48,7 @@ class Admin:
         self.groups: Final = Groups(self.brokers)
 
     async def __aenter__(self) -> Self:
-        """Begin; servers are connected to when they are asked. Name servers behind a URL are looked up now."""
+        """Open it; servers are connected at the first request. A list of name servers at a URL is fetched now."""
         if self._lookup is not None:
             self._names.replace(parse_name_servers(await fetch(self._network, self._lookup)))
         return self
@@ -60,5 +60,5 @@ class Admin:
         await self.close()
 
     async def close(self) -> None:
-        """End every connection."""
+        """Close connections."""
         await self._caller.close()

@@ -1,7 +1,7 @@
-"""The brokers of a cluster: who they are, and asking them.
+"""The brokers of a cluster, and requests to them.
 
-Reading asks one member of each broker name, the master if it is there. Changing asks masters alone, those of one
-cluster or one broker; with several clusters and none named nothing is guessed.
+Reads go to one member of each broker name, the master if it is registered. Changes go to masters only, of one cluster
+or one broker; with several clusters the caller must name one.
 """
 
 import asyncio
@@ -11,12 +11,12 @@ from typing import Final, TypeVar
 from msgspec import Struct
 
 from firearrow import fastjson
-from firearrow.client.nameservers import UNANSWERED, NameServers
+from firearrow.client.name_servers import UNANSWERED, NameServers
 from firearrow.errors import NoRoute, NoSuchName, SettingsError
-from firearrow.protocol.bodies.route import ClusterInfo, TopicRouteData
+from firearrow.protocol.bodies.naming.route import ClusterInfo, TopicRouteData
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.conversation import A, Request
-from firearrow.protocol.requests.route import GetBrokerClusterInfo, GetRouteInfoByTopic
+from firearrow.protocol.requests.naming.route import GetBrokerClusterInfo, GetRouteInfoByTopic
 from firearrow.remoting.caller import Caller
 from firearrow.remoting.reply import SUCCESS_ONLY, Reply
 from firearrow.runtime.network import Address
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 MASTER_ID: Final = 0
 AT_ONCE: Final = 16
-"""Questions that are under way at the same time, at most."""
+"""Most requests in flight at once."""
 
 _KNOWN_OR_NOT: Final = frozenset({int(ResponseCode.SUCCESS), int(ResponseCode.TOPIC_NOT_EXIST)})
 
@@ -40,17 +40,17 @@ class BrokerMember(Struct, frozen=True, order=True):
 
     @property
     def is_master(self) -> bool:
-        """Whether it takes messages."""
+        """Whether the broker is a master."""
         return self.broker_id == MASTER_ID
 
     @property
     def at(self) -> Address:
-        """Where it is."""
+        """The address of the broker."""
         return Address.parse(self.address)
 
 
 class Brokers:
-    """Who is there, and what they answer."""
+    """The registered brokers, and requests to them."""
 
     def __init__(self, caller: Caller, names: NameServers, timeout_ms: float) -> None:
         self._caller = caller
@@ -58,7 +58,7 @@ class Brokers:
         self._timeout_ms = timeout_ms
 
     async def list(self) -> Sequence[BrokerMember]:
-        """Every broker that the name server knows."""
+        """Return every broker that the name server knows."""
         reply = await self._names.ask(GetBrokerClusterInfo(), timeout_ms=self._timeout_ms)
         info = fastjson.decode(reply.body, ClusterInfo)
         return sorted(
@@ -68,29 +68,29 @@ class Brokers:
         )
 
     async def readable(self, cluster: str = "", broker: str = "") -> Sequence[BrokerMember]:
-        """One member of every broker name: the master, or whoever is left."""
+        """Return one member of every broker name: the master, or else a slave."""
         chosen: dict[str, BrokerMember] = {}
         for member in _chosen(await self.list(), cluster, broker):
             chosen.setdefault(member.name, member)
         return list(chosen.values())
 
     async def masters(self, cluster: str = "", broker: str = "") -> Sequence[BrokerMember]:
-        """The masters to change: of one cluster, or one broker by its name or address."""
+        """Return the masters of one cluster, or of one broker given by name or address."""
         known = await self.list()
         found = [member for member in _chosen(known, cluster, broker) if member.is_master]
         if not found:
             raise NoRoute(f"no master of {broker or cluster or 'any cluster'} is registered; start it, then try again")
         clusters = sorted({member.cluster for member in found})
         if len(clusters) > 1:
-            raise SettingsError(f"there are several clusters, {', '.join(clusters)}: say which one")
+            raise SettingsError(f"there are several clusters, {', '.join(clusters)}; name one of them")
         return found
 
     async def route(self, topic: str) -> TopicRouteData | None:
-        """Where a topic is; None when the name server does not know it."""
+        """Return the route of a topic; None if the name server does not know it."""
         return self._read_route(await self._names.ask(_route_of(topic), accept=_KNOWN_OR_NOT))
 
     async def routes(self, topic: str) -> Sequence[TopicRouteData | None]:
-        """What every name server that answers says of a topic."""
+        """Return the route of a topic from every name server that answers."""
         found = []
         for address in self._names.addresses:
             try:
@@ -110,15 +110,15 @@ class Brokers:
     async def ask(
         self, to: Address, request: Request[A], body: bytes = b"", *, accept: frozenset[int] = SUCCESS_ONLY
     ) -> Reply[A]:
-        """Ask one server."""
+        """Send a request to one server."""
         return await self._caller.call(to, request, body, timeout_ms=self._timeout_ms, accept=accept)
 
     async def ask_name_server(self, request: Request[A], *, accept: frozenset[int] = SUCCESS_ONLY) -> Reply[A]:
-        """Ask whichever name server answers."""
+        """Send a request to a name server that answers."""
         return await self._names.ask(request, timeout_ms=self._timeout_ms, accept=accept)
 
     async def tell_name_servers(self, request: Request[A]) -> None:
-        """Have every name server do something; one that does not answer fails the whole."""
+        """Send a request to every name server; raise if one does not answer."""
         for address in self._names.addresses:
             await self.ask(address, request)
 
@@ -142,7 +142,7 @@ def _chosen(members: Sequence[BrokerMember], cluster: str, broker: str) -> list[
 
 
 async def together(work: Iterable[Awaitable[T]]) -> list[T]:
-    """The results of all, a few at a time."""
+    """Run coroutines, a few at a time; return their results in order."""
     turns = asyncio.Semaphore(AT_ONCE)
 
     async def one(each: Awaitable[T]) -> T:

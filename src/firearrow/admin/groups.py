@@ -1,11 +1,11 @@
 """Consumer groups: list, describe, reset.
 
-How far a group is comes from the brokers that keep its offsets; who is in it from the connections that brokers see. A
-broadcasting group has its offsets in local files, so it shows none here.
+Offsets of a group come from the brokers that store them, its members from the connections of brokers. A broadcasting
+group keeps its offsets in local files, so it shows none here.
 
-A reset moves a group that runs as well as one that does not. Members that run are told by their broker; where there
-are none (Apache's 4.9 refuses then) the offsets are written directly. Only the second knows single offsets: an offset
-given to a 4.9 broker with members would be taken for a time.
+A reset works with and without running members. Running members are notified by their broker; without members (Apache's
+4.9 refuses then) the offsets are written directly. Single offsets can only be written directly: a 4.9 broker with
+members would read an offset as a time.
 
 Java: ``DefaultMQAdminExtImpl.resetOffsetByTimestamp``, ``ConsumerProgressSubCommand``.
 """
@@ -21,22 +21,22 @@ from firearrow.errors import NoSuchName, NotNow, RequestRefused, SettingsError
 from firearrow.model import MessageQueue
 from firearrow.model.names import is_system_group
 from firearrow.model.versions import version_name
-from firearrow.protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
-from firearrow.protocol.bodies.heartbeat import ConsumerConnection
-from firearrow.protocol.bodies.offset import read_reset_offsets
-from firearrow.protocol.bodies.stats import ConsumeStats, OffsetWrapper
-from firearrow.protocol.bodies.topic import TopicOffset, TopicStatsTable
+from firearrow.protocol.bodies.admin.stats import ConsumeStats, OffsetWrapper
+from firearrow.protocol.bodies.admin.topic import TopicOffset, TopicStatsTable
+from firearrow.protocol.bodies.group.group import SubscriptionGroupConfig, SubscriptionGroupTable
+from firearrow.protocol.bodies.group.heartbeat import ConsumerConnection
+from firearrow.protocol.bodies.group.offset import read_reset_offsets
 from firearrow.protocol.codes import ResponseCode
-from firearrow.protocol.requests.group import GetAllSubscriptionGroupConfig, GetConsumerConnectionList
-from firearrow.protocol.requests.offset import (
+from firearrow.protocol.requests.admin.stats import GetConsumeStats
+from firearrow.protocol.requests.admin.topic import GetTopicStatsInfo
+from firearrow.protocol.requests.group.group import GetAllSubscriptionGroupConfig, GetConsumerConnectionList
+from firearrow.protocol.requests.group.offset import (
     GetMaxOffset,
     GetMinOffset,
     SearchOffsetByTimestamp,
     UpdateConsumerOffset,
 )
-from firearrow.protocol.requests.reset import InvokeBrokerToResetOffset
-from firearrow.protocol.requests.stats import GetConsumeStats
-from firearrow.protocol.requests.topic import GetTopicStatsInfo
+from firearrow.protocol.requests.group.reset import InvokeBrokerToResetOffset
 
 FIRST: Final = 0
 """A time before every message."""
@@ -63,7 +63,7 @@ class MemberState(Struct, frozen=True, order=True):
 
 
 class QueueProgress(Struct, frozen=True, order=True):
-    """How far a group is in one queue."""
+    """The progress of a group in one queue."""
 
     queue: MessageQueue
     committed: int
@@ -72,12 +72,12 @@ class QueueProgress(Struct, frozen=True, order=True):
 
     @property
     def lag(self) -> int:
-        """Messages that are still to be consumed."""
+        """The number of messages to be consumed."""
         return max(0, self.end - max(0, self.committed))
 
 
 class QueueMove(Struct, frozen=True, order=True):
-    """One queue of a reset: where the group was, and where it goes on."""
+    """One queue of a reset: the old and the new offset of the group."""
 
     queue: MessageQueue
     before: int | None
@@ -85,7 +85,7 @@ class QueueMove(Struct, frozen=True, order=True):
 
 
 class GroupSummary(Struct, frozen=True):
-    """A group in a list. ``kind`` is normal or system; the model is empty while nobody is in it."""
+    """A group in a list. ``kind`` is normal or system; the model is empty while the group has no members."""
 
     name: str
     kind: str
@@ -103,17 +103,17 @@ class GroupDescription(Struct, frozen=True):
     consume_type: str
     start: str
     subscriptions: dict[str, str]
-    """The expression by topic, as members say it."""
+    """The expression by topic, from the members' heartbeats."""
     queues: tuple[QueueProgress, ...]
     consume_tps: float
     max_reconsume_times: int
     is_enabled: bool
     disagreement: str | None = None
-    """What members say differently, where a broker of ours saw that."""
+    """How the subscriptions of members differ, if a FireArrow broker noticed it."""
 
     @property
     def lag(self) -> int:
-        """Messages that are still to be consumed, in all queues."""
+        """The number of messages to be consumed, in all queues."""
         return sum(queue.lag for queue in self.queues)
 
 
@@ -124,25 +124,25 @@ class Groups:
         self._brokers = brokers
 
     async def list(self, *, cluster: str = "", system: bool = False) -> Sequence[GroupSummary]:
-        """All groups, in order; those of the brokers themselves if ``system``."""
+        """Return all groups, sorted; with ``system`` also the brokers' own."""
         members = await self._brokers.readable(cluster)
         tables = await together(self._configs(member) for member in members)
         names = sorted({name for table in tables for name in table if system or not is_system_group(name)})
         return await together(self._summary(members, name) for name in names)
 
     async def describe(self, group: str) -> GroupDescription:
-        """Everything about one group; raise ``NoSuchName`` when no broker knows it."""
+        """Return everything about one group; raise ``NoSuchName`` if no broker knows it."""
         members = await self._brokers.readable()
         config = await self._config(members, group)
         seen = await together(self._connections(member, group) for member in members)
-        told = next((each for each in seen if each.connection_set), ConsumerConnection())
+        found = next((each for each in seen if each.connection_set), ConsumerConnection())
         progress = await together(self._progress(member, group) for member in members)
         return GroupDescription(
             name=group,
             members=_members(seen),
-            message_model=told.message_model or "",
-            consume_type=told.consume_type or "",
-            start=told.consume_from_where or "",
+            message_model=found.message_model or "",
+            consume_type=found.consume_type or "",
+            start=found.consume_from_where or "",
             subscriptions={
                 topic: data.sub_string or "*"
                 for each in seen
@@ -158,20 +158,20 @@ class Groups:
         )
 
     async def lag(self, group: str, topic: str = "") -> int | None:
-        """How many messages a group still has to consume, of one topic or all; None when it has been nowhere yet."""
+        """Return the lag of a group in one topic or all; None if it has no offsets yet."""
         members = await self._brokers.readable()
         progress = await together(self._progress(member, group, topic) for member in members)
         queues = _queues(progress)
         return sum(queue.lag for queue in queues) if queues else None
 
     async def reset(self, group: str, topic: str, timestamp_ms: int) -> Sequence[QueueMove]:
-        """Let a group go on from a time, from ``FIRST`` or from ``LAST``; return what moved."""
+        """Move a group to a time, to ``FIRST`` or to ``LAST``; return the moved queues."""
         return await self._moves(
             group, topic, lambda member, queues: self._reset_at(member, queues, group, topic, timestamp_ms)
         )
 
     async def reset_offset(self, group: str, queue: MessageQueue, offset: int) -> QueueMove:
-        """Let a group that has no members now go on from an offset of one queue."""
+        """Move a group without running members to an offset of one queue."""
         move, member = await self._move(group, queue, offset)
         if (await self._connections(member, group)).connection_set:
             raise NotNow(
@@ -181,18 +181,18 @@ class Groups:
         return move
 
     async def planned(self, group: str, topic: str, timestamp_ms: int) -> Sequence[QueueMove]:
-        """What ``reset`` would move, queue by queue; nothing is changed."""
+        """Return the moves of ``reset``, queue by queue, without changing anything."""
         return await self._moves(group, topic, lambda member, queues: self._places(member, queues, timestamp_ms))
 
     async def planned_offset(self, group: str, queue: MessageQueue, offset: int) -> QueueMove:
-        """What ``reset_offset`` would move; nothing is changed."""
+        """Return the move of ``reset_offset``, without changing anything."""
         move, _ = await self._move(group, queue, offset)
         return move
 
     # -- parts
 
     async def _move(self, group: str, queue: MessageQueue, offset: int) -> tuple[QueueMove, BrokerMember]:
-        """The move of one queue, and its broker; raise when the queue is not there, or ends before the offset."""
+        """Return the move of one queue, and its broker; raise if the queue does not exist or ends before the offset."""
         members = {member: queues for member, queues in (await self._holders(queue.topic)).items() if queue in queues}
         if not members:
             raise NoSuchName(f"there is no queue {queue.queue_id} of {queue.topic!r} on broker {queue.broker_name!r}")
@@ -320,7 +320,7 @@ class Groups:
         self, member: BrokerMember, queue: MessageQueue, held: TopicOffset | None, timestamp_ms: int
     ) -> int:
         if held is not None and held.last_update_timestamp < timestamp_ms:
-            return held.max_offset  # brokers of 4.9 would answer with the last message
+            return held.max_offset  # brokers of 4.9 would return the last message
         search = SearchOffsetByTimestamp(topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp_ms)
         return (await self._brokers.ask(member.at, search)).answer.offset
 

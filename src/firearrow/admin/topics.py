@@ -1,8 +1,9 @@
 """Topics: list, describe, create, update, delete.
 
-Each master has a topic by itself, so one topic may differ from broker to broker; everything here keeps the brokers
-apart. An update reads what is there and changes only what it was told to. A topic of strict order also has a text at
-the name servers, ``ORDER_TOPIC_CONFIG``, with the queues of every broker; it is kept equal to the brokers' own.
+Each master has its own settings of a topic, so a topic may differ from broker to broker; results list brokers
+separately. An update reads the settings of a topic and changes only the given ones. A topic of strict order also has a
+text at the name servers, ``ORDER_TOPIC_CONFIG``, with the queues of every broker; it is kept equal to the brokers'
+settings.
 
 Java: ``DefaultMQAdminExtImpl``, ``UpdateTopicSubCommand``, ``DeleteTopicSubCommand``.
 """
@@ -19,14 +20,12 @@ from firearrow.errors import AlreadyExists, IllegalMessage, NoSuchName, RequestR
 from firearrow.model import MessageQueue
 from firearrow.model.flags import PERM_READ, PERM_WRITE, is_legal_perm
 from firearrow.model.names import AUTO_CREATE_TOPIC, is_dlq_topic, is_retry_topic, is_system_topic, topic_fault
+from firearrow.protocol.bodies.admin.topic import SINGLE_TAG, GroupList, TopicConfig, TopicConfigTable, TopicStatsTable
 from firearrow.protocol.bodies.body import encode_body
-from firearrow.protocol.bodies.route import TopicRouteData
-from firearrow.protocol.bodies.topic import SINGLE_TAG, GroupList, TopicConfig, TopicConfigTable, TopicStatsTable
+from firearrow.protocol.bodies.naming.route import TopicRouteData
 from firearrow.protocol.bodies.version import DataVersion
 from firearrow.protocol.codes import ResponseCode
-from firearrow.protocol.requests.kvconfig import DeleteKvConfig, GetKvConfig, PutKvConfig
-from firearrow.protocol.requests.route import DeleteTopicInNamesrv
-from firearrow.protocol.requests.topic import (
+from firearrow.protocol.requests.admin.topic import (
     DeleteTopicInBroker,
     GetAllTopicConfig,
     GetTopicConfig,
@@ -34,14 +33,16 @@ from firearrow.protocol.requests.topic import (
     QueryTopicConsumeByWho,
     UpdateAndCreateTopic,
 )
+from firearrow.protocol.requests.naming.kv_config import DeleteKvConfig, GetKvConfig, PutKvConfig
+from firearrow.protocol.requests.naming.route import DeleteTopicInNamesrv
 
 ORDER_TOPIC_CONFIG: Final = "ORDER_TOPIC_CONFIG"
 QUEUES: Final = 8
 PAGE: Final = 2000
-"""Topics in one answer, where brokers know pages."""
+"""Topics in one answer, from brokers that support pages."""
 READ_AND_WRITE: Final = PERM_READ | PERM_WRITE
 ROUTE_SECONDS: Final = 40.0
-"""How long a change may take to reach the name servers: brokers register every thirty seconds, if nothing hurries."""
+"""How long a change may take to reach the name servers: brokers register at least every thirty seconds."""
 LOOK_SECONDS: Final = 0.05
 
 _FOUND_OR_NOT: Final = frozenset({int(ResponseCode.SUCCESS), int(ResponseCode.QUERY_NOT_FOUND)})
@@ -67,17 +68,17 @@ class TopicSummary(Struct, frozen=True):
 
     @property
     def read_queues(self) -> int:
-        """Of all brokers together."""
+        """The sum over all brokers."""
         return sum(each.read_queues for each in self.brokers)
 
     @property
     def write_queues(self) -> int:
-        """Of all brokers together."""
+        """The sum over all brokers."""
         return sum(each.write_queues for each in self.brokers)
 
 
 class QueueState(Struct, frozen=True, order=True):
-    """What one queue holds: messages from ``first`` up to, not including, ``end``."""
+    """The messages of one queue: from ``first`` to ``end`` (exclusive)."""
 
     queue: MessageQueue
     first: int
@@ -86,7 +87,7 @@ class QueueState(Struct, frozen=True, order=True):
 
     @property
     def messages(self) -> int:
-        """How many are there."""
+        """The number of messages."""
         return self.end - self.first
 
 
@@ -100,16 +101,16 @@ class TopicDescription(Struct, frozen=True):
     groups: tuple[str, ...]
     """The groups that consume it."""
     strict_order: str | None
-    """The text of strict order, ``broker:queues;...``, where the topic has it."""
+    """The text of strict order, ``broker:queues;...``; None without strict order."""
 
     @property
     def messages(self) -> int:
-        """How many are there in all."""
+        """The number of messages in all queues."""
         return sum(queue.messages for queue in self.queues)
 
 
 def kind_of(topic: str) -> str:
-    """What sort of topic a name stands for."""
+    """Return the kind of a topic, from its name."""
     if is_retry_topic(topic):
         return "retry"
     if is_dlq_topic(topic):
@@ -126,7 +127,7 @@ class Topics:
     # -- looking
 
     async def list(self, *, cluster: str = "", broker: str = "") -> Sequence[TopicSummary]:
-        """All topics, in order, system topics too."""
+        """Return all topics, sorted, system topics included."""
         members = await self._brokers.readable(cluster, broker)
         own = _own_names(members)
         found: dict[str, list[TopicOnBroker]] = {}
@@ -138,7 +139,7 @@ class Topics:
         return [TopicSummary(name, kinds[name], tuple(found[name])) for name in sorted(found)]
 
     async def describe(self, topic: str) -> TopicDescription:
-        """Everything about one topic; raise ``NoSuchName`` when it is not there."""
+        """Return everything about one topic; raise ``NoSuchName`` if it does not exist."""
         holders = await self._holders(topic)
         states = await together(self._stats(member, topic) for member in holders)
         groups = await together(self._consumers(member, topic) for member in holders)
@@ -157,7 +158,7 @@ class Topics:
         )
 
     async def exists(self, topic: str) -> bool:
-        """Whether any broker has it."""
+        """Whether a broker has the topic."""
         return any([await self._config(member, topic) is not None for member in await self._brokers.readable()])
 
     # -- changing
@@ -175,9 +176,9 @@ class Topics:
         order: bool = False,
         attributes: Mapping[str, str] | None = None,
     ) -> None:
-        """Make a topic on every master of a cluster, or on one broker; return when name servers route it.
+        """Create a topic on every master of a cluster, or on one broker; return when name servers route it.
 
-        Raise ``AlreadyExists`` when one of those brokers has it: ``update`` changes it.
+        Raise ``AlreadyExists`` if one of those brokers has the topic; ``update`` changes it.
         """
         fault = topic_fault(topic)
         if fault:
@@ -208,7 +209,7 @@ class Topics:
         order: bool | None = None,
         attributes: Mapping[str, str] | None = None,
     ) -> None:
-        """Change what is given and leave the rest, on the brokers that have the topic."""
+        """Change the given settings, on the brokers that have the topic; the others stay."""
         masters = set(await self._brokers.masters(cluster, broker))
         holders = {member: old for member, old in (await self._holders(topic)).items() if member in masters}
         if not holders:
@@ -230,7 +231,7 @@ class Topics:
         await self._apply(changed, attributes or {})
 
     async def delete(self, topic: str, *, cluster: str = "") -> None:
-        """Forget a topic and what it holds, on every broker of a cluster and at every name server."""
+        """Delete a topic and its messages, on every broker of a cluster and at every name server."""
         holders = await self._holders(topic)
         for master in await self._brokers.masters(cluster):
             if master in holders:
@@ -248,7 +249,7 @@ class Topics:
         topic = next(iter(by_broker.values())).topic_name or ""
         before = await self._order_text(topic)
         if before is not None or any(config.order for config in by_broker.values()):
-            # First, because brokers of 4.9 take their own order from this text whenever they register.
+            # First, because brokers of 4.9 read their strict order from this text at every registration.
             await self._set_order(topic, by_broker, before)
         for member, config in wanted.items():
             await self._brokers.ask(member.at, _request(config, attributes))
@@ -271,8 +272,8 @@ class Topics:
             async with asyncio.timeout(ROUTE_SECONDS):
                 await self._until_routed(topic, wanted)
         except TimeoutError:
-            late = f"the brokers took topic {topic!r}, and a name server does not route it after {ROUTE_SECONDS:g} s"
-            raise RequestTimedOut(f"{late}; look whether the brokers register there") from None
+            late = f"the brokers have topic {topic!r}, but a name server does not route it after {ROUTE_SECONDS:g} s"
+            raise RequestTimedOut(f"{late}; check whether the brokers register there") from None
 
     async def _until_routed(self, topic: str, wanted: Mapping[str, TopicConfig]) -> None:
         while not all(_agrees(route, wanted) for route in await self._brokers.routes(topic)):  # noqa: ASYNC110
@@ -293,12 +294,12 @@ class Topics:
             if refusal.code == ResponseCode.TOPIC_NOT_EXIST:
                 return None
             if refusal.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-                return (await self._configs(member)).get(topic)  # brokers of 4.9 tell of all or of none
+                return (await self._configs(member)).get(topic)  # brokers of 4.9 return all topics or none
             raise
         return fastjson.decode(reply.body, TopicConfig)
 
     async def _configs(self, member: BrokerMember) -> dict[str, TopicConfig]:
-        """Every topic of a broker, by pages; begun anew when it changes meanwhile. 4.9 gives all at once."""
+        """Return every topic of a broker, by pages; start again if the table changes meanwhile. 4.9 has one page."""
         found: dict[str, TopicConfig] = {}
         version: DataVersion | None = None
         while True:
@@ -334,7 +335,7 @@ class Topics:
 
 
 def _own_names(members: Sequence[BrokerMember]) -> set[str]:
-    """Topics that are named after brokers and clusters: every broker has them."""
+    """Return the topics that are named after brokers and clusters; every broker has them."""
     return {name for member in members for name in (member.cluster, member.name, f"{member.cluster}_REPLY_TOPIC")}
 
 
@@ -353,7 +354,7 @@ def _check(config: TopicConfig) -> None:
     if min(config.read_queue_nums, config.write_queue_nums) < 1:
         raise SettingsError("a topic needs at least one queue to read and one to write; use the permission to close it")
     if not is_legal_perm(config.perm):
-        raise SettingsError(f"permission {config.perm} is none: 2 is write, 4 is read, 6 is both")
+        raise SettingsError(f"permission {config.perm} is not valid; give 2 (write), 4 (read) or 6 (both)")
 
 
 def _request(config: TopicConfig, attributes: Mapping[str, str]) -> UpdateAndCreateTopic:
@@ -371,7 +372,7 @@ def _request(config: TopicConfig, attributes: Mapping[str, str]) -> UpdateAndCre
 
 
 def _agrees(route: TopicRouteData | None, wanted: Mapping[str, TopicConfig]) -> bool:
-    """Whether a route says of these brokers what they were told."""
+    """Whether a route agrees with the settings of these brokers."""
     if route is None:
         return False
     said = {data.broker_name: (data.read_queue_nums, data.write_queue_nums, data.perm) for data in route.queue_datas}

@@ -8,8 +8,8 @@
             with message.process():
                 ...
 
-Each producer or consumer has a loop in a thread of its own. Calls may come from any number of threads. Open it in the
-process that uses it: after a fork it refuses to work.
+Each producer or consumer has a loop in a thread of its own. Any number of threads may call it. Open it in the process
+that uses it: after a fork every call raises an error.
 """
 
 from firearrow.blocking.consumer import Consumer

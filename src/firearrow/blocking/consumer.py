@@ -12,21 +12,21 @@ from firearrow import client
 from firearrow.blocking.door import Door
 from firearrow.blocking.message import ReceivedMessage, next_of, or_stop
 from firearrow.client import MessageQueue, RebalanceListener, Stall
-from firearrow.client.access import with_options
-from firearrow.client.consumer.assignment import Strategy
-from firearrow.client.consumer.handling import Filter
+from firearrow.client.consumer.division.strategies import Strategy
+from firearrow.client.consumer.queue.handler_call import Filter
 from firearrow.client.consumer.settings import ConsumerOptions, ConsumerSettings
 from firearrow.client.consumer.subscription import EVERYTHING, TAG, Topics
 from firearrow.client.doors import Doors
+from firearrow.client.settings import with_options
 from firearrow.serializers import Deserializer, V
 
 
 class Consumer(Generic[V]):
     """Receives messages. Use it in a ``with`` block.
 
-    ``topics`` are what it wants: one, several, or each with its expression (``{"orders": "new || changed"}``).
-    ``deserializer`` makes ``message.value`` of a body, ``rebalance_listener`` hears of queues that come and go,
-    ``wanted`` passes over messages for which it returns False, ``strategy`` divides queues among the members.
+    ``topics`` are its subscriptions: one topic, several, or topics with expressions (``{"orders": "new || changed"}``).
+    ``deserializer`` turns a body into ``message.value``, ``rebalance_listener`` is called when queues are assigned and
+    revoked, ``wanted`` skips messages for which it returns False, ``strategy`` divides queues among the members.
     """
 
     @overload
@@ -96,12 +96,12 @@ class Consumer(Generic[V]):
 
     @property
     def settings(self) -> ConsumerSettings:
-        """What it was told."""
+        """The settings in use."""
         return self._inner.settings
 
     @property
     def client_id(self) -> str:
-        """How brokers and the other members know this consumer."""
+        """The client id of this consumer at brokers and in the group."""
         return self._inner.client_id
 
     @property
@@ -110,16 +110,16 @@ class Consumer(Generic[V]):
         return self._door.run(lambda: self._inner.assignment)
 
     def pause(self, *what: str | MessageQueue) -> None:
-        """Hand nothing more over of these topics or queues, or of anything when none is given, until ``resume``.
+        """Stop delivery of these topics or queues, or of everything if none is given, until ``resume``.
 
-        What runs goes on; what was pulled waits here. The queues stay this member's, and offsets move no further than
-        what was handled. A pause of a topic, or of everything, counts for queues that come later too; that of a single
-        queue ends when the queue goes to another member.
+        Running handlers go on; pulled messages wait here. The queues stay assigned to this member, and offsets move no
+        further than the handled messages. A pause of a topic, or of everything, also covers queues assigned later; the
+        pause of a single queue ends when the queue moves to another member.
         """
         self._door.run(lambda: self._inner.pause(*what))
 
     def resume(self, *what: str | MessageQueue) -> None:
-        """Go on with these topics or queues, or with everything when none is given."""
+        """Resume delivery of these topics or queues, or of everything if none is given."""
         self._door.run(lambda: self._inner.resume(*what))
 
     @property
@@ -129,7 +129,7 @@ class Consumer(Generic[V]):
 
     @property
     def failures(self) -> int:
-        """How many deliveries failed."""
+        """The number of failed deliveries."""
         return self._inner.failures
 
     def open(self) -> None:
@@ -137,44 +137,44 @@ class Consumer(Generic[V]):
         self._door.open(self._inner.open)
 
     def stop(self) -> None:
-        """Hand out nothing more; ``run`` returns when its handlers have finished what they have."""
+        """Stop delivery; ``run`` returns when its handlers have finished their messages."""
         self._door.run(self._inner.stop)
 
     def close(self) -> None:
-        """Commit, leave the group, end every connection and the thread; calls of other threads that wait then end.
+        """Commit, leave the group, close connections and end the thread; waiting calls of other threads end.
 
-        ``run`` returns, an iteration that waits ends, any other call raises ``ClientClosed``.
+        ``run`` returns, a waiting iteration ends, any other call raises ``ClientClosed``.
         """
         self._door.close(self._inner.close)
 
     def subscribe(self, topic: str, expression: str = EVERYTHING, *, kind: str = TAG) -> None:
-        """Want a topic from now on, or want something else of it."""
+        """Subscribe to a topic, or change the expression of a subscription."""
         self._door.call(self._inner.subscribe(topic, expression, kind=kind))
 
     def unsubscribe(self, topic: str) -> None:
-        """Want nothing more of a topic."""
+        """End the subscription of a topic."""
         self._door.call(self._inner.unsubscribe(topic))
 
     def stalls(self) -> list[Stall]:
-        """The queues that have not moved for ``stall_ms`` although they should, each with the reason."""
+        """Return the queues that have messages but made no progress for ``stall_ms``, each with the reason."""
         return self._door.run(self._inner.stalls)
 
     def commit(self) -> None:
-        """Commit now how far every queue is, not only every ``persist_ms``; raise what kept brokers from hearing it."""
+        """Commit all offsets now instead of every ``persist_ms``; raise the error if a broker could not be reached."""
         self._door.call(self._inner.commit())
 
     def __iter__(self) -> Iterator[ReceivedMessage[V]]:
-        """Message by message; several threads may iterate at once, each gets others."""
+        """Iterate over messages; several threads may iterate at once and get different messages."""
         return self
 
     def __next__(self) -> ReceivedMessage[V]:
-        """The next message. It must be settled: by ``process()``, ``ack()`` or ``retry()``."""
+        """Return the next message. Settle it by ``process()``, ``ack()`` or ``retry()``."""
         return or_stop(self._door.call(next_of(self._inner)), self._door)
 
     def run(self, handler: Callable[[ReceivedMessage[V]], object], *, workers: int | None = None) -> None:
         """Call ``handler`` with every message, ``workers`` at once, until the consumer is stopped.
 
-        ``sys.exit`` and an interrupt in a handler end ``run``, which raises them here; the message comes again.
+        ``sys.exit`` and an interrupt in a handler end ``run``, which raises them; the message is delivered again.
         ``close`` in a handler is refused, as it would wait for the handler: call ``stop`` there.
         """
         self._door.call(self._inner.run(_named(partial(_handle, handler, self._door), handler), workers=workers))
@@ -182,13 +182,13 @@ class Consumer(Generic[V]):
     def run_batches(
         self, handler: Callable[[list[ReceivedMessage[V]]], object], *, size: int = 32, workers: int | None = None
     ) -> None:
-        """The same with up to ``size`` messages of one queue at a time, which succeed or fail together."""
+        """Like ``run``, with up to ``size`` messages of one queue in a call, which succeed or fail together."""
         call = _named(partial(_handle_some, handler, self._door), handler)
         self._door.call(self._inner.run_batches(call, size=size, workers=workers))
 
 
 def _named(call: "partial[object]", handler: Callable[..., object]) -> "partial[object]":
-    """The same under the handler's own name, which reports of stalls tell."""
+    """Return the function under the handler's own name, which reports of stalls show."""
     update_wrapper(call, handler)
     return call
 

@@ -1,4 +1,4 @@
-"""The way into the loop of one blocking client, which exists while the client is open."""
+"""The entry to the event loop of one blocking client; the loop runs while the client is open."""
 
 import asyncio
 import warnings
@@ -41,7 +41,7 @@ class Door:
         self._portal = portal
 
     def close(self, end: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """End the client, and the thread."""
+        """Close the client and end its thread."""
         if this_thread() in self._handlers or self._is_inside:
             raise ClientClosed(
                 f"close was called in a handler of the {self._name}, for which it would wait; "
@@ -57,7 +57,7 @@ class Door:
 
     @property
     def _is_inside(self) -> bool:
-        """Whether it is the loop's own thread that asks: a coroutine that was given as a handler, or a filter."""
+        """Whether the caller runs in the loop's own thread, as a coroutine handler or a filter does."""
         return self._portal is not None and self._portal.is_here
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
@@ -74,7 +74,7 @@ class Door:
 
     @contextmanager
     def handling(self) -> Iterator[None]:
-        """A block in which this thread runs a handler of the client."""
+        """Return a block in which this thread runs a handler of the client."""
         self._handlers.add(this_thread())
         try:
             yield
@@ -82,7 +82,7 @@ class Door:
             self._handlers.discard(this_thread())
 
     def run(self, function: Callable[[], T]) -> T:
-        """Run a plain function of the client on its loop, where nothing else changes meanwhile."""
+        """Run a plain function of the client on its loop, so that it runs atomically."""
         if self._is_inside:
             return function()
 

@@ -1,4 +1,4 @@
-"""A message in the hands of a blocking consumer."""
+"""A message that a blocking consumer has received."""
 
 from collections.abc import Coroutine, Mapping
 from types import TracebackType
@@ -23,7 +23,7 @@ class ReceivedMessage(Generic[V]):
 
     @property
     def stored(self) -> StoredMessage:
-        """Everything that its record holds."""
+        """Every field of its record."""
         return self._inner.stored
 
     @property
@@ -33,36 +33,36 @@ class ReceivedMessage(Generic[V]):
 
     @property
     def is_settled(self) -> bool:
-        """Whether it was acknowledged, or given back."""
+        """Whether ``ack``, ``retry`` or ``release`` was called."""
         return self._inner.is_settled
 
     @property
     def topic(self) -> str:
-        """The topic it was sent to, also when it comes by way of the retry topic."""
+        """The topic it was sent to, also if it was delivered again through the retry topic."""
         return self._inner.topic
 
     @property
     def body(self) -> bytes:
-        """What was sent, decompressed; raise ``BadBody`` when there is a ``body_fault``."""
+        """The body as sent, decompressed; raise ``BadBody`` if there is a ``body_fault``."""
         return self._inner.body
 
     @property
     def body_fault(self) -> str:
-        """Why the body cannot be read: damaged, or larger than ``max_body_bytes``; empty when it can."""
+        """Why the body cannot be read (damaged, or larger than ``max_body_bytes``); empty if it can."""
         return self._inner.body_fault
 
     @property
     def value(self) -> V:
-        """What the consumer's deserializer makes of the body, once; without one, the body.
+        """The body, deserialized by the consumer's deserializer; without a deserializer, the body itself.
 
-        Raise ``BadBody`` when it cannot: a handler that lets that pass has the message delivered again, as after any
-        error.
+        Raise ``BadBody`` if that fails. If the handler does not catch it, the message is delivered again, as after
+        any error.
         """
         return self._inner.value
 
     @property
     def place(self) -> str:
-        """Where it came from, for people: topic, broker, queue and offset."""
+        """Topic, broker, queue and offset, as text."""
         return self._inner.place
 
     @property
@@ -72,7 +72,7 @@ class ReceivedMessage(Generic[V]):
 
     @property
     def keys(self) -> list[str]:
-        """The words by which it can be found."""
+        """The keys by which the message can be looked up."""
         return self._inner.keys
 
     @property
@@ -82,22 +82,22 @@ class ReceivedMessage(Generic[V]):
 
     @property
     def message_id(self) -> str:
-        """The id that its producer gave it; the place of its record if that gave none."""
+        """The unique key from its producer; without one, the message id from the position of its record."""
         return self._inner.message_id
 
     @property
     def offset_message_id(self) -> str:
-        """The place of its record."""
+        """The message id from the position of its record."""
         return self._inner.offset_message_id
 
     @property
     def queue_offset(self) -> int:
-        """Its place in the queue."""
+        """The offset of the message in its queue."""
         return self._inner.queue_offset
 
     @property
     def reconsume_times(self) -> int:
-        """How often it was delivered before."""
+        """How often the message was delivered before."""
         return self._inner.reconsume_times
 
     @property
@@ -111,19 +111,19 @@ class ReceivedMessage(Generic[V]):
         return self._inner.store_timestamp
 
     def ack(self) -> None:
-        """It is done with."""
+        """Acknowledge the message: it is handled."""
         self._door.call(self._inner.ack())
 
     def retry(self, delay_level: int = 0) -> None:
-        """Deliver it again later: 0 lets the broker choose the delay, -1 sends it to the dead letters."""
+        """Deliver the message again later: 0 lets the broker choose the delay, -1 sends it to the dead letters."""
         self._door.call(self._inner.retry(delay_level))
 
     def release(self) -> None:
-        """Give it back untouched: it is handed out again at once."""
+        """Put the message back unhandled; it is delivered again at once."""
         self._door.run(self._inner.release)
 
     def process(self) -> "Processing[V]":
-        """A block at whose end the message is settled."""
+        """Return a block that settles the message at its end."""
         return Processing(self, self._inner.process(), self._door)
 
 
@@ -152,17 +152,17 @@ class Processing(Generic[V]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        """Settle the message. An error inside is logged and goes no further; an interrupt does."""
+        """Settle the message. An error inside is logged and not raised; an interrupt is raised."""
         return self._door.call(self._inner.__aexit__(kind, error, trace))
 
 
 async def next_of(messages: client.Consumer[V] | client.PullConsumer[V]) -> client.ReceivedMessage[V] | None:
-    """The next message; None at the end, as a StopIteration cannot leave a coroutine."""
+    """Return the next message; None at the end, because a coroutine cannot raise StopIteration."""
     return await anext(messages, None)
 
 
 def or_stop(message: client.ReceivedMessage[V] | None, door: Door) -> ReceivedMessage[V]:
-    """The message, or the end of the iteration."""
+    """Return the message; raise StopIteration for None."""
     if message is None:
         raise StopIteration
     return ReceivedMessage(message, door)

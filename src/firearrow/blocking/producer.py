@@ -7,10 +7,10 @@ from typing import Any, Generic, Self, Unpack, cast, overload
 from firearrow import client
 from firearrow.blocking.door import Door
 from firearrow.client import Message, MessageQueue, Selector, SendResult
-from firearrow.client.access import with_options
 from firearrow.client.doors import Doors
 from firearrow.client.producer.settings import ProducerOptions, ProducerSettings
 from firearrow.client.producer.values import MessageParts
+from firearrow.client.settings import with_options
 from firearrow.model.names import DEFAULT_PRODUCER_GROUP
 from firearrow.serializers import Serializer, V
 
@@ -18,7 +18,7 @@ from firearrow.serializers import Serializer, V
 class Producer(Generic[V]):
     """Sends messages. Use it in a ``with`` block, from any number of threads.
 
-    ``serializer`` makes the bodies for ``send_value`` and ``message``.
+    ``serializer`` turns values into bodies, for ``send_value`` and ``message``.
     """
 
     @overload
@@ -68,31 +68,31 @@ class Producer(Generic[V]):
 
     @property
     def settings(self) -> ProducerSettings:
-        """What it was told."""
+        """The settings in use."""
         return self._inner.settings
 
     @property
     def client_id(self) -> str:
-        """How brokers know this producer."""
+        """The client id of this producer at brokers."""
         return self._inner.client_id
 
     def open(self) -> None:
-        """Begin. Brokers are connected to when there is something to send."""
+        """Open the producer. It connects to brokers at the first send."""
         self._door.open(self._inner.open)
 
     def close(self) -> None:
-        """Say goodbye and end every connection and the thread; sends of other threads raise ``ClientClosed``."""
+        """Unregister, close connections and end the thread; sends of other threads raise ``ClientClosed``."""
         self._door.close(self._inner.close)
 
     def message(self, topic: str, value: V, **parts: Unpack[MessageParts]) -> Message:
-        """A message whose body the serializer makes of ``value``; without one, ``value`` is the body.
+        """Return a message whose body is ``value`` serialized; without a serializer, ``value`` is the body.
 
-        ``parts`` are those of ``Message``. Raise ``IllegalMessage`` when the serializer cannot.
+        ``parts`` are arguments of ``Message``. Raise ``IllegalMessage`` if the serializer fails.
         """
         return self._inner.message(topic, value, **parts)
 
     def send_value(self, topic: str, value: V, **parts: Unpack[MessageParts]) -> SendResult:
-        """Send the message that ``message`` makes of a value, and return where it is stored."""
+        """Send a value as ``message`` serializes it, and return where it is stored."""
         return self._door.call(self._inner.send_value(topic, value, **parts))
 
     def send(
@@ -103,7 +103,7 @@ class Producer(Generic[V]):
         selector: Selector | None = None,
         timeout_ms: float | None = None,
     ) -> SendResult:
-        """Send a message and return where it is stored; raise ``SendFailed`` when no attempt succeeded."""
+        """Send a message and return where it is stored; raise ``SendFailed`` if no attempt succeeded."""
         return self._door.call(self._inner.send(message, queue=queue, selector=selector, timeout_ms=timeout_ms))
 
     def send_batch(
@@ -125,11 +125,11 @@ class Producer(Generic[V]):
         selector: Selector | None = None,
         timeout_ms: float | None = None,
     ) -> None:
-        """Hand a message to a connection and hear nothing more of it: it may be lost, and nobody will tell."""
+        """Send a message without an answer: it may be lost without an error."""
         self._door.call(self._inner.send_oneway(message, queue=queue, selector=selector, timeout_ms=timeout_ms))
 
     def queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """The queues that messages of a topic can be sent to now."""
+        """Return the queues that messages of a topic can be sent to now."""
         return self._door.call(self._inner.queues(topic))
 
 

@@ -10,22 +10,22 @@ from firearrow import client
 from firearrow.blocking.door import Door
 from firearrow.blocking.message import ReceivedMessage, next_of, or_stop
 from firearrow.client import Bounds, MessageQueue, PulledBytes
-from firearrow.client.access import with_options
-from firearrow.client.consumer.assignment import Strategy
-from firearrow.client.consumer.handling import Filter
-from firearrow.client.consumer.pull import LARGE_BYTES, LARGE_MESSAGES, POLL_MS
-from firearrow.client.consumer.pulling import APACHE_PULL_BYTES, APACHE_PULL_MESSAGES
-from firearrow.client.consumer.ranges import IN_FLIGHT
+from firearrow.client.consumer.broker_queries import APACHE_PULL_BYTES, APACHE_PULL_MESSAGES
+from firearrow.client.consumer.division.strategies import Strategy
+from firearrow.client.consumer.pull_consumer import LARGE_BYTES, LARGE_MESSAGES, POLL_MS
+from firearrow.client.consumer.queue.handler_call import Filter
+from firearrow.client.consumer.range_reader import IN_FLIGHT
 from firearrow.client.consumer.settings import ConsumerOptions, ConsumerSettings
 from firearrow.client.consumer.subscription import EVERYTHING, TAG, Topics
 from firearrow.client.doors import Doors
 from firearrow.client.routes import MASTER_ID
+from firearrow.client.settings import with_options
 from firearrow.errors import ClientClosed
 from firearrow.serializers import Deserializer, V
 
 
 class PullConsumer(Generic[V]):
-    """Reads queues. Use it in a ``with`` block. ``deserializer`` makes ``message.value`` of a body."""
+    """Reads queues. Use it in a ``with`` block. ``deserializer`` turns a body into ``message.value``."""
 
     @overload
     def __init__(
@@ -85,59 +85,59 @@ class PullConsumer(Generic[V]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close it. What was handed out last counts as consumed, unless an error ends the block."""
+        """Close it. The last message counts as consumed, unless an error ends the block."""
         self._door.close(partial(self._inner.__aexit__, kind, error, trace))
 
     @property
     def settings(self) -> ConsumerSettings:
-        """What it was told."""
+        """The settings in use."""
         return self._inner.settings
 
     @property
     def client_id(self) -> str:
-        """How brokers know this consumer."""
+        """The client id of this consumer at brokers."""
         return self._inner.client_id
 
     @property
     def assignment(self) -> list[MessageQueue]:
-        """The queues that are read now."""
+        """The queues that this consumer reads now."""
         return self._door.run(lambda: self._inner.assignment)
 
     def open(self) -> None:
-        """Begin."""
+        """Open the consumer."""
         self._door.open(self._inner.open)
 
     def close(self) -> None:
-        """End every connection and the thread."""
+        """Close connections and end the thread."""
         self._door.close(self._inner.close)
 
     def queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """All queues of a topic that can be read now."""
+        """Return all queues of a topic that can be read now."""
         return self._door.call(self._inner.queues(topic))
 
     def assign(self, queues: Iterable[MessageQueue]) -> None:
-        """Read exactly these queues, whoever else reads them."""
+        """Read exactly these queues, without dividing them among members."""
         self._door.call(self._inner.assign(queues))
 
     def subscribe(self, topic: str, expression: str = EVERYTHING, *, kind: str = TAG) -> None:
-        """Share the queues of a topic with the other members of the group."""
+        """Subscribe to a topic, whose queues are divided among the members of the group."""
         self._door.call(self._inner.subscribe(topic, expression, kind=kind))
 
     def unsubscribe(self, topic: str) -> None:
-        """Want nothing more of a topic."""
+        """End the subscription of a topic."""
         self._door.call(self._inner.unsubscribe(topic))
 
     def pause(self, *what: str | MessageQueue) -> None:
-        """Hand nothing more over of these topics or queues, or of anything when none is given, until ``resume``.
+        """Stop delivery of these topics or queues, or of everything if none is given, until ``resume``.
 
-        What was pulled waits here. The queues stay this member's, and offsets move no further than
-        what was handled. A pause of a topic, or of everything, counts for queues that come later too; that of a single
-        queue ends when the queue goes to another member.
+        Pulled messages wait here. The queues stay assigned to this member, and offsets move no further than the
+        handled messages. A pause of a topic, or of everything, also covers queues assigned later; the pause of a single
+        queue ends when the queue moves to another member.
         """
         self._door.run(lambda: self._inner.pause(*what))
 
     def resume(self, *what: str | MessageQueue) -> None:
-        """Go on with these topics or queues, or with everything when none is given."""
+        """Resume delivery of these topics or queues, or of everything if none is given."""
         self._door.run(lambda: self._inner.resume(*what))
 
     @property
@@ -146,44 +146,44 @@ class PullConsumer(Generic[V]):
         return self._door.run(lambda: self._inner.paused)
 
     def seek(self, queue: MessageQueue, offset: int) -> None:
-        """Go on from ``offset``; what was read ahead is forgotten."""
+        """Continue at ``offset``; messages read ahead are discarded."""
         self._door.call(self._inner.seek(queue, offset))
 
     def seek_to_begin(self, *queues: MessageQueue) -> None:
-        """Go on from the first message of these queues, or of all that are assigned."""
+        """Continue at the first message of these queues, or of all assigned queues."""
         self._door.call(self._inner.seek_to_begin(*queues))
 
     def seek_to_end(self, *queues: MessageQueue) -> None:
-        """Go on after the last message of these queues, or of all that are assigned."""
+        """Continue after the last message of these queues, or of all assigned queues."""
         self._door.call(self._inner.seek_to_end(*queues))
 
     def seek_to_time(self, timestamp_ms: int, *queues: MessageQueue) -> None:
-        """Go on from the first message stored at that time or later."""
+        """Continue at the first message stored at that time or later."""
         self._door.call(self._inner.seek_to_time(timestamp_ms, *queues))
 
     def position(self, queue: MessageQueue) -> int | None:
-        """The offset that is handed out next; None while it is not known, or the queue is not assigned."""
+        """The offset of the next message; None while it is unknown, or if the queue is not assigned."""
         return self._door.run(lambda: self._inner.position(queue))
 
     def poll(self, max_messages: int = 32, *, timeout_ms: float = POLL_MS) -> list[ReceivedMessage[V]]:
-        """Some messages of one queue, as soon as there are any; none when the time is over."""
+        """Return messages of one queue as soon as there are any; an empty list after the timeout."""
         taken = self._door.call(self._inner.poll(max_messages, timeout_ms=timeout_ms))
         return [ReceivedMessage(message, self._door) for message in taken]
 
     def __iter__(self) -> Iterator[ReceivedMessage[V]]:
-        """Message by message."""
+        """Iterate over messages."""
         return self
 
     def __next__(self) -> ReceivedMessage[V]:
-        """The next message; the one before counts as consumed."""
+        """Return the next message; the previous one counts as consumed."""
         return or_stop(self._door.call(next_of(self._inner)), self._door)
 
     def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
-        """Commit everything handed out so far, or these offsets; raise what kept a broker from hearing it."""
+        """Commit all messages returned so far, or these offsets; raise the error if a broker could not be reached."""
         self._door.call(self._inner.commit(offsets))
 
     def committed(self, queue: MessageQueue) -> int | None:
-        """How far the group is in a queue, as its broker knows; None when it was never there."""
+        """Return the committed offset of the group in a queue; None if there is none."""
         return self._door.call(self._inner.committed(queue))
 
     def pull_bytes(
@@ -226,7 +226,7 @@ class PullConsumer(Generic[V]):
         timeout_ms: int = 30_000,
         broker_id: int = MASTER_ID,
     ) -> Iterator[PulledBytes]:
-        """Records from ``begin`` to ``end`` (exclusive), undecoded, in order, with ``in_flight`` pulls under way."""
+        """Yield records from ``begin`` to ``end`` (exclusive), undecoded, in order, ``in_flight`` pulls at once."""
         answers = self._inner.pull_range(
             queue,
             begin,
@@ -245,11 +245,11 @@ class PullConsumer(Generic[V]):
                 self._door.call(answers.aclose())
 
     def bounds(self, topic: str) -> dict[MessageQueue, Bounds]:
-        """The bounds of all queues of a topic, with one request a broker."""
+        """Return the bounds of all queues of a topic, with one request a broker."""
         return self._door.call(self._inner.bounds(topic))
 
     def offsets_at(self, queues: Iterable[MessageQueue], timestamp_ms: int) -> dict[MessageQueue, int]:
-        """Where each queue is at a time, asked all at once."""
+        """Return the offset of each queue at a time, asked concurrently."""
         return self._door.call(self._inner.offsets_at(queues, timestamp_ms))
 
 

@@ -1,1 +1,1 @@
-"""A broker: takes messages, keeps them, hands them out. `broker` wires, the other modules decide."""
+"""A broker: takes messages, stores them, hands them out. `broker` is the wiring; the other modules decide."""

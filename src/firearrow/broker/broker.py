@@ -1,8 +1,8 @@
-"""A broker: the store, the tables, the answers and the clock, put together. Wiring only, no decisions.
+"""The composition root of a broker: store, tables, handlers and clock. Wiring only, no decisions.
 
-Started in this order, ended in the reverse: store, tables and their files, answers, ports, registration. So a broker
-takes requests only when everything behind it is there, name servers hear of it last, and what it has acknowledged is
-durable when it has ended in order. Java: ``BrokerController``.
+Parts start in this order and stop in the reverse: store, tables and their files, handlers, ports, registration. So the
+broker takes requests only when every part behind the ports runs, registers last, and leaves every acknowledged message
+durable after an orderly stop. Java: ``BrokerController``.
 """
 
 import asyncio
@@ -10,48 +10,45 @@ import logging
 import random
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
-from datetime import UTC
 from typing import Final
 
 from msgspec.structs import replace
 
-from firearrow.broker.admission import Admission
-from firearrow.broker.config import FAST_PORT_BELOW, BrokerSettings
-from firearrow.broker.consuming import Consuming, Permissions, Place
-from firearrow.broker.diskwatch import DiskWatch
-from firearrow.broker.handlers.brokerconfig import BrokerConfigHandlers
-from firearrow.broker.handlers.query import QueryHandlers
-from firearrow.broker.handlers.runtime import RuntimeHandlers, begin_days
-from firearrow.broker.handlers.send import SendHandlers
-from firearrow.broker.handlers.topic import TopicHandlers
-from firearrow.broker.handlers.unserved import UnservedHandlers
+from firearrow.broker.consumer_side import Consuming, Registers
+from firearrow.broker.delivery.schedule import DelayedDelivery
+from firearrow.broker.handlers.admin.broker_config import BrokerConfigHandlers
+from firearrow.broker.handlers.admin.runtime import RuntimeHandlers, begin_days
+from firearrow.broker.handlers.admin.topic import TopicHandlers
+from firearrow.broker.handlers.admin.unserved import UnservedHandlers
+from firearrow.broker.handlers.message.query import QueryHandlers
+from firearrow.broker.handlers.message.send import SendHandlers
 from firearrow.broker.identity import Identity
-from firearrow.broker.live import LiveSettings
-from firearrow.broker.meters import SAMPLE_MS
-from firearrow.broker.offsets import OffsetTable
-from firearrow.broker.pending import refuse_pending
 from firearrow.broker.registration import Registration
-from firearrow.broker.selfcheck import warn
-from firearrow.broker.stats import BrokerStats
-from firearrow.broker.topicbook import Topics
-from firearrow.broker.topics import system_topics
-from firearrow.broker.watch import Watch
+from firearrow.broker.self_check import warn
+from firearrow.broker.settings.config import FAST_PORT_BELOW, BrokerSettings
+from firearrow.broker.settings.live import LiveSettings
+from firearrow.broker.statistics.counters import BrokerStats
+from firearrow.broker.statistics.disk_watch import DiskWatch
+from firearrow.broker.statistics.meters import SAMPLE_MS
+from firearrow.broker.statistics.watch import Watch
+from firearrow.broker.tables.offsets import OffsetTable
+from firearrow.broker.tables.tables import Tables
+from firearrow.broker.tables.topic_book import Topics
+from firearrow.broker.tables.topics import system_topics
+from firearrow.broker.unfinished import refuse_pending
 from firearrow.errors import ListenFailed, SettingsError
-from firearrow.model import Address as Host
 from firearrow.protocol.codes import RequestCode
-from firearrow.record.message_id import UniqueKeys
 from firearrow.remoting.caller import Caller
 from firearrow.remoting.handlers import Handlers
 from firearrow.remoting.server import Server
-from firearrow.runtime.clock import Clock
-from firearrow.runtime.disk import Disk
+from firearrow.runtime.clock import Clock, elapsed_ms
+from firearrow.runtime.disk.door import Disk
 from firearrow.runtime.machine import Machine
 from firearrow.runtime.network import Address, Network
 from firearrow.runtime.service import Lifetime
-from firearrow.runtime.tlssettings import server_context
-from firearrow.store.placement import FLUSHED, WRITTEN
+from firearrow.runtime.tls_settings import server_context
 from firearrow.store.store import Store, StoreConfig
-from firearrow.store.views import ViewsConfig
+from firearrow.store.views.views import ViewsConfig
 
 PORT_ATTEMPTS: Final = 50
 NOT_ON_FAST_PORT: Final = frozenset({RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE})
@@ -60,7 +57,7 @@ log = logging.getLogger(__name__)
 
 
 class Broker:
-    """Takes messages, keeps them, hands them out. ``disk`` is the directory of its store."""
+    """Takes messages, stores them, hands them out. ``disk`` is the directory of the store."""
 
     def __init__(
         self,
@@ -82,39 +79,34 @@ class Broker:
         self._caller = Caller(network)
         self._registration: Registration | None = None
         self._offsets: OffsetTable | None = None
-        self._changes: BrokerConfigHandlers | None = None
         self._instance = f"{chance.getrandbits(64):016x}"
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[Identity]:
-        """Serve within the block; raise what keeps it from serving."""
+        """Serve within the block; raise the error that keeps the broker from serving."""
         identity = await self._identify()
         async with Lifetime("broker") as life:
             life.on_stop(self._caller.close)
-            store = await self._open_store(life)
-            topics = await self._load_topics(life, identity)
-            stats = self._count(life, identity)
-            await self._load_changes(life, topics)
-            consuming = await self._consume(life, identity, store, topics, stats)
-            self._offsets = consuming.offsets
-            registration = Registration(self._caller, self._name_servers, topics, self._settings, identity)
+            tables = await self._open_tables(life, identity)
+            self._count(life, tables.stats)
+            changes = await self._load_changes(life, tables)
+            consuming = await self._consume(life, tables)
+            registration = Registration(self._caller, self._name_servers, tables)
+            sends = SendHandlers(tables)
+            for_operators = self._operate(life, tables, sends, consuming.delays, registration)
+            parts: tuple[Registers, ...] = (consuming, sends, *for_operators, changes)
             handlers = Handlers()
-            consuming.add_to(handlers)
-            sends = self._produce(identity, store, topics, consuming, stats)
-            sends.add_to(handlers)
-            watch = Watch(sends.pacing, sends, sends.answers)
-            life.spawn(watch.run(), "watch")
-            life.spawn(self._disk_watch().run(), "disk")
-            self._operate(identity, store, topics, consuming, stats, watch, registration, handlers)
+            for part in parts:
+                part.add_to(handlers)
             await self._listen(life, identity, handlers, consuming)
-            self._leave_when_fenced(store, registration)
+            self._leave_when_fenced(tables.store, registration)
             await self._register(life, registration)
             life.spawn(warn(self._caller, identity, self._instance), "self-check")
             log.info("broker serves", extra={"broker": identity.name, "address": identity.address})
             yield identity
 
     async def drain(self) -> None:
-        """Let producers go elsewhere while everything is still answered, for as long as their routes live."""
+        """Take the write permission away, then wait ``drain_wait_seconds`` until producers have newer routes."""
         if self._registration is not None:
             await self._registration.wipe_writes()
             await asyncio.sleep(self._settings.broker.drain_wait_seconds)
@@ -136,8 +128,8 @@ class Broker:
         )
 
     async def _free_port(self) -> int:
-        """A port that is free together with the one two below it."""
-        # Records hold the port, so it must be known before anything else is there.
+        """Return a free port whose neighbour two below, the port for VIP channels, is free too."""
+        # Records hold the port, so the port must be known before the store is opened.
         for _ in range(PORT_ATTEMPTS):
             port = await self._try_port(0)
             with suppress(ListenFailed):
@@ -175,122 +167,62 @@ class Broker:
         await refuse_pending(self._disk, store, broker.store_path_root_dir, opens=broker.open_with_pending_state)
 
     def _read_by_groups(self) -> Iterable[tuple[str, str, dict[int, int]]]:
-        """What groups have read, for warnings about what they lose; nothing before the offsets are loaded."""
+        """Return the committed offsets, for warnings about messages that groups lose; empty before they are loaded."""
         return () if self._offsets is None else self._offsets.rows()
 
-    async def _load_topics(self, life: Lifetime, identity: Identity) -> Topics:
+    async def _open_tables(self, life: Lifetime, identity: Identity) -> Tables:
+        store = await self._open_store(life)
         topics = Topics(self._disk, self._clock, system_topics(self._settings.broker, identity.name))
         await topics.load()
         life.on_stop(topics.file.close)
         life.spawn(topics.file.run(), "topics")
-        return topics
+        tables = Tables.make(
+            identity, self._settings, store, topics, disk=self._disk, clock=self._clock, chance=self._chance
+        )
+        self._offsets = tables.offsets
+        return tables
 
-    def _count(self, life: Lifetime, identity: Identity) -> BrokerStats:
-        stats = BrokerStats(identity.cluster, _elapsed_ms())
+    def _count(self, life: Lifetime, stats: BrokerStats) -> None:
         life.spawn(_sample(stats), "statistics")
         life.spawn(begin_days(stats, self._clock), "days")
-        return stats
 
-    async def _load_changes(self, life: Lifetime, topics: Topics) -> None:
-        changes = self._changes = BrokerConfigHandlers(self._disk, self._clock, self._settings, topics)
+    async def _load_changes(self, life: Lifetime, tables: Tables) -> BrokerConfigHandlers:
+        changes = BrokerConfigHandlers(tables)
         await changes.load()
         life.on_stop(changes.file.close)
         life.spawn(changes.file.run(), "settings")
+        return changes
 
-    async def _consume(
-        self, life: Lifetime, identity: Identity, store: Store, topics: Topics, stats: BrokerStats
-    ) -> Consuming:
-        live = self._settings
-        consuming = Consuming(
-            store,
-            topics,
-            self._disk,
-            self._clock,
-            self._chance,
-            Place(broker_name=identity.name, address=identity.address, ip=identity.ip, store_host=identity.store_host),
-            levels=live.broker.delays_ms,
-            memory_bytes=self._machine.memory_bytes,
-            kept_at=FLUSHED if live.value.log.syncs_first else WRITTEN,
-            config=live.value.consuming,
-            pulls=live.value.pull,
-            permissions=Permissions(
-                is_readable=lambda: live.broker.is_readable,
-                is_writable=lambda: live.broker.is_writable,
-                makes_groups=lambda: live.broker.auto_create_subscription_group,
-            ),
-            counts=stats,
-            rate=lambda group, topic: stats.consume_tps(group, topic, _elapsed_ms()),
-        )
-        live.on_change.append(lambda: consuming.pulls.configure(live.value.pull))
+    async def _consume(self, life: Lifetime, tables: Tables) -> Consuming:
+        consuming = Consuming(tables, self._machine.memory_bytes)
         await consuming.load()
         life.on_stop(consuming.close)
         life.spawn(consuming.run(), "consuming")
         return consuming
 
-    def _produce(
-        self, identity: Identity, store: Store, topics: Topics, consuming: Consuming, stats: BrokerStats
-    ) -> SendHandlers:
-        ip = identity.ip
-        return SendHandlers(
-            store,
-            topics,
-            consuming.groups,
-            settings=self._settings,
-            store_host=Host(ip, identity.port),
-            clock=self._clock,
-            chance=self._chance,
-            unique_keys=UniqueKeys(ip, self._chance.getrandbits(16), self._chance.getrandbits(32), UTC),
-            counts=stats,
-            admission=Admission(self._settings),
-            is_consumed_in_order=lambda group: consuming.locks.is_any_held(group, _elapsed_ms()),
-            disk_text=self._disk_text,
-        )
-
     def _operate(
         self,
-        identity: Identity,
-        store: Store,
-        topics: Topics,
-        consuming: Consuming,
-        stats: BrokerStats,
-        watch: Watch,
+        life: Lifetime,
+        tables: Tables,
+        sends: SendHandlers,
+        delays: DelayedDelivery,
         registration: Registration,
-        handlers: Handlers,
-    ) -> None:
-        errands = consuming.errands
-        TopicHandlers(
-            topics,
-            store,
-            errands,
-            self._settings,
-            broker_name=identity.name,
-            announced=registration.announced,
-            keepers=(consuming.offsets, stats),
-            offsets_changed=consuming.offset_file.changed,
-            put_tps=lambda topic: stats.topic_put_tps(topic, _elapsed_ms()),
-        ).add_to(handlers)
-        RuntimeHandlers(
-            store,
-            self._disk,
-            self._clock,
-            self._settings,
-            stats,
-            watch,
-            consuming.delays,
-            errands,
-            elapsed_ms=_elapsed_ms,
-            instance=self._instance,
-        ).add_to(handlers)
-        QueryHandlers(store, consuming.clients, errands).add_to(handlers)
-        UnservedHandlers(identity.ip, self._settings.broker.region_id).add_to(handlers)
-        if self._changes is not None:
-            self._changes.add_to(handlers)
+    ) -> list[Registers]:
+        watch = Watch(sends.admission, sends.replies, sends.replies.lines)
+        life.spawn(watch.run(), "watch")
+        life.spawn(self._disk_watch().run(), "disk")
+        return [
+            TopicHandlers(tables, registration.announced),
+            RuntimeHandlers(tables, watch, delays, instance=self._instance),
+            QueryHandlers(tables),
+            UnservedHandlers(tables.identity.ip, self._settings.broker.region_id),
+        ]
 
     async def _listen(self, life: Lifetime, identity: Identity, handlers: Handlers, consuming: Consuming) -> None:
         bind = self._settings.broker.bind_address
         await self._serve(life, Address(bind, identity.port), handlers, consuming)
         if identity.port > FAST_PORT_BELOW:
-            fast = _without(handlers, NOT_ON_FAST_PORT)
+            fast = handlers.without(NOT_ON_FAST_PORT)
             await self._serve(life, Address(bind, identity.port - FAST_PORT_BELOW), fast, consuming)
 
     async def _serve(self, life: Lifetime, address: Address, handlers: Handlers, consuming: Consuming) -> None:
@@ -307,7 +239,7 @@ class Broker:
         life.on_stop(server.stop)
 
     def _leave_when_fenced(self, store: Store, registration: Registration) -> None:
-        """Send producers elsewhere once the store takes no messages; consumers still read what is there."""
+        """Register without write permission once the store is fenced; consumers can still read stored messages."""
 
         def fenced() -> None:
             log.error("registered without write permission: %s", store.log.fenced)
@@ -327,11 +259,6 @@ class Broker:
         settings = self._settings.value
         return DiskWatch(self._disk, settings.broker.store_path_root_dir, settings.retention)
 
-    def _disk_text(self) -> str:
-        usage = self._disk.usage()
-        used = 100 * (usage.total - usage.free) / usage.total if usage.total else 0.0
-        return f"CL: {used:5.2f} CQ: {used:5.2f} INDEX: {used:5.2f}"
-
 
 def _addresses(text: str) -> list[Address]:
     try:
@@ -340,20 +267,7 @@ def _addresses(text: str) -> list[Address]:
         raise SettingsError(f"namesrvAddr={text!r} is not a list of name servers: {error}") from error
 
 
-def _without(handlers: Handlers, codes: frozenset[RequestCode]) -> Handlers:
-    some = Handlers()
-    some.by_code.update({code: handler for code, handler in handlers.by_code.items() if code not in codes})
-    some.urgent.update(handlers.urgent)
-    some.gate = handlers.gate
-    some.failures = handlers.failures
-    return some
-
-
 async def _sample(stats: BrokerStats) -> None:
     while True:
         await asyncio.sleep(SAMPLE_MS / 1000)
-        await stats.sample(_elapsed_ms())
-
-
-def _elapsed_ms() -> int:
-    return int(asyncio.get_running_loop().time() * 1000)
+        await stats.sample(elapsed_ms())

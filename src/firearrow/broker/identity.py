@@ -1,8 +1,8 @@
-"""Who a broker is: its name and the address that its clients use."""
+"""The identity of a broker: its name and the address that its clients use."""
 
 from msgspec import Struct
 
-from firearrow.model import Address as Host
+from firearrow.model import Host
 from firearrow.record.hosts import HostBytes, host_bytes
 
 
@@ -12,18 +12,18 @@ class Identity(Struct, frozen=True):
     name: str
     cluster: str
     ip: str
-    """In numbers: records hold no names."""
+    """A numeric address: records hold no host names."""
     port: int
 
     @property
     def address(self) -> str:
-        """Where clients reach the broker."""
+        """The address at which clients reach the broker."""
         host = f"[{self.ip}]" if ":" in self.ip else self.ip
         return f"{host}:{self.port}"
 
     @property
     def ha_address(self) -> str:
-        """Where slaves would reach it: the next port."""
+        """The address at which slaves would reach the broker: the next port."""
         host = f"[{self.ip}]" if ":" in self.ip else self.ip
         return f"{host}:{self.port + 1}"
 

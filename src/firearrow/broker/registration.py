@@ -1,20 +1,20 @@
-"""Telling every name server which topics are here: at the start, every thirty seconds, and when a topic changes.
+"""Registers the broker's topics at every name server: at the start, every thirty seconds, and when a topic changes.
 
-Each name server has a task of its own, so a slow one holds up nobody. A changed topic is sent by itself; when the name
-server does not take that (it does not know the broker yet, or Apache's rule against first registrations of one topic
-struck), the whole table follows at once. The answer says which topics are strictly ordered.
+Every name server has a task of its own, so a slow name server does not delay the others. A changed topic is sent alone.
+A name server may refuse that, because it does not know the broker yet or because Apache forbids a first registration
+with one topic; then the whole table follows at once. The answer lists the topics that are strictly ordered.
 
-A table of more than `PART_TOPICS` topics goes in parts, as Apache's brokers send it with ``enableSplitRegistration``:
-no frame is too large, and no turn of the loop too long. A name server overwrites what it knows only when a part says
-another edition than it last heard, so all parts but the last say editions just before the table's own. When nothing has
-changed, such a table is not sent again: the name server is asked whether it has this edition (QUERY_DATA_VERSION, which
-keeps the lease alive), and gets a few parts in turn, so that what went missing there is back within `TURN_PERIODS`.
+A table of more than `PART_TOPICS` topics is sent in parts, as Apache's brokers do with ``enableSplitRegistration``, to
+bound the size of a frame and the length of a turn. A name server updates its topics only when the data version of a
+part differs from the last one, so every part but the last carries a data version just before the table's own. A large
+table that has not changed is not sent again: the broker asks whether the name server has this data version
+(QUERY_DATA_VERSION, which renews the lease) and sends a few parts in turn, so that topics that the name server has lost
+are back within `TURN_PERIODS`.
 
-`leave` unregisters everywhere. `wipe_writes` takes the write permission away first, so that producers go elsewhere
-while the broker still answers; `forbid_writes` does so for good, where the store takes no messages any more.
-Java: ``BrokerController.registerBrokerAll``, ``BrokerOuterAPI``.
-
-Invariants: what a name server last heard is never older than the change before it; the first registration is whole.
+`leave` unregisters everywhere. `wipe_writes` takes the write permission away before that, so that producers use other
+brokers while this broker still answers; `forbid_writes` does the same for good when the store takes no messages.
+Java: ``BrokerController.registerBrokerAll``, ``BrokerOuterAPI``. Invariants: a name server never gets an older state
+after a newer one; the first registration sends the whole table.
 """
 
 import asyncio
@@ -27,19 +27,17 @@ from zlib import crc32
 from msgspec.structs import replace
 
 from firearrow import fastjson
-from firearrow.broker.identity import Identity
-from firearrow.broker.live import LiveSettings
-from firearrow.broker.topicbook import Topics
+from firearrow.broker.tables.tables import Tables
 from firearrow.errors import BadBody, FireArrowError
 from firearrow.model.flags import PERM_READ, PERM_WRITE
+from firearrow.protocol.bodies.admin.topic import TopicConfig, TopicConfigAndMappingTable
 from firearrow.protocol.bodies.body import encode_body
-from firearrow.protocol.bodies.registration import RegisterBrokerBody, encode_registration
-from firearrow.protocol.bodies.route import KVTable
-from firearrow.protocol.bodies.topic import TopicConfig, TopicConfigAndMappingTable
+from firearrow.protocol.bodies.naming.registration import RegisterBrokerBody, encode_registration
+from firearrow.protocol.bodies.naming.route import KVTable
 from firearrow.protocol.bodies.version import DataVersion
 from firearrow.protocol.conversation import Request
-from firearrow.protocol.requests.registration import QueryDataVersion, RegisterBroker, UnregisterBroker
-from firearrow.protocol.requests.route import WipeWritePermOfBroker
+from firearrow.protocol.requests.naming.registration import QueryDataVersion, RegisterBroker, UnregisterBroker
+from firearrow.protocol.requests.naming.route import WipeWritePermOfBroker
 from firearrow.record.layout import CRC_MASK
 from firearrow.remoting.caller import Caller
 from firearrow.runtime.network import Address
@@ -48,37 +46,30 @@ SHORTEST_PERIOD_MS: Final = 10_000
 LONGEST_PERIOD_MS: Final = 60_000
 LEAVE_TIMEOUT_MS: Final = 3_000
 ANNOUNCE_TIMEOUT_MS: Final = 3_000
-"""How long whoever changed a topic waits for name servers to hear of it."""
+"""How long the answer to a change of a topic waits for the name servers."""
 PART_TOPICS: Final = 2_000
-"""Topics in one registration at most: half a MiB, a millisecond to encode."""
+"""Most topics in one registration: half a MiB, a millisecond to encode."""
 TURN_PERIODS: Final = 20
-"""Periods in which every part of a large table is sent once more."""
+"""Number of periods within which every part of a large table is sent again."""
 RETRY_AFTER_MS: Final = 1_000
-"""A registration that failed is tried again after this long, and no later than the period says."""
+"""Pause before a failed registration is retried, unless the next periodic one is due earlier."""
 
 log = logging.getLogger(__name__)
 
 
 class Registration:
-    """This broker, as name servers know it."""
+    """Keeps this broker registered at its name servers."""
 
-    def __init__(
-        self,
-        caller: Caller,
-        name_servers: Sequence[Address],
-        topics: Topics,
-        settings: LiveSettings,
-        identity: Identity,
-    ) -> None:
+    def __init__(self, caller: Caller, name_servers: Sequence[Address], tables: Tables) -> None:
         self._caller = caller
-        self._topics = topics
-        self._settings = settings
-        self._identity = identity
+        self._topics = tables.topics
+        self._settings = tables.settings
+        self._identity = tables.identity
         self._left = False
         self._drains = False
         self.at: Final = [_NameServer(self, address) for address in name_servers]
-        topics.on_changed.append(self._changed)
-        settings.on_change.append(self.whole)
+        self._topics.on_changed.append(self._changed)
+        self._settings.on_change.append(self.whole)
 
     async def run(self) -> None:
         """Register until cancelled."""
@@ -87,7 +78,7 @@ class Registration:
                 group.create_task(name_server.run())
 
     async def first(self) -> int:
-        """Register everywhere for the first time; return how many name servers took it."""
+        """Register everywhere for the first time; return how many name servers accepted."""
         outcomes = await asyncio.gather(*(name_server.register_all() for name_server in self.at))
         return sum(outcomes)
 
@@ -97,7 +88,7 @@ class Registration:
             name_server.whole()
 
     async def announced(self) -> None:
-        """Return when every name server has been told what it had to be told, or does not answer in time."""
+        """Wait until every pending registration was attempted, for at most `ANNOUNCE_TIMEOUT_MS`."""
         try:
             async with asyncio.timeout(ANNOUNCE_TIMEOUT_MS / 1000):
                 await asyncio.gather(*(name_server.attempted() for name_server in self.at))
@@ -111,7 +102,7 @@ class Registration:
     # ---- leaving
 
     async def leave(self) -> None:
-        """Tell every name server that this broker is gone."""
+        """Unregister this broker at every name server."""
         self._left = True
         broker = self._settings.broker
         request = UnregisterBroker(
@@ -123,13 +114,13 @@ class Registration:
         await asyncio.gather(*(self._tell(name_server.address, request) for name_server in self.at))
 
     async def wipe_writes(self) -> None:
-        """Let producers see, at their next look at the route, that nothing is to be sent here any more."""
+        """Take the write permission away, so that producers stop sending here after their next route update."""
         self._drains = True
         request = WipeWritePermOfBroker(broker_name=self._identity.name)
         await asyncio.gather(*(self._tell(name_server.address, request) for name_server in self.at))
 
     def forbid_writes(self) -> None:
-        """Register without the permission to write from here on: nothing sent here would be stored."""
+        """Register without write permission from now on, because the store takes no messages."""
         self._drains = True
         self._topics.renew_version()
         self.whole()
@@ -143,13 +134,13 @@ class Registration:
     # ---- registering
 
     async def register(self, address: Address, topics: dict[str, TopicConfig]) -> None:
-        """Say at one name server that these topics are here; raise when it does not take it."""
+        """Register topics at one name server; raise when the name server refuses or does not answer."""
         version, parts = self._topics.table.version, parts_of(topics)
         for number in range(parts):
             await self._register_part(address, part_of(topics, number), _before(version, parts - 1 - number))
 
     async def refresh(self, address: Address, period: int) -> None:
-        """Keep the lease of a large table alive where it is known, and send some of it again; or send all of it."""
+        """Renew the lease: send a few parts of a large table that the name server has, otherwise the whole table."""
         topics = self.all_topics()
         if len(topics) <= PART_TOPICS or not await self._is_known(address):
             await self.register(address, topics)
@@ -158,7 +149,7 @@ class Registration:
             await self._register_part(address, part_of(topics, number), self._topics.table.version)
 
     async def _is_known(self, address: Address) -> bool:
-        """Whether a name server has this edition of the table; asking keeps the lease alive."""
+        """Whether a name server has this data version of the table; the question renews the lease."""
         broker = self._settings.broker
         request = QueryDataVersion(
             broker_name=self._identity.name,
@@ -192,14 +183,14 @@ class Registration:
         if self._drains:
             permission &= ~PERM_WRITE
         if permission & (PERM_READ | PERM_WRITE) != PERM_READ | PERM_WRITE:
-            # What the whole broker forbids no topic allows.
+            # A topic has no permission that the broker as a whole does not have.
             topics = {name: replace(topic, perm=topic.perm & permission) for name, topic in topics.items()}
         table = TopicConfigAndMappingTable(data_version=version, topic_config_table=topics)
         return RegisterBrokerBody(topic_config_serialize_wrapper=table)
 
     @property
     def has_left(self) -> bool:
-        """Whether the broker has said good-bye."""
+        """Whether the broker has unregistered."""
         return self._left
 
     @property
@@ -214,7 +205,7 @@ class Registration:
 
 
 class _NameServer:
-    """One name server: what it has to be told."""
+    """One name server and the registrations that are pending for it."""
 
     def __init__(self, registration: Registration, address: Address) -> None:
         self.address = address
@@ -256,12 +247,12 @@ class _NameServer:
             pass
 
     async def register_all(self) -> bool:
-        """Register the whole table now; whether it was taken."""
+        """Register the whole table now; return whether the name server accepted."""
         self._whole = True
         return await self._register()
 
     async def attempted(self) -> None:
-        """Wait for the next registration to come to its end, if there is anything to register."""
+        """Wait until the next registration has succeeded or failed, if one is pending."""
         if self._pending or self._whole:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._watching.append(future)
@@ -285,7 +276,7 @@ class _NameServer:
             try:
                 await self._say(whole, pending)
             except FireArrowError as error:
-                # What a name server did not take by itself it gets with everything else.
+                # Topics that could not be registered alone are sent again with the whole table.
                 self._whole = True
                 extra = {"name_server": str(self.address), "reason": str(error), "topics": len(pending)}
                 log.warning("registration at %s failed: %s", self.address, error, extra=extra)
@@ -304,17 +295,17 @@ class _NameServer:
 
 
 def parts_of(topics: dict[str, TopicConfig]) -> int:
-    """How many registrations a table takes."""
+    """Return how many registrations a table takes."""
     return -(-len(topics) // PART_TOPICS)
 
 
 def part_of(topics: dict[str, TopicConfig], number: int) -> dict[str, TopicConfig]:
-    """The topics of one of them."""
+    """Return the topics of one registration, by its number from 0 on."""
     return dict(islice(topics.items(), number * PART_TOPICS, (number + 1) * PART_TOPICS))
 
 
 def _before(version: DataVersion, steps: int) -> DataVersion:
-    """An edition that is not this one, a different one for each number of steps; this one for none."""
+    """Return a data version that is ``steps`` before this one; 0 steps return this one."""
     return replace(version, timestamp=version.timestamp - steps)
 
 

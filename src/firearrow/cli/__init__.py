@@ -2,7 +2,7 @@
 
 The library needs msgspec alone; the commands need the extra ``cli`` (or ``server``), and say so when it is missing.
 
-Words that are no command are told in one line, as every other failure is: what is wrong, and where to read on.
+A usage error is one line on standard error, like every other failure: what is wrong, and where to read on.
 """
 
 import sys
@@ -22,7 +22,7 @@ def main() -> None:
             raise
         print(f"The firearrow command needs {exc.name}: pip install 'firearrow[cli]'", file=sys.stderr)
         sys.exit(1)
-    # What all complaints about words are; it has no public name.
+    # The base class of all usage errors; typer does not export it.
     usage_error = cast("type[Exception]", typer.BadParameter.__mro__[1])
     sys.stdout = guarded(sys.stdout)
     try:
@@ -32,9 +32,9 @@ def main() -> None:
     except OutputEnded as ended:
         sys.exit(end(ended))
     except usage_error as error:
-        from firearrow.cli.usage import told
+        from firearrow.cli.usage import usage_line
 
-        if line := told(error):
+        if line := usage_line(error):
             print(line, file=sys.stderr)
         sys.exit(2)
     except typer.Abort:

@@ -1,4 +1,4 @@
-"""The tree of commands. Each is imported when it is run: a question to a cluster loads no broker."""
+"""The tree of commands. A command is imported when it runs, so a question to a cluster loads no broker."""
 
 import difflib
 import os
@@ -9,26 +9,26 @@ import typer
 import typer.core
 import typer.main
 
+from firearrow.cli.cluster import Given, Reach
 from firearrow.cli.environment import unread
-from firearrow.cli.reaching import Given, Reach
-from firearrow.runtime.tlssettings import ClientTls
+from firearrow.runtime.tls_settings import ClientTls
 
 COMMANDS: Final = {
-    "broker": "Run a broker: takes messages, keeps them, hands them out.",
-    "consume": "Print the messages of a topic: those that are there, or those that come.",
-    "dev": "Run a name server and a broker on this machine alone, for developing against.",
+    "broker": "Run a broker: stores messages and delivers them to consumers.",
+    "consume": "Print the messages of a topic: stored ones, or new ones as they arrive.",
+    "dev": "Run a name server and a broker for development, reachable from this machine only.",
     "group": "List, describe and reset consumer groups.",
-    "nameserver": "Run a name server: knows which broker holds which topic, and tells whoever asks.",
+    "nameserver": "Run a name server: tells clients which broker holds which topic.",
     "pipeline": "Topics as tables: archive, replay, audit. Needs the extra spark.",
-    "produce": "Send messages: from texts, files or standard input.",
-    "store": "Look at a store directory, ours or Apache's.",
+    "produce": "Send messages from texts, files or standard input.",
+    "store": "Inspect a store directory, FireArrow's or Apache's.",
     "topic": "List, create, describe, update and delete topics.",
 }
-"""The commands. Each is a module of this package, and what runs in it has the command's own name."""
+"""Commands with their help. A command is a module of this package with a function of the same name."""
 
 SERVERS: Final = frozenset({"broker", "dev", "nameserver"})
 ANYWHERE: Final = {"--tls": False, "--trust": True, "--access-key": True, "--secret-key": True}
-"""Options of ``firearrow`` that may stand behind the command too, and whether a value follows."""
+"""Options of ``firearrow`` that may also be given after the command, and whether a value follows."""
 
 EPILOG: Final = "TLS and keys: --tls, --trust, --access-key, --secret-key, as firearrow --help describes them."
 
@@ -55,7 +55,7 @@ def _leaves(command: Any) -> list[Any]:  # noqa: ANN401
 
 
 def options_first(args: list[str]) -> list[str]:
-    """The words of a command line, with the options that may stand anywhere at its beginning."""
+    """Return the arguments with the options that may be given anywhere moved to the front."""
     front: list[str] = []
     rest: list[str] = []
     words = iter(args)
@@ -73,7 +73,7 @@ def options_first(args: list[str]) -> list[str]:
 
 
 class _LateCommands(typer.core.TyperGroup):
-    """A group whose commands are imported when they are run; to list them their names and help suffice."""
+    """A command group that imports a command when it runs; a listing needs only names and help texts."""
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401, ARG002
         return list(COMMANDS)
@@ -114,18 +114,27 @@ def _show_version(wanted: bool) -> None:
 def root(
     context: typer.Context,
     name_servers: Annotated[
-        str, typer.Option("--name-servers", "-n", help="Name servers; may stand behind the command as well.")
+        str, typer.Option("--name-servers", "-n", help="Name servers; may also be given after the command.")
     ] = "",
     tls: Annotated[bool, typer.Option("--tls", envvar="FIREARROW_TLS", help="Speak TLS to the cluster.")] = False,
     trust: Annotated[
-        str, typer.Option(envvar="FIREARROW_TLS_TRUST", help="PEM file of authorities; servers are checked with it.")
+        str,
+        typer.Option(
+            envvar="FIREARROW_TLS_TRUST",
+            help="PEM file of certificate authorities; servers must have a certificate of one of them.",
+        ),
     ] = "",
-    access_key: Annotated[str, typer.Option(envvar="FIREARROW_ACCESS_KEY", help="Account to sign requests with.")] = "",
+    access_key: Annotated[
+        str, typer.Option(envvar="FIREARROW_ACCESS_KEY", help="Access key of the account that signs requests.")
+    ] = "",
     secret_key: Annotated[
-        str, typer.Option(envvar="FIREARROW_SECRET_KEY", help="Its secret; better in the environment.")
+        str,
+        typer.Option(
+            envvar="FIREARROW_SECRET_KEY", help="Secret key of that account; better given in the environment."
+        ),
     ] = "",
     _version: Annotated[
-        bool, typer.Option("--version", help="Print the version and leave.", callback=_show_version, is_eager=True)
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_show_version, is_eager=True)
     ] = False,
 ) -> None:
     """A message platform compatible with Apache RocketMQ."""

@@ -1,4 +1,4 @@
-"""``firearrow broker``: run a broker until told to stop."""
+"""``firearrow broker``: run a broker until SIGINT or SIGTERM."""
 
 import asyncio
 import os
@@ -12,39 +12,43 @@ import typer
 from msgspec.structs import replace
 
 from firearrow.broker.broker import Broker
-from firearrow.broker.config import BrokerSettings, load_settings
+from firearrow.broker.settings.config import BrokerSettings, load_settings
 from firearrow.cli.environment import server_environment
 from firearrow.cli.level import Level, LogLevel
 from firearrow.errors import DiskError, FireArrowError, SettingsError
 from firearrow.runtime.clock import SystemClock
-from firearrow.runtime.garbage import settle
+from firearrow.runtime.disk.real_disk import RealDisk
+from firearrow.runtime.garbage_collector import settle
 from firearrow.runtime.loops import run
 from firearrow.runtime.machine import Machine, numeric, this_machine
 from firearrow.runtime.network import SystemNetwork
-from firearrow.runtime.realdisk import RealDisk
 from firearrow.settings import Source
 from firearrow.telemetry.logs import log_to_stderr
 
 
 def broker(
     name_servers: Annotated[
-        str | None, typer.Option("--name-servers", "-n", help="Name servers, host:port divided by semicolons.")
+        str | None, typer.Option("--name-servers", "-n", help="Name servers as host:port, separated by semicolons.")
     ] = None,
     config: Annotated[
-        Path | None, typer.Option("--config", "-c", help="Settings: Apache's broker.conf, or TOML by its ending.")
+        Path | None,
+        typer.Option("--config", "-c", help="Settings file: like Apache's broker.conf, or TOML if it ends in .toml."),
     ] = None,
-    store: Annotated[Path | None, typer.Option(help="Directory of everything stored. [~/store]")] = None,
-    port: Annotated[int | None, typer.Option(help="Port to listen on; the one two below answers too. [10911]")] = None,
+    store: Annotated[Path | None, typer.Option(help="Directory of the store. [~/store]")] = None,
+    port: Annotated[
+        int | None, typer.Option(help="Port to listen on; the broker also listens on this port minus 2. [10911]")
+    ] = None,
     bind: Annotated[str | None, typer.Option(help="Address to listen on. [every address]")] = None,
-    advertise: Annotated[
-        str | None, typer.Option(help="Address that clients are told to use. [the machine's own]")
-    ] = None,
+    advertise: Annotated[str | None, typer.Option(help="Address that clients connect to. [the machine's own]")] = None,
     drain: Annotated[
-        bool, typer.Option(help="When told to stop, let producers go elsewhere first; a second signal ends that.")
+        bool,
+        typer.Option(
+            help="At a stop signal, let producers move to other brokers first; a second signal stops at once."
+        ),
     ] = False,
     log_level: LogLevel = Level.INFO,
 ) -> None:
-    """Run a broker: takes messages, keeps them, hands them out."""
+    """Run a broker: stores messages and delivers them to consumers."""
     log_to_stderr(log_level)
     flags = {
         "namesrv_addr": name_servers,
@@ -66,7 +70,7 @@ def broker(
 
 
 def read_settings(file: Path | None, flags: Mapping[str, object]) -> BrokerSettings:
-    """Settings of file, environment and flags; warnings go to standard error."""
+    """Load settings from file, environment and flags; print warnings to standard error."""
     sources = [Source.from_environment(server_environment(os.environ)), Source.from_flags(flags)]
     if file is not None:
         sources.insert(0, Source.from_text(file.name, _text(file)))
@@ -87,7 +91,7 @@ def _text(file: Path) -> str:
 
 
 def leaves(group: BaseExceptionGroup[FireArrowError]) -> list[BaseException]:
-    """The errors inside groups of errors."""
+    """Return the errors inside an exception group, at any depth."""
     found: list[BaseException] = []
     for error in group.exceptions:
         found += leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
@@ -101,7 +105,7 @@ async def _serve(settings: BrokerSettings, machine: Machine, directory: Path, *,
     try:
         async with served.serving() as identity:
             serves = True
-            names = settings.broker.namesrv_addr or "no name server: nobody will find it, give one with -n"
+            names = settings.broker.namesrv_addr or "no name server: clients cannot find it, give one with -n"
             where = f"serves on {identity.address}, registers at {names}, keeps its files in {directory}"
             print(f"broker {identity.name} {where}", flush=True)
             settle()
@@ -109,7 +113,9 @@ async def _serve(settings: BrokerSettings, machine: Machine, directory: Path, *,
                 await asyncio.get_running_loop().create_future()
             except asyncio.CancelledError:
                 if drains:
-                    print("broker drains: producers go elsewhere, everything is still answered", file=sys.stderr)
+                    print(
+                        "broker drains: producers move to other brokers, requests are still answered", file=sys.stderr
+                    )
                     await served.drain()
                 raise
     finally:

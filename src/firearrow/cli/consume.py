@@ -1,9 +1,10 @@
-"""``firearrow consume``: look at a topic, or take part in a group. Works on Apache's clusters too.
+"""``firearrow consume``: read a topic, or join a consumer group. Works on Apache's clusters too.
 
-Without a group nothing is consumed: queues are read from where one likes, by store time, and no offset moves. With a
-group the command is a member of it: it gets its share, and what it printed is acknowledged. So is a message whose body
-cannot be read, where bodies alone are printed: it is left out, which standard error tells. When nothing can be printed
-any more, the rest is neither acknowledged nor sent to the retry topic: the command leaves the group and ends.
+Without a group the command reads queues from any offset, merged by store time, and commits nothing. With a group the
+command is a member: it gets its share of the queues and acknowledges the messages it has printed. With ``--format raw``
+it also acknowledges a message whose body cannot be read: the message is left out, with a line on standard error. When
+standard output cannot be written, the command leaves the group; unprinted messages are neither acknowledged nor sent to
+the retry topic.
 """
 
 import asyncio
@@ -12,9 +13,9 @@ from typing import Annotated, Final
 
 import typer
 
-from firearrow.cli.looking import Look, Reader
-from firearrow.cli.printing import JSON, TABLE, Printer
-from firearrow.cli.reaching import NameServers, Reach, fail, name_servers, reach_of, run
+from firearrow.cli.cluster import NameServers, Reach, fail, name_servers, reach_of, run
+from firearrow.cli.messages.message_printer import JSON, TABLE, Printer
+from firearrow.cli.messages.topic_reader import Look, Reader
 from firearrow.client import Consumer, PullConsumer
 from firearrow.client.consumer.subscription import doubt, subscription
 from firearrow.errors import SettingsError
@@ -27,7 +28,8 @@ def consume(
     context: typer.Context,
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
     group: Annotated[
-        str | None, typer.Option("--group", "-g", help="Take part in this group; without one nothing moves.")
+        str | None,
+        typer.Option("--group", "-g", help="Join this consumer group; without a group no offset is committed."),
     ] = None,
     start: Annotated[
         str,
@@ -35,35 +37,39 @@ def consume(
             "--from", help="first, last, an offset, or a time (-1h). [first; last with --follow and without a group]"
         ),
     ] = "",
-    to: Annotated[str, typer.Option("--to", help="Up to this offset or time. [what is there now]")] = "",
-    queue: Annotated[str, typer.Option(help="Only BROKER:NUMBER.")] = "",
+    to: Annotated[str, typer.Option("--to", help="Read up to this offset or time. [the present end]")] = "",
+    queue: Annotated[str, typer.Option(help="Only this queue: BROKER:NUMBER.")] = "",
     tag: Annotated[str, typer.Option("--tag", help="Only these tags: 'A || B'.")] = "*",
-    limit: Annotated[int, typer.Option("--limit", "-l", min=0, help="Messages at most; 0 is no limit.")] = 0,
-    follow: Annotated[bool, typer.Option("--follow", "-F", help="Go on with what comes, until interrupted.")] = False,
+    limit: Annotated[int, typer.Option("--limit", "-l", min=0, help="Stop after so many messages; 0 is no limit.")] = 0,
+    follow: Annotated[bool, typer.Option("--follow", "-F", help="Wait for new messages until interrupted.")] = False,
     idle: Annotated[
-        float, typer.Option(min=0.1, help="A member without --follow leaves after so many quiet seconds.")
+        float,
+        typer.Option(min=0.1, help="With --group, without --follow: leave after so many seconds without a message."),
     ] = IDLE_SECONDS,
     form: Annotated[
-        str, typer.Option("--format", "-f", help="table, raw (bodies alone), json, or fields: '%o %k %s\\n'.")
+        str, typer.Option("--format", "-f", help="table, raw (bodies only), json, or fields: '%o %k %s\\n'.")
     ] = TABLE,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
     servers: NameServers = "",
 ) -> None:
-    """Print the messages of a topic: those that are there, or those that come."""
+    """Print the messages of a topic: stored ones, or new ones as they arrive."""
     where, reach = name_servers(context, servers), reach_of(context)
     try:
         printer = Printer(JSON if as_json else form)
     except SettingsError as error:
         fail(context, str(error))
     if group == "":
-        fail(context, "--group is empty; give the name of a group, or leave --group out to look without one")
+        fail(context, "--group is empty; give the name of a group, or leave --group out to read without a group")
     if group:
         if to or queue:
-            fail(context, "--to and --queue are for looking at a topic; a member of a group takes what is its share")
+            fail(
+                context,
+                "--to and --queue do not work with --group: a member reads the queues it is assigned; leave them out",
+            )
         if start not in ("", "first", "last"):
             fail(
                 context,
-                "a group goes on where it is; --from first or last is for new ones. firearrow group reset moves one",
+                "with --group, --from takes first or last, for a new group; firearrow group reset moves another",
             )
         begin = start or "first"
         patience = None if follow else idle

@@ -1,4 +1,4 @@
-"""``firearrow dev``: a name server and a broker in one process, for developing against."""
+"""``firearrow dev``: a name server and a broker in one process, for development."""
 
 import asyncio
 import random
@@ -10,18 +10,18 @@ from typing import Annotated
 import typer
 from msgspec.structs import replace
 
-from firearrow.broker.config import BrokerSettings
+from firearrow.broker.settings.config import BrokerSettings
 from firearrow.cli.broker import leaves, read_settings
 from firearrow.cli.level import Level, LogLevel
 from firearrow.embedded.cluster import Doors, cluster, small
 from firearrow.errors import FireArrowError
 from firearrow.nameserver.config import NameServerConfig
 from firearrow.runtime.clock import SystemClock
-from firearrow.runtime.garbage import settle
+from firearrow.runtime.disk.real_disk import RealDisk
+from firearrow.runtime.garbage_collector import settle
 from firearrow.runtime.loops import run
 from firearrow.runtime.machine import this_machine
 from firearrow.runtime.network import SystemNetwork
-from firearrow.runtime.realdisk import RealDisk
 from firearrow.telemetry.logs import log_to_stderr
 
 LOOPBACK = "127.0.0.1"
@@ -29,16 +29,16 @@ LOOPBACK = "127.0.0.1"
 
 def dev(
     directory: Annotated[
-        Path | None, typer.Option("--directory", "-d", help="Keep the data here. [thrown away at the end]")
+        Path | None, typer.Option("--directory", "-d", help="Directory of the data, kept at the end. [a temporary one]")
     ] = None,
-    name_server_port: Annotated[int, typer.Option(help="Port of the name server; 0 is any.")] = 9876,
-    port: Annotated[int, typer.Option(help="Port of the broker; 0 is any.")] = 10911,
+    name_server_port: Annotated[int, typer.Option(help="Port of the name server; 0 lets the system choose.")] = 9876,
+    port: Annotated[int, typer.Option(help="Port of the broker; 0 lets the system choose.")] = 10911,
     config: Annotated[
         Path | None, typer.Option("--config", "-c", help="Settings of the broker, as for firearrow broker.")
     ] = None,
     log_level: LogLevel = Level.WARNING,
 ) -> None:
-    """Run a name server and a broker on this machine alone, for developing against."""
+    """Run a name server and a broker for development, reachable from this machine only."""
     log_to_stderr(log_level)
     flags = {"listen_port": port, "bind_address": LOOPBACK, "broker_ip1": LOOPBACK}
     names = NameServerConfig(listen_port=name_server_port, bind_address=LOOPBACK)

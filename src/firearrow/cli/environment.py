@@ -1,4 +1,4 @@
-"""The variables of the environment that ``firearrow`` reads, and a word about those that nobody reads.
+"""The environment variables that ``firearrow`` reads, and warnings about unknown ones with our prefix.
 
 ``FIREARROW_NAMESRV`` names the name servers for commands and servers; ``FIREARROW_NAMESRV_ADDR``, after the setting's
 name, and Apache's ``NAMESRV_ADDR`` say the same. ``FIREARROW_<SETTING>`` is a setting of a server.
@@ -13,7 +13,7 @@ from firearrow.settings.load import ENVIRONMENT_PREFIX
 from firearrow.settings.schema import leaves
 
 NAME_SERVERS: Final = ["FIREARROW_NAMESRV", "FIREARROW_NAMESRV_ADDR", "NAMESRV_ADDR"]
-"""In the order in which they count."""
+"""Variables that name the name servers; the first that is set counts."""
 
 OF_COMMANDS: Final = frozenset(
     {
@@ -26,16 +26,16 @@ OF_COMMANDS: Final = frozenset(
         "FIREARROW_SEEDS",
     }
 )
-"""What commands and the testing kit read; the rest are settings of servers."""
+"""Variables of commands and the testing kit; every other one is a setting of a server."""
 
 SETTINGS: Final = {
-    "firearrow.broker.config": "BrokerSettings",
+    "firearrow.broker.settings.config": "BrokerSettings",
     "firearrow.cli.nameserver": "NameServerSettings",
 }
 
 
 def server_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a server: whatever names the name servers is their setting."""
+    """Return the environment with the name servers, however they are given, in ``FIREARROW_NAMESRV_ADDR``."""
     found = dict(environment)
     given = next((environment[name] for name in NAME_SERVERS if environment.get(name, "").strip()), None)
     for name in NAME_SERVERS:
@@ -46,7 +46,7 @@ def server_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def unread(environment: Iterable[str]) -> list[str]:
-    """A line for every variable with our prefix that nothing reads."""
+    """Return a warning for every variable with our prefix that no command and no setting uses."""
     strange = sorted(name for name in environment if name.startswith(ENVIRONMENT_PREFIX) and name not in OF_COMMANDS)
     if not strange:
         return []
@@ -62,4 +62,4 @@ def _settings() -> frozenset[str]:
 def _line(name: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
     hint = f"; did you mean {near[0]}?" if near else ""
-    return f"{name} in the environment is read by nothing{hint}"
+    return f"{name} in the environment is not a known variable{hint}"

@@ -7,8 +7,8 @@ import typer
 
 from firearrow.admin import GroupDescription, GroupSummary, QueueMove
 from firearrow.admin.groups import FIRST, LAST
-from firearrow.cli.reaching import AsJson, NameServers, admin_of, fail, run
-from firearrow.cli.showing import print_json, print_table, time_text
+from firearrow.cli.cluster import AsJson, NameServers, admin_of, fail, run
+from firearrow.cli.tables import print_json, print_table, time_text
 from firearrow.cli.times import time_ms
 from firearrow.errors import SettingsError
 from firearrow.model import MessageQueue
@@ -24,10 +24,10 @@ def list_groups(
     context: typer.Context,
     servers: NameServers = "",
     cluster: Annotated[str, typer.Option("--cluster", "-c", help="Only groups of this cluster.")] = "",
-    everything: Annotated[bool, typer.Option("--all", help="Groups of the brokers themselves too.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Include the brokers' own groups.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """List consumer groups with their members and how far they are behind."""
+    """List consumer groups with their members and lag."""
 
     async def ask() -> Sequence[GroupSummary]:
         async with admin_of(context, servers) as admin:
@@ -49,28 +49,28 @@ def list_groups(
 
 @group.command("describe")
 def describe_group(context: typer.Context, name: Name, servers: NameServers = "", as_json: AsJson = False) -> None:
-    """Show a group's members, what they subscribe to, and how far it is in every queue."""
+    """Show a group's members, their subscriptions, and offset and lag in every queue."""
 
     async def ask() -> GroupDescription:
         async with admin_of(context, servers) as admin:
             return await admin.groups.describe(name)
 
-    told = run(context, ask)
+    found = run(context, ask)
     if as_json:
-        print_json(_details(told))
+        print_json(_details(found))
         return
-    model = told.message_model.lower() or "nobody is in it now"
-    typer.echo(f"group {name}: {model}, {told.lag} behind, {told.consume_tps:.1f} messages a second")
-    if not told.is_enabled:
+    model = found.message_model.lower() or "no members now"
+    typer.echo(f"group {name}: {model}, {found.lag} behind, {found.consume_tps:.1f} messages a second")
+    if not found.is_enabled:
         typer.echo("consuming is switched off for this group")
-    if told.disagreement:
-        typer.echo(f"its members disagree: {told.disagreement}")
-    members = [(each.client_id, each.address, each.language, each.version) for each in told.members]
+    if found.disagreement:
+        typer.echo(f"its members disagree: {found.disagreement}")
+    members = [(each.client_id, each.address, each.language, each.version) for each in found.members]
     print_table("Members", ["client", "address", "language", "version"], members)
-    print_table("Subscriptions", ["topic", "expression"], sorted(told.subscriptions.items()))
+    print_table("Subscriptions", ["topic", "expression"], sorted(found.subscriptions.items()))
     rows = [
         (q.queue.topic, q.queue.broker_name, q.queue.queue_id, q.committed, q.end, q.lag, time_text(q.last_consumed_ms))
-        for q in told.queues
+        for q in found.queues
     ]
     print_table("Queues", ["topic", "broker", "queue", "committed", "end", "lag", "consumed up to"], rows)
 
@@ -79,17 +79,19 @@ def describe_group(context: typer.Context, name: Name, servers: NameServers = ""
 def reset_group(
     context: typer.Context,
     name: Name,
-    topic: Annotated[str, typer.Option("--topic", "-t", help="The topic in which the group is moved.")],
+    topic: Annotated[str, typer.Option("--topic", "-t", help="The topic whose offsets are moved.")],
     to: Annotated[str, typer.Option(help="first, last, a time such as 2026-11-15T10:00, or -1h for an hour ago.")] = "",
-    offset: Annotated[int | None, typer.Option(min=0, help="An offset, of --queue; the group must be stopped.")] = None,
-    queue: Annotated[str, typer.Option(help="BROKER:NUMBER, with --offset.")] = "",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show where it would go; change nothing.")] = False,
+    offset: Annotated[
+        int | None, typer.Option(min=0, help="Offset in --queue; stop the group's members first.")
+    ] = None,
+    queue: Annotated[str, typer.Option(help="The queue of --offset: BROKER:NUMBER.")] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the new offsets; change nothing.")] = False,
     servers: NameServers = "",
     as_json: AsJson = False,
 ) -> None:
-    """Let a group go on from elsewhere: skip a backlog, or read again. Members that run are told."""
+    """Move a group to other offsets: skip a backlog, or read again. Running members are notified."""
     if (offset is None) == (not to):
-        fail(context, "say where to: either --to first, last or a time, or --offset with --queue")
+        fail(context, "no target is given; give either --to (first, last or a time), or --offset with --queue")
 
     async def move() -> Sequence[QueueMove]:
         async with admin_of(context, servers) as admin:
@@ -127,26 +129,26 @@ def _queue(topic: str, text: str) -> MessageQueue:
     broker, colon, number = text.rpartition(":")
     if not (colon and broker and number.isascii() and number.isdigit()):
         raise SettingsError(
-            f"--queue {text!r} is no queue; write BROKER:NUMBER, as firearrow topic describe shows them"
+            f"--queue {text!r} is not a queue; write BROKER:NUMBER, as firearrow topic describe shows them"
         )
     return MessageQueue(topic, broker, int(number))
 
 
-def _details(told: GroupDescription) -> dict[str, object]:
+def _details(found: GroupDescription) -> dict[str, object]:
     return {
-        "group": told.name,
-        "messageModel": told.message_model,
-        "consumeType": told.consume_type,
-        "start": told.start,
-        "lag": told.lag,
-        "consumeTps": told.consume_tps,
-        "maxReconsumeTimes": told.max_reconsume_times,
-        "enabled": told.is_enabled,
-        "disagreement": told.disagreement,
-        "subscriptions": told.subscriptions,
+        "group": found.name,
+        "messageModel": found.message_model,
+        "consumeType": found.consume_type,
+        "start": found.start,
+        "lag": found.lag,
+        "consumeTps": found.consume_tps,
+        "maxReconsumeTimes": found.max_reconsume_times,
+        "enabled": found.is_enabled,
+        "disagreement": found.disagreement,
+        "subscriptions": found.subscriptions,
         "members": [
             {"clientId": each.client_id, "address": each.address, "language": each.language, "version": each.version}
-            for each in told.members
+            for each in found.members
         ],
         "queues": [
             {
@@ -158,6 +160,6 @@ def _details(told: GroupDescription) -> dict[str, object]:
                 "lag": each.lag,
                 "consumedUpTo": each.last_consumed_ms,
             }
-            for each in told.queues
+            for each in found.queues
         ],
     }

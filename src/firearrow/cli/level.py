@@ -7,7 +7,7 @@ import typer
 
 
 class Level(StrEnum):
-    """From everything to the worst alone."""
+    """Log levels, from the most lines to the fewest."""
 
     DEBUG = "DEBUG"
     INFO = "INFO"
@@ -15,4 +15,4 @@ class Level(StrEnum):
     ERROR = "ERROR"
 
 
-LogLevel = Annotated[Level, typer.Option(case_sensitive=False, help="Log what is at least this important.")]
+LogLevel = Annotated[Level, typer.Option(case_sensitive=False, help="Lowest level that is logged.")]

@@ -1,4 +1,4 @@
-"""``firearrow nameserver``: run a name server until told to stop."""
+"""``firearrow nameserver``: run a name server until SIGINT or SIGTERM."""
 
 import asyncio
 import os
@@ -17,17 +17,17 @@ from firearrow.errors import FireArrowError, SettingsError
 from firearrow.nameserver.config import WITHOUT_EFFECT, NameServerConfig
 from firearrow.nameserver.server import NameServer
 from firearrow.remoting.limits import Limits
-from firearrow.runtime.garbage import settle
+from firearrow.runtime.disk.real_disk import RealDisk
+from firearrow.runtime.garbage_collector import settle
 from firearrow.runtime.loops import run
 from firearrow.runtime.network import SystemNetwork
-from firearrow.runtime.realdisk import RealDisk
-from firearrow.runtime.tlssettings import ServerTls
+from firearrow.runtime.tls_settings import ServerTls
 from firearrow.settings import Source, load
 from firearrow.telemetry.logs import log_to_stderr
 
 
 class NameServerSettings(Struct, frozen=True):
-    """Everything a settings file for the name server may say."""
+    """All settings that a name server's settings file may contain."""
 
     nameserver: NameServerConfig = field(default_factory=NameServerConfig)
     limits: Limits = field(default_factory=Limits)
@@ -38,14 +38,14 @@ def nameserver(
     port: Annotated[int | None, typer.Option(help="Port to listen on; 0 lets the system choose. [9876]")] = None,
     bind: Annotated[str | None, typer.Option(help="Address to listen on. [every address]")] = None,
     config: Annotated[
-        Path | None, typer.Option("--config", "-c", help="Settings: Java properties, or TOML by its ending.")
+        Path | None, typer.Option("--config", "-c", help="Settings file: Java properties, or TOML if it ends in .toml.")
     ] = None,
     directory: Annotated[
-        Path | None, typer.Option(help="Where kvConfig.json and changed settings are kept. [~/namesrv]")
+        Path | None, typer.Option(help="Directory of kvConfig.json and changed settings. [~/namesrv]")
     ] = None,
     log_level: LogLevel = Level.INFO,
 ) -> None:
-    """Run a name server: knows which broker holds which topic, and tells whoever asks."""
+    """Run a name server: tells clients which broker holds which topic."""
     log_to_stderr(log_level)
     try:
         settings = _settings(config, {"listen_port": port, "bind_address": bind})

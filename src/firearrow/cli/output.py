@@ -1,7 +1,7 @@
-"""Standard output that cannot be written ends a command, whichever of its lines it was.
+"""A command ends when standard output cannot be written, at whichever line.
 
-A reader that closed its end has seen enough: nothing is wrong, unless work was left undone. Everything else (a full
-disk, a descriptor that was never open) is a failure, told in one line.
+If the reader closed the pipe (``| head``), that is no failure, unless the command left work undone. Every other cause
+(a full disk, a descriptor that was never open) is a failure, reported in one line.
 """
 
 import errno
@@ -14,7 +14,7 @@ from typing import Any, TextIO
 
 
 class OutputEnded(Exception):
-    """Standard output takes no more. ``undone`` says what the command was asked for and did not do."""
+    """Standard output cannot be written. ``undone`` says which part of its work the command did not do."""
 
     def __init__(self, error: OSError, undone: str = "") -> None:
         super().__init__(error.strerror or str(error))
@@ -23,11 +23,11 @@ class OutputEnded(Exception):
 
 
 class _Descriptor(io.FileIO):
-    """Standard output's descriptor: what cannot be written is told apart from every other failure."""
+    """Standard output's descriptor, whose write errors become ``OutputEnded`` and so differ from other failures."""
 
     def write(self, data: Any, /) -> int:  # noqa: ANN401 - whatever has bytes
         try:
-            while (written := super().write(data)) is None:  # it does not block, and its reader is slow
+            while (written := super().write(data)) is None:  # the descriptor is non-blocking and its reader is slow
                 select.select([], [self], [])
         except OSError as error:
             raise OutputEnded(error) from None
@@ -35,7 +35,7 @@ class _Descriptor(io.FileIO):
 
 
 def guarded(stream: TextIO | None) -> TextIO | None:
-    """Standard output, such that it raises ``OutputEnded``; None, as it is when the descriptor is closed."""
+    """Return standard output in a form that raises ``OutputEnded``; None if the descriptor is closed."""
     if stream is None:
         return None
     stream.flush()
@@ -48,20 +48,20 @@ def guarded(stream: TextIO | None) -> TextIO | None:
 
 
 def standard_output() -> TextIO:
-    """Where results are written; raise ``OutputEnded`` when there is none."""
+    """Return the stream for results; raise ``OutputEnded`` if there is none."""
     if sys.stdout is None:
         raise OutputEnded(OSError(errno.EBADF, "it is closed"))
     return sys.stdout
 
 
 def flush() -> None:
-    """Write what waits; a command has not succeeded before that."""
+    """Write buffered output; a command succeeds only after that."""
     if sys.stdout is not None:
         sys.stdout.flush()
 
 
 def end(ended: OutputEnded) -> int:
-    """Tell it where it must be told; return the exit status."""
+    """Report the end of output if it is a failure; return the exit status."""
     _discard()
     is_failure = bool(ended.undone) or not isinstance(ended.error, BrokenPipeError)
     if is_failure:
@@ -72,7 +72,7 @@ def end(ended: OutputEnded) -> int:
 
 
 def _discard() -> None:
-    """Let what waits go nowhere, so that the interpreter does not fail over it at its end."""
+    """Discard buffered output, so that the interpreter does not fail to write it at exit."""
     if sys.stdout is not None:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from firearrow.cli.reaching import NameServers, name_servers, reach_of
+from firearrow.cli.cluster import NameServers, name_servers, reach_of
 from firearrow.errors import FireArrowError, SettingsError
-from firearrow.runtime.tlssettings import ClientTls
+from firearrow.runtime.tls_settings import ClientTls
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,9 +40,9 @@ Table = Annotated[str, typer.Option(help="Iceberg: namespace.table. Native table
 Catalog = Annotated[list[str] | None, typer.Option(help="Iceberg: a property of the catalog, key=value; repeatable.")]
 Storage = Annotated[
     list[str] | None,
-    typer.Option(help="How Iceberg and Delta tables are reached, key=value as s3.endpoint=http://host; repeatable."),
+    typer.Option(help="Storage of Iceberg and Delta tables, key=value, such as s3.endpoint=http://host; repeatable."),
 ]
-Native = Annotated[bool, typer.Option(help="Use the format's own runtime inside Spark; its jar must be there.")]
+Native = Annotated[bool, typer.Option(help="Use the format's own runtime inside Spark; its jar must be installed.")]
 StorePath = Annotated[str, typer.Option(help="Directory of a broker's store: read its files instead of a table.")]
 
 
@@ -51,22 +51,28 @@ def archive(
     context: typer.Context,
     topics: Annotated[str, typer.Option(help="Topics, separated by commas.")],
     location: Location,
-    checkpoint: Annotated[str, typer.Option(help="Directory that remembers how far the archive is. Keep it.")],
+    checkpoint: Annotated[
+        str, typer.Option(help="Checkpoint directory: how far the archive is. Keep it between runs.")
+    ],
     servers: NameServers = "",
     form: Format = "iceberg",
     table: Table = "",
     catalog: Catalog = None,
     storage: Storage = None,
     native: Native = False,
-    body_schema: Annotated[str, typer.Option(help="Schema of JSON bodies (DDL): fills a typed table too.")] = "",
-    follow: Annotated[bool, typer.Option("--follow/--once", help="Go on, or stop when all is archived.")] = False,
-    every: Annotated[str, typer.Option(help="With --follow: how often a batch is made.")] = "5 seconds",
+    body_schema: Annotated[
+        str, typer.Option(help="Schema of JSON bodies (DDL); also fills a table of typed columns.")
+    ] = "",
+    follow: Annotated[
+        bool, typer.Option("--follow/--once", help="Keep archiving, or stop at the present end.")
+    ] = False,
+    every: Annotated[str, typer.Option(help="With --follow: interval of micro-batches.")] = "5 seconds",
     option: Annotated[list[str] | None, typer.Option(help="An option of the source, key=value; repeatable.")] = None,
-    metrics: Annotated[Path | None, typer.Option(help="Keep metrics in this file, in Prometheus's format.")] = None,
+    metrics: Annotated[Path | None, typer.Option(help="Write metrics to this file, in Prometheus's format.")] = None,
     master: Master = "",
     conf: Settings = None,
 ) -> None:
-    """Archive topics into tables of a lake, each message once, over any number of starts."""
+    """Archive topics into lake tables; each message is written once, over any number of restarts."""
     with _explained("archive"):
         from firearrow.spark.pipelines.archive import Archive, drains, start
 
@@ -82,7 +88,9 @@ def archive(
 def backfill(
     store: Annotated[str, typer.Option(help="Directory of a broker's store, or a snapshot of one.")],
     location: Location,
-    job: Annotated[str, typer.Option(help="A name: the same job is written once, however often it runs.")],
+    job: Annotated[
+        str, typer.Option(help="Name of the job; a job of one name is written once, however often it runs.")
+    ],
     form: Format = "iceberg",
     table: Table = "",
     catalog: Catalog = None,
@@ -94,7 +102,7 @@ def backfill(
     master: Master = "",
     conf: Settings = None,
 ) -> None:
-    """Write everything that store files hold into a table, in one job and one commit, without a broker."""
+    """Write all messages of store files into a table, in one job and one commit, without a broker."""
     with _explained("backfill"):
         from firearrow.spark.pipelines import archive as archiving
 
@@ -106,13 +114,13 @@ def backfill(
 @pipeline.command()
 def replay(
     context: typer.Context,
-    job: Annotated[str, typer.Option(help="A name for this replay, which its messages carry.")],
+    job: Annotated[str, typer.Option(help="Name of this replay; every message carries it.")],
     to_topic: Annotated[str, typer.Option(help="Topic to send to.")] = "",
     same_topic: Annotated[bool, typer.Option(help="Send each message to the topic it came from.")] = False,
-    where: Annotated[str, typer.Option(help="Condition in SQL over the columns of the history.")] = "",
+    where: Annotated[str, typer.Option(help="SQL condition on the columns of the history.")] = "",
     rate: Annotated[float, typer.Option(help="Messages a second; 0: no limit.")] = 0,
-    tasks: Annotated[int, typer.Option(help="Tasks that send at once; one keeps the order across queues.")] = 1,
-    dry_run: Annotated[bool, typer.Option(help="Only say what would be sent.")] = False,
+    tasks: Annotated[int, typer.Option(help="Parallel tasks; 1 keeps the order across queues.")] = 1,
+    dry_run: Annotated[bool, typer.Option(help="Show what would be sent; send nothing.")] = False,
     servers: NameServers = "",
     option: Annotated[list[str] | None, typer.Option(help="An option of the sink, key=value; repeatable.")] = None,
     store: StorePath = "",
@@ -125,7 +133,7 @@ def replay(
     master: Master = "",
     conf: Settings = None,
 ) -> None:
-    """Send history to a topic again: chosen by a condition, in order, at a limited rate, marked."""
+    """Send archived messages to a topic again: chosen by a condition, in order, rate-limited, marked as replayed."""
     with _explained("replay"):
         from firearrow.spark.pipelines import replay as replaying
 
@@ -149,12 +157,16 @@ def replay(
 def audit(
     receipts: Annotated[str, typer.Option(help="Receipts of producers: JSON lines (*.json, *.jsonl) or Parquet.")],
     offsets: Annotated[Path | None, typer.Option(help="A broker's consumerOffset.json.")] = None,
-    broker: Annotated[str, typer.Option(help="Name of the broker that the offsets are of.")] = "broker-a",
-    late_ms: Annotated[int, typer.Option(help="From birth to store at most.")] = 60_000,
-    fail_on: Annotated[str, typer.Option(help="Kinds that make the audit fail.")] = "lost,duplicated,reordered",
-    page: Annotated[Path | None, typer.Option(help="Write the report with a plot as HTML here.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw the report as PNG here; needs the extra plot.")] = None,
-    details: Annotated[str, typer.Option(help="Write every finding as Parquet here.")] = "",
+    broker: Annotated[str, typer.Option(help="Broker that wrote --offsets.")] = "broker-a",
+    late_ms: Annotated[
+        int, typer.Option(help="Milliseconds from birth to store above which a message is late.")
+    ] = 60_000,
+    fail_on: Annotated[
+        str, typer.Option(help="Kinds of findings that make the audit fail.")
+    ] = "lost,duplicated,reordered",
+    page: Annotated[Path | None, typer.Option(help="Write the report and a plot to this HTML file.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Write the plot to this PNG file; needs the extra plot.")] = None,
+    details: Annotated[str, typer.Option(help="Write every finding to this Parquet directory.")] = "",
     store: StorePath = "",
     form: Format = "iceberg",
     location: Location = "",
@@ -165,7 +177,8 @@ def audit(
     master: Master = "",
     conf: Settings = None,
 ) -> None:
-    """Compare receipts, store and offsets: lost, duplicated, late, reordered, unread. Ends with 1 when one is found."""
+    """Compare receipts, store and offsets; report lost, duplicated, late, reordered and unread messages.
+    Exits with 1 if a kind of --fail-on is found."""
     with _explained("audit"):
         from firearrow.spark.pipelines import audit as auditing
 
@@ -179,7 +192,7 @@ def audit(
                 found.write.mode("overwrite").parquet(details)
     _print_report(rows)
     if page is not None:
-        from firearrow.spark.pipelines.auditpage import page as page_of
+        from firearrow.spark.pipelines.audit_page import page as page_of
 
         page.write_text(page_of(rows))
     if plot is not None:
@@ -191,7 +204,7 @@ def audit(
 
 @pipeline.command()
 def script() -> None:
-    """Print the file to hand to spark-submit: spark-submit "$(firearrow pipeline script)" pipeline archive ..."""
+    """Print the file that spark-submit runs: spark-submit "$(firearrow pipeline script)" pipeline archive ..."""
     typer.echo(Path(__file__).resolve().parents[1] / "__main__.py")
 
 
@@ -199,10 +212,10 @@ def script() -> None:
 def precompile(
     spark_home: Annotated[str, typer.Option(help="Spark's directory; else SPARK_HOME, or the installed pyspark.")] = "",
 ) -> None:
-    """Compile Spark's own Python files, once for an installation: its Python processes start 0.5 s sooner."""
+    """Compile Spark's own Python files once, so that its Python processes start 0.5 s sooner."""
     with _explained("precompile"):
-        from firearrow.cli.precompiling import precompile as compile_files
-        from firearrow.cli.precompiling import spark_archives
+        from firearrow.cli.precompile import precompile as compile_files
+        from firearrow.cli.precompile import spark_archives
 
         for archive in spark_archives(spark_home):
             try:
@@ -213,7 +226,7 @@ def precompile(
 
 
 def _draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
-    from firearrow.spark.pipelines.auditplot import draw
+    from firearrow.spark.pipelines.audit_plot import draw
 
     try:
         draw(rows, str(path))
@@ -255,9 +268,9 @@ def _history(spark: "SparkSession", store: str, table: "LakeTable | None") -> "D
     return access.read(spark, table)
 
 
-def _table_if(store: str, *told: Any) -> "LakeTable | None":  # noqa: ANN401 - what `_table` takes
-    """The table that holds the history, unless store files do."""
-    return None if store else _table(*told)
+def _table_if(store: str, *given: Any) -> "LakeTable | None":  # noqa: ANN401 - what `_table` takes
+    """Return the table that holds the history; None if store files hold it."""
+    return None if store else _table(*given)
 
 
 def _table(
@@ -272,7 +285,7 @@ def _table(
 
 
 def _reached(context: typer.Context, servers: str) -> dict[str, str]:
-    """The options of source and sink that say how the cluster is reached, as they were given to ``firearrow``."""
+    """Return the connection options of source and sink that were given to ``firearrow``."""
     reach = reach_of(context)
     tls = reach.get("tls", ClientTls())
     found = {
@@ -297,7 +310,7 @@ def _pairs(given: list[str] | None) -> dict[str, str]:
 
 
 def _usual_master() -> str:
-    """Nothing where spark-submit started this process and has chosen; this machine elsewhere."""
+    """Return the default master: None if spark-submit started this process, else this machine."""
     return "" if "PYSPARK_GATEWAY_PORT" in os.environ else "local[*]"
 
 
@@ -329,7 +342,7 @@ def _explained(command: str) -> Iterator[None]:
 
 
 def _watch(queries: "list[StreamingQuery]", metrics: Path | None, say: Callable[[str], None] = typer.echo) -> None:
-    """Print every batch until the queries end; raise what ended one of them."""
+    """Print every batch until the queries end; raise the error of a query that failed."""
     from firearrow.spark.pipelines.progress import Watched
 
     watched = Watched()

@@ -1,7 +1,7 @@
 """``firearrow produce``: send lines, JSON lines or files. Works on Apache's clusters too.
 
-Many sends are under way at once; messages of one sharding key keep their order (`lanes`). With ``--rate`` sends are
-spread evenly. A message that could not be sent ends the command with its words; what was sent before it is sent.
+Many sends are in flight at once; messages of one sharding key keep their order (`lanes`). With ``--rate`` sends are
+spread evenly. The first message that cannot be sent ends the command with its error; messages sent before stay sent.
 """
 
 import asyncio
@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Final, TextIO, cast
 import msgspec
 import typer
 
-from firearrow.cli.inputs import InputFormat, Parts, Passed, messages
-from firearrow.cli.lanes import Lanes
+from firearrow.cli.cluster import AsJson, NameServers, fail, name_servers, reach_of, run
+from firearrow.cli.messages.inputs import InputFormat, Parts, Passed, messages
+from firearrow.cli.messages.lanes import Lanes
 from firearrow.cli.output import OutputEnded, standard_output
-from firearrow.cli.reaching import AsJson, NameServers, fail, name_servers, reach_of, run
 from firearrow.cli.times import wait_ms
 from firearrow.client import Message, Producer, SendResult
 from firearrow.errors import FireArrowError, SettingsError
@@ -27,37 +27,46 @@ if TYPE_CHECKING:
 
 GROUP: Final = "firearrow-produce"
 PATIENCE_MS: Final = 15_000
-"""How long a send may take: a broker that is busy for a while is waited for rather than a long input broken off."""
+"""Deadline of a send: long, so that a broker that is busy for a while does not end the command in mid-input."""
 
 
 def produce(
     context: typer.Context,
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
     files: Annotated[
-        list[Path] | None, typer.Argument(metavar="[FILES]...", help="Files; - or none is standard input.")
+        list[Path] | None, typer.Argument(metavar="[FILES]...", help="Files to send; - or none is standard input.")
     ] = None,
     message: Annotated[
         list[str] | None, typer.Option("--message", "-m", help="Send this text; may be repeated.")
     ] = None,
     form: Annotated[
         InputFormat,
-        typer.Option("--format", "-f", help="A message for every line, for every line of JSON, or for every file."),
+        typer.Option("--format", "-f", help="One message for every line, for every line of JSON, or for every file."),
     ] = InputFormat.LINES,
     tag: Annotated[str, typer.Option("--tag", help="Tag of every message.")] = "",
     key: Annotated[list[str] | None, typer.Option("--key", "-k", help="Key of every message; may be repeated.")] = None,
-    prop: Annotated[list[str] | None, typer.Option("--property", "-p", help="NAME=VALUE; may be repeated.")] = None,
-    sharding_key: Annotated[str, typer.Option(help="Equal ones go to one queue, in order.")] = "",
-    delay_level: Annotated[int, typer.Option(min=0, help="Deliver later, by the broker's levels: 3 is 10s.")] = 0,
-    delay: Annotated[str, typer.Option(help="The same by its wait: 1s, 5s, 10s, 30s, 1m, ... 2h.")] = "",
+    prop: Annotated[
+        list[str] | None,
+        typer.Option("--property", "-p", help="Property NAME=VALUE of every message; may be repeated."),
+    ] = None,
+    sharding_key: Annotated[
+        str, typer.Option(help="Messages with the same sharding key go to one queue, in order.")
+    ] = "",
+    delay_level: Annotated[
+        int, typer.Option(min=0, help="Deliver later, after this delay level of the broker: 3 is 10s.")
+    ] = 0,
+    delay: Annotated[
+        str, typer.Option(help="Deliver later, after one of the broker's delays: 1s, 5s, 10s, 30s, 1m, ... 2h.")
+    ] = "",
     rate: Annotated[float, typer.Option(min=0, help="Messages a second at most; 0 is as fast as possible.")] = 0,
     progress: Annotated[
-        bool | None, typer.Option("--progress/--no-progress", help="Show how it goes. [if there is a terminal]")
+        bool | None, typer.Option("--progress/--no-progress", help="Show progress. [on a terminal]")
     ] = None,
     group: Annotated[str, typer.Option("--group", "-g", help="Producer group.")] = GROUP,
     servers: NameServers = "",
     as_json: AsJson = False,
 ) -> None:
-    """Send messages: from texts, files or standard input. Prints how many, or one JSON result a line."""
+    """Send messages from texts, files or standard input. Prints the count, or with --json one result a line."""
     where, reach = name_servers(context, servers), reach_of(context)
     properties = _properties(context, prop or [])
     try:
@@ -78,11 +87,11 @@ def produce(
     if not as_json:
         typer.echo(f"sent {sent} message{'' if sent == 1 else 's'} to {topic} in {seconds:.2f} s")
     if passed.empty_lines:
-        typer.echo(f"empty lines passed over: {passed.empty_lines}", err=True)
+        typer.echo(f"empty lines skipped: {passed.empty_lines}", err=True)
 
 
 class _Sending:
-    """Sends what is read until the input ends."""
+    """Sends messages from the input until it ends."""
 
     def __init__(self, producer: Producer, rate: float, results: TextIO | None) -> None:
         self._producer = producer
@@ -92,7 +101,7 @@ class _Sending:
         self._sent = 0
 
     async def run(self, waiting: AsyncIterator[Message], *, shown: bool) -> tuple[int, float]:
-        """Send everything; return how many, and the seconds it took."""
+        """Send all messages; return how many were sent, and the seconds it took."""
         if not shown:
             return await self._run(waiting)
         from rich.console import Console
@@ -109,11 +118,11 @@ class _Sending:
         try:
             await self._send_all(waiting, begun)
         except ExceptionGroup as group:
-            raise self._told(group) from None
+            raise self._with_count(group) from None
         return self._sent, loop.time() - begun
 
-    def _told(self, group: ExceptionGroup) -> Exception:
-        """The failure that ended everything, with what was done before it."""
+    def _with_count(self, group: ExceptionGroup) -> Exception:
+        """Return the error that ended the command, with the number of messages sent before it."""
         if failed := group.subgroup(FireArrowError):
             first = failed.exceptions[0]
             self._sent += getattr(first, "stored", 0)
@@ -148,7 +157,7 @@ class _Sending:
 
 
 def _counted(count: int) -> str:
-    """A number of messages, with its verb."""
+    """Return a count of messages with its verb: ``1 message was``."""
     return "1 message was" if count == 1 else f"{count} messages were"
 
 
@@ -165,12 +174,12 @@ def _result_line(result: SendResult) -> str:
 
 
 def _level(text: str) -> int:
-    """The delay level of a wait, where a broker has Apache's own levels."""
+    """Return the delay level of a duration, for brokers with Apache's default levels."""
     waits = parse_delay_levels(DEFAULT_DELAY_LEVELS)
     wanted = wait_ms(text)
     if wanted not in waits:
         raise SettingsError(
-            f"--delay {text} is no delay level; brokers have {DEFAULT_DELAY_LEVELS}, unless set otherwise"
+            f"--delay {text} is not a delay level; brokers have {DEFAULT_DELAY_LEVELS}, unless set otherwise"
         )
     return waits.index(wanted) + 1
 

@@ -1,4 +1,4 @@
-"""``firearrow store``: look at a store directory from outside, ours or Apache's, running or not."""
+"""``firearrow store``: inspect a store directory, FireArrow's or Apache's, in use or not."""
 
 import asyncio
 import sys
@@ -15,9 +15,9 @@ from firearrow.errors import FireArrowError
 from firearrow.record.decode import RecordHead
 from firearrow.record.message_id import offset_message_id
 from firearrow.record.properties import decode_properties
-from firearrow.runtime.realdisk import RealDisk
-from firearrow.store.inspect import Overview, Verified, overview, verify
-from firearrow.store.reading import StoreView
+from firearrow.runtime.disk.real_disk import RealDisk
+from firearrow.store.outside.directory import StoreView
+from firearrow.store.outside.inspect import Overview, Verified, overview, verify
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 BODY_SHOWN: Final = 60
 LINES_SHOWN: Final = 200
 
-store = typer.Typer(add_completion=False, help="Look at a store directory, ours or Apache's.", no_args_is_help=True)
+store = typer.Typer(
+    add_completion=False, help="Inspect a store directory, FireArrow's or Apache's.", no_args_is_help=True
+)
 
 Directory = Annotated[Path, typer.Argument(help="The root of a store: the directory that holds commitlog/.")]
 
@@ -38,7 +40,7 @@ def inspect_store(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
-    """Show files, ranges, queues, checkpoint and what is pending. Ends with 1 when --verify finds something wrong."""
+    """Show files, ranges, queues, checkpoint and what is pending. Exits with 1 if --verify finds damage."""
     seen, verified = _run(lambda: _inspect(directory, check=check, quiet=as_json))
     if as_json:
         sys.stdout.write(msgspec.json.encode({"overview": seen, "verified": verified}).decode() + "\n")
@@ -53,10 +55,10 @@ def inspect_store(
 @store.command("dump")
 def dump_store(
     directory: Directory,
-    start: Annotated[int, typer.Option("--from", help="Physical offset of the first record; it must begin one.")] = 0,
-    limit: Annotated[int, typer.Option(help="Records to print at most; 0 prints all.")] = 0,
+    start: Annotated[int, typer.Option("--from", help="Physical offset to start at; a record must begin there.")] = 0,
+    limit: Annotated[int, typer.Option(help="Stop after so many records; 0 is no limit.")] = 0,
     topic: Annotated[str, typer.Option(help="Only records of this topic.")] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
 ) -> None:
     """Print the records of the log, oldest first."""
     _run(lambda: _dump(directory, start, limit, topic, as_json=as_json))

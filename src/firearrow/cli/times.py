@@ -1,4 +1,4 @@
-"""Times and waits as people write them: ``2026-11-15T10:00``, ``-1h``, ``now``, ``30s``. Pure."""
+"""Times and durations as people write them: ``2026-11-15T10:00``, ``-1h``, ``now``, ``30s``. Pure."""
 
 import re
 from datetime import datetime
@@ -14,7 +14,7 @@ def wait_ms(text: str) -> int:
     """Read ``500ms``, ``10s``, ``5m``, ``2h`` or ``1d``."""
     found = _wait(text.strip())
     if found is None:
-        raise SettingsError(f"{text!r} is no length of time; write a number and its unit: 500ms, 10s, 5m, 2h, 1d")
+        raise SettingsError(f"{text!r} is not a duration; write a number and its unit: 500ms, 10s, 5m, 2h, 1d")
     return int(float(found[1]) * _UNITS_MS[found[2]])
 
 
@@ -29,5 +29,5 @@ def time_ms(text: str, now_ms: int) -> int:
         return int(datetime.fromisoformat(text).timestamp() * 1000)
     except (ValueError, OverflowError):
         raise SettingsError(
-            f"{text!r} is no time; write 2026-11-15T10:00:00 (local, or with Z or +08:00), -1h for an hour ago, or now"
+            f"{text!r} is not a time; write 2026-11-15T10:00:00 (local, or with Z or +08:00), -1h (an hour ago), or now"
         ) from None

@@ -5,8 +5,8 @@ from typing import Annotated, Final
 import typer
 
 from firearrow.admin import TopicDescription, TopicSummary
-from firearrow.cli.reaching import AsJson, NameServers, admin_of, fail, run
-from firearrow.cli.showing import print_json, print_table, time_text
+from firearrow.cli.cluster import AsJson, NameServers, admin_of, fail, run
+from firearrow.cli.tables import print_json, print_table, time_text
 from firearrow.model.flags import PERM_READ, PERM_WRITE, perm_text
 
 topic = typer.Typer(
@@ -17,16 +17,17 @@ PERMISSIONS: Final = {"rw": PERM_READ | PERM_WRITE, "r": PERM_READ, "w": PERM_WR
 
 Name = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")]
 InCluster = Annotated[str, typer.Option("--cluster", "-c", help="On every master of this cluster.")]
-OnBroker = Annotated[str, typer.Option("--broker", "-b", help="On this broker alone: its name, or its address.")]
+OnBroker = Annotated[str, typer.Option("--broker", "-b", help="Only on this broker, given by name or address.")]
 Queues = Annotated[int | None, typer.Option("--queues", "-q", min=1, help="Queues on each broker, to read and write.")]
-ReadQueues = Annotated[int | None, typer.Option(min=1, help="Queues to read, where they are not as many.")]
-WriteQueues = Annotated[int | None, typer.Option(min=1, help="Queues to write, where they are not as many.")]
+ReadQueues = Annotated[int | None, typer.Option(min=1, help="Read queues, if not the same number as --queues.")]
+WriteQueues = Annotated[int | None, typer.Option(min=1, help="Write queues, if not the same number as --queues.")]
 Permission = Annotated[str | None, typer.Option("--perm", help="rw, r, w or none; or a number: 6, 4, 2, 0.")]
 Ordered = Annotated[
     bool | None, typer.Option("--order/--no-order", help="Strict order: a send to a missing broker fails.")
 ]
 Attributes = Annotated[
-    list[str] | None, typer.Option("--attribute", "-a", help="NAME=VALUE of brokers of 5.x, such as message.type=FIFO.")
+    list[str] | None,
+    typer.Option("--attribute", "-a", help="Topic attribute NAME=VALUE (brokers of 5.x), such as message.type=FIFO."),
 ]
 
 
@@ -36,7 +37,7 @@ def list_topics(
     servers: NameServers = "",
     cluster: Annotated[str, typer.Option("--cluster", "-c", help="Only topics of this cluster.")] = "",
     broker: Annotated[str, typer.Option("--broker", "-b", help="Only topics of this broker.")] = "",
-    everything: Annotated[bool, typer.Option("--all", help="Retry, dead-letter and system topics too.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Include retry, dead-letter and system topics.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """List topics with their queues and permissions."""
@@ -64,23 +65,23 @@ def describe_topic(context: typer.Context, name: Name, servers: NameServers = ""
         async with admin_of(context, servers) as admin:
             return await admin.topics.describe(name)
 
-    told = run(context, ask)
+    found = run(context, ask)
     if as_json:
-        print_json({**_summary(TopicSummary(told.name, told.kind, told.brokers)), **_details(told)})
+        print_json({**_summary(TopicSummary(found.name, found.kind, found.brokers)), **_details(found)})
         return
     rows = [
         (each.broker, each.read_queues, each.write_queues, perm_text(each.perm), "yes" if each.order else "no")
-        for each in told.brokers
+        for each in found.brokers
     ]
     print_table(f"Topic {name}", ["broker", "read queues", "write queues", "perm", "order"], rows)
     queues = [
         (q.queue.broker_name, q.queue.queue_id, q.first, q.end, q.messages, time_text(q.last_stored_ms))
-        for q in told.queues
+        for q in found.queues
     ]
-    print_table(f"{told.messages} messages", ["broker", "queue", "first", "end", "messages", "last stored"], queues)
-    typer.echo(f"consumed by: {', '.join(told.groups) or 'nobody yet'}")
-    if told.strict_order is not None:
-        typer.echo(f"strict order over: {told.strict_order}")
+    print_table(f"{found.messages} messages", ["broker", "queue", "first", "end", "messages", "last stored"], queues)
+    typer.echo(f"consumed by: {', '.join(found.groups) or 'nobody yet'}")
+    if found.strict_order is not None:
+        typer.echo(f"strict order over: {found.strict_order}")
 
 
 @topic.command("create")
@@ -97,7 +98,7 @@ def create_topic(
     order: Ordered = False,
     attribute: Attributes = None,
 ) -> None:
-    """Make a topic; the command ends when name servers route it."""
+    """Create a topic, and wait until name servers route it."""
     attributes, permission = _attributes(context, attribute), _permission(context, perm)
 
     async def make() -> None:
@@ -132,7 +133,7 @@ def update_topic(
     order: Ordered = None,
     attribute: Attributes = None,
 ) -> None:
-    """Change what is given, and leave the rest as it is."""
+    """Change the given settings of a topic; the others stay as they are."""
     attributes, permission = _attributes(context, attribute), _permission(context, perm)
     if not any(each is not None for each in (queues, read_queues, write_queues, permission, order)) and not attributes:
         fail(context, "nothing to change is given; see --help for what can be changed")
@@ -160,10 +161,12 @@ def delete_topic(
     context: typer.Context,
     name: Name,
     servers: NameServers = "",
-    cluster: Annotated[str, typer.Option("--cluster", "-c", help="From every broker of this cluster.")] = "",
-    sure: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    cluster: Annotated[
+        str, typer.Option("--cluster", "-c", help="Delete it only from the brokers of this cluster.")
+    ] = "",
+    sure: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Delete a topic with everything that it holds."""
+    """Delete a topic with all its messages."""
 
     async def look() -> TopicDescription:
         async with admin_of(context, servers) as admin:
@@ -173,10 +176,10 @@ def delete_topic(
         async with admin_of(context, servers) as admin:
             await admin.topics.delete(name, cluster=cluster)
 
-    told = run(context, look)
+    found = run(context, look)
     if not sure:
-        readers = f", consumed by {', '.join(told.groups)}" if told.groups else ""
-        typer.confirm(f"Delete topic {name} with {told.messages} messages{readers}?", abort=True)
+        readers = f", consumed by {', '.join(found.groups)}" if found.groups else ""
+        typer.confirm(f"Delete topic {name} with {found.messages} messages{readers}?", abort=True)
     run(context, forget)
     typer.echo(f"topic {name} is gone")
 
@@ -190,7 +193,7 @@ def _permission(context: typer.Context, text: str | None) -> int | None:
     if text.isdigit():
         return int(text)
     if text.lower() not in PERMISSIONS:
-        fail(context, f"--perm {text} is no permission; write rw, r, w or none")
+        fail(context, f"--perm {text} is not a permission; write rw, r, w or none")
     return PERMISSIONS[text.lower()]
 
 
@@ -226,9 +229,9 @@ def _summary(summary: TopicSummary) -> dict[str, object]:
     }
 
 
-def _details(told: TopicDescription) -> dict[str, object]:
+def _details(found: TopicDescription) -> dict[str, object]:
     return {
-        "messages": told.messages,
+        "messages": found.messages,
         "queues": [
             {
                 "broker": each.queue.broker_name,
@@ -237,8 +240,8 @@ def _details(told: TopicDescription) -> dict[str, object]:
                 "end": each.end,
                 "lastStored": each.last_stored_ms,
             }
-            for each in told.queues
+            for each in found.queues
         ],
-        "groups": told.groups,
-        "strictOrder": told.strict_order,
+        "groups": found.groups,
+        "strictOrder": found.strict_order,
     }

@@ -1,6 +1,6 @@
-"""How a client reaches the world: the doors of one producer or consumer.
+"""The doors of one producer or consumer: clock, network, files, random numbers.
 
-Everything that is not in its arguments comes from here, so that a simulated client differs in nothing else.
+A client takes everything outside its own memory from here, so that a simulated client differs only in its doors.
 """
 
 import random
@@ -9,9 +9,9 @@ from datetime import UTC, datetime, tzinfo
 from typing import Final, NamedTuple, Protocol
 
 from firearrow.runtime.clock import Clock, SystemClock
+from firearrow.runtime.disk.plain_files import PlainFiles
 from firearrow.runtime.machine import own_ip
 from firearrow.runtime.network import Network, SystemNetwork
-from firearrow.runtime.plainfiles import PlainFiles
 from firearrow.runtime.process import home_directory, process_id
 
 LOCAL_OFFSETS: Final = ".rocketmq_offsets"
@@ -35,13 +35,13 @@ class WholeFiles(Protocol):
 
 
 class Doors(NamedTuple):
-    """The outside of one client."""
+    """The doors of one client."""
 
     network: Network
     clock: Clock
     chance: random.Random
     ip: str
-    """The address that stands in client ids and unique keys."""
+    """The IP address in client ids and unique keys."""
     pid: int
     zone: tzinfo
     """The local time zone: unique keys count from the beginning of a local month."""
@@ -49,7 +49,7 @@ class Doors(NamedTuple):
     """Where broadcasting consumers keep their offsets."""
 
     def at(self, ip: str) -> "Doors":
-        """The same under another address, if one is given."""
+        """Return a copy with another address, if one is given."""
         return self._replace(ip=ip) if ip else self
 
 

@@ -1,12 +1,11 @@
 """One client as brokers and name servers know it: an id, its connections, its routes, its heartbeats.
 
-Brokers know a member of a group by its connection, so an instance has connections of its own and shares them with
-nobody. Its id is unique among instances, except for broadcasting, where it names the local file of offsets and stays
-the same from one start to the next.
+Brokers identify a member of a group by its connection, so an instance does not share its connections. Its id is unique
+among instances, except for broadcasting, where it names the local file of offsets and stays the same over restarts.
 
-What runs in the background: every route that is held is asked for every ``poll_name_server_ms``, and soon after a
-broker could not be reached; a heartbeat goes to every broker in use every ``heartbeat_ms``, and first of all over every
-new connection, so that a broker that was restarted knows its clients again before it is asked anything.
+In the background an instance refreshes every route in use every ``poll_name_server_ms``, and soon after a broker could
+not be reached. It sends a heartbeat to every broker in use every ``heartbeat_ms``, and as the first request of every
+new connection, so that a restarted broker knows its clients before they ask anything.
 
 Java: ``MQClientInstance``, ``ClientConfig.buildMQClientId``.
 """
@@ -14,28 +13,25 @@ Java: ``MQClientInstance``, ``ClientConfig.buildMQClientId``.
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Annotated, Any, Final
-
-from msgspec import Meta, Struct
+from typing import Any, Final
 
 from firearrow import fastjson
-from firearrow.client.access import Access
 from firearrow.client.doors import Doors
 from firearrow.client.lookup import Url, fetch
-from firearrow.client.nameservers import UNANSWERED, NameServers, Whereabouts, parse_name_servers
+from firearrow.client.name_servers import UNANSWERED, NameServers, NameServerSource, parse_name_servers
 from firearrow.client.routes import MASTER_ID, Route, RouteTable, read_route
+from firearrow.client.settings import ClientSettings
 from firearrow.client.tasks import Tasks
 from firearrow.client.trouble import Trouble
 from firearrow.errors import FireArrowError, NoRoute
 from firearrow.protocol.bodies.body import encode_body
-from firearrow.protocol.bodies.heartbeat import HeartbeatData
-from firearrow.protocol.bodies.route import TopicRouteData
+from firearrow.protocol.bodies.group.heartbeat import HeartbeatData
+from firearrow.protocol.bodies.naming.route import TopicRouteData
 from firearrow.protocol.codes import ResponseCode
-from firearrow.protocol.requests.heartbeat import HeartBeat, UnregisterClient
-from firearrow.protocol.requests.route import GetRouteInfoByTopic
+from firearrow.protocol.requests.group.heartbeat import HeartBeat, UnregisterClient
+from firearrow.protocol.requests.naming.route import GetRouteInfoByTopic
 from firearrow.remoting.caller import Caller
 from firearrow.remoting.handlers import Handlers, Peer
-from firearrow.remoting.limits import Limits
 from firearrow.runtime import forks
 from firearrow.runtime.network import Address
 
@@ -45,26 +41,17 @@ HEARTBEAT_TIMEOUT_MS: Final = 3000
 FAREWELL_TIMEOUT_MS: Final = 1000
 SOON_S: Final = 0.1
 LATER_S: Final = 5.0
-"""How soon name servers are looked up again while none is known, at first and in the end."""
+"""Back-off of the lookup of name servers while none is known: first and largest."""
 READY_PAUSE_S: Final = 0.1
-"""Between two questions of a client that waits for a name server to answer."""
+"""Back-off of a client that waits for the first answer of a name server."""
 HURRY_S: Final = 0.5
-"""Routes are not asked for more often than this, however many brokers cannot be reached."""
+"""Shortest time between two refreshes of routes, however many brokers cannot be reached."""
 
 _KNOWN_OR_NOT: Final = frozenset({int(ResponseCode.SUCCESS), int(ResponseCode.TOPIC_NOT_EXIST)})
 
 
-class Rhythm(Struct, frozen=True):
-    """How often a client looks around, and how long it waits for answers."""
-
-    poll_name_server_ms: Annotated[int, Meta(ge=10, description="How often routes are asked for.")] = 30_000
-    heartbeat_ms: Annotated[int, Meta(ge=10, description="How often brokers hear that the client is alive.")] = 30_000
-    fetch_name_server_ms: Annotated[int, Meta(ge=10, description="How often name servers are looked up.")] = 120_000
-    request_timeout_ms: Annotated[int, Meta(ge=1, description="For questions about routes, offsets, members.")] = 3000
-
-
 def client_id(doors: Doors, instance_name: str = "", unit_name: str = "", *, is_stable: bool = False) -> str:
-    """An id that no other client has, or with ``is_stable`` the one that this machine's client always has."""
+    """Return a unique client id, or with ``is_stable`` the id that stays the same on this machine."""
     if not instance_name:
         instance_name = "DEFAULT" if is_stable else f"{doors.pid}#{doors.chance.getrandbits(62)}"
     return f"{doors.ip}@{instance_name}" + (f"@{unit_name}" if unit_name else "")
@@ -75,23 +62,20 @@ class Instance:
 
     def __init__(
         self,
-        name_servers: Whereabouts,
+        name_servers: NameServerSource,
+        settings: ClientSettings,
         identity: str,
         doors: Doors,
         heartbeat: Callable[[], HeartbeatData],
         *,
-        rhythm: Rhythm | None = None,
         handlers: Handlers | None = None,
-        access: Access | None = None,
-        limits: Limits | None = None,
         on_route_change: Callable[[Route], None] | None = None,
     ) -> None:
         self.id: Final = identity
         self.doors: Final = doors
-        tls, sign = access.prepared() if access is not None else (None, None)
+        tls, sign = settings.access.prepared()
         self.caller: Final = Caller(
             doors.network,
-            limits,
             tls=tls,
             sign=sign,
             handlers=handlers,
@@ -103,8 +87,8 @@ class Instance:
         self.routes: Final = RouteTable()
         self.tasks: Final = Tasks(identity)
         self.trouble: Final = Trouble(log)
-        self._rhythm = rhythm or Rhythm()
-        self.request_timeout_ms: Final = self._rhythm.request_timeout_ms
+        self._settings = settings
+        self.request_timeout_ms: Final = settings.request_timeout_ms
         self._heartbeat = heartbeat
         self._on_route_change = on_route_change
         self._wanted: dict[str, None] = {}
@@ -113,7 +97,7 @@ class Instance:
         self._generation = forks.generation
         self.loop: Final = asyncio.get_running_loop()
         self.refusal = ""
-        """Why a heartbeat was not taken lately; empty when the last one was."""
+        """Why the last heartbeat was refused; empty if it was accepted."""
 
     @property
     def is_of_another_process(self) -> bool:
@@ -121,14 +105,14 @@ class Instance:
         return self._generation != forks.generation
 
     def open(self) -> None:
-        """Begin to poll and to beat."""
+        """Start refreshing routes and sending heartbeats."""
         if self._url is not None:
             self.tasks.spawn(self._look_up(self._url), "name servers")
         self.tasks.spawn(self._poll(), "routes")
         self.tasks.spawn(self._beat_on(), "heartbeats")
 
     async def close(self, *, producer_group: str | None = None, consumer_group: str | None = None) -> None:
-        """Say goodbye for a group, and end every task and connection."""
+        """Unregister a group, and end all tasks and connections."""
         request = UnregisterClient(client_id=self.id, producer_group=producer_group, consumer_group=consumer_group)
         await self.tasks.close()
         await asyncio.gather(*(self._farewell(address, request) for address in self._addresses()))
@@ -139,7 +123,7 @@ class Instance:
             await self.caller.call(address, request, timeout_ms=FAREWELL_TIMEOUT_MS)
         except FireArrowError as error:
             extra = {"broker": str(address), "reason": str(error)}
-            log.debug("broker %s could not be told goodbye: %s", address, error, extra=extra)
+            log.debug("the client could not be unregistered at broker %s: %s", address, error, extra=extra)
 
     # -- name servers
 
@@ -151,7 +135,9 @@ class Instance:
             except FireArrowError as error:
                 self.names.fault = str(error)
                 extra = {"at": str(url.address), "reason": str(error)}
-                log.warning("name servers could not be looked up at %s: %s", url.address, error, extra=extra)
+                log.warning(
+                    "the list of name servers could not be fetched from %s: %s", url.address, error, extra=extra
+                )
             else:
                 self.names.fault = ""
                 if set(found) != set(self.names.addresses):
@@ -159,10 +145,10 @@ class Instance:
                     self.names.replace(found)
                     self.hurry()
             pause_s = min(2 * pause_s, LATER_S)
-            await asyncio.sleep(self._rhythm.fetch_name_server_ms / 1000 if self.names.addresses else pause_s)
+            await asyncio.sleep(self._settings.fetch_name_server_ms / 1000 if self.names.addresses else pause_s)
 
     async def wait_answer(self, topic: str, limit_ms: int, who: str) -> None:
-        """Return when a name server has answered; raise ``NoRoute`` with the reason when that takes too long."""
+        """Wait until a name server has answered; after the limit raise ``NoRoute`` with the reason."""
         reason = "no name server has answered"
         try:
             async with asyncio.timeout(limit_ms / 1000):
@@ -184,11 +170,11 @@ class Instance:
         self._wanted[topic] = None
 
     def hurry(self) -> None:
-        """Ask for all routes soon: a broker is not where it was."""
+        """Refresh all routes soon, because a broker could not be reached."""
         self._hurry.set()
 
     async def route(self, topic: str) -> Route:
-        """The route of a topic, asked for if it is not known; raise ``NoRoute`` when nobody knows it."""
+        """Return the route of a topic, fetched if it is not known; raise ``NoRoute`` if no name server knows it."""
         self.want(topic)
         route = self.routes.get(topic) or await self.refresh(topic)
         if route is None:
@@ -199,7 +185,7 @@ class Instance:
         return route
 
     async def refresh(self, topic: str) -> Route | None:
-        """Ask for a route; those who ask for the same at once share one request. None: no such topic."""
+        """Fetch a route; concurrent callers share one request. None: no such topic."""
         task = self._asking.get(topic)
         if task is None:
             task = self.tasks.spawn(self._ask(topic), f"route of {topic}")
@@ -228,16 +214,16 @@ class Instance:
         while True:
             self._hurry.clear()
             begun = loop.time()
-            await self._wait_for_hurry(self._rhythm.poll_name_server_ms / 1000)
+            await self._wait_for_hurry(self._settings.poll_name_server_ms / 1000)
             await asyncio.sleep(max(0.0, begun + HURRY_S - loop.time()))
             for topic in dict.fromkeys((*self._wanted, *self.routes.topics())):
                 try:
                     await self.refresh(topic)
                 except FireArrowError as error:
-                    what = "the route of topic %s could not be asked for: %s"
+                    what = "the route of topic %s could not be fetched: %s"
                     self.trouble.say(loop.time(), "route", what, topic, error, topic=topic, reason=str(error))
                     if isinstance(error, UNANSWERED):
-                        break  # nobody answers: the other routes wait for the next round
+                        break  # no name server answers: the other routes wait for the next round
 
     async def _wait_for_hurry(self, seconds: float) -> None:
         try:
@@ -249,7 +235,7 @@ class Instance:
     # -- heartbeats
 
     def _addresses(self) -> list[Address]:
-        """Brokers that know this client: masters, and slaves too for a consumer; none for one without a group."""
+        """Return the brokers that get heartbeats: masters, for a consumer slaves too; none without a group."""
         said = self._heartbeat()
         consumes = bool(said.consumer_data_set)
         if not (consumes or said.producer_data_set):
@@ -262,7 +248,7 @@ class Instance:
         return list(found)
 
     async def beat(self) -> None:
-        """Tell every broker in use that this client is alive, and with which groups."""
+        """Send a heartbeat with the groups of this client to every broker in use."""
         body = encode_body(self._heartbeat())
         await asyncio.gather(*(self._beat_at(address, body) for address in self._addresses()))
 
@@ -277,7 +263,7 @@ class Instance:
 
     async def _beat_on(self) -> None:
         while True:
-            await asyncio.sleep(self._rhythm.heartbeat_ms / 1000)
+            await asyncio.sleep(self._settings.heartbeat_ms / 1000)
             await self.beat()
 
     def _greet(self, peer: Peer) -> None:

@@ -1,10 +1,10 @@
-"""Name servers found by asking an HTTP server: a text of ``host:port;host:port``, asked for again and again.
+"""The list of name servers from an HTTP server: a text ``host:port;host:port``, fetched regularly.
 
-A changed list takes effect without a restart. A server that does not answer, or answers with something else, changes
-nothing: the last list that was good stays in use. There is no default host; Apache's clients have one.
+A changed list takes effect without a restart. If the server does not answer, or its answer is not a list, the last good
+list stays in use. There is no default host; Apache's clients have one.
 
-One ``GET`` over the network door, HTTP/1.1, one connection an answer (``Connection: close``); bodies with a length, in
-chunks, or ended by the end of the connection. Java: ``DefaultTopAddressing``, ``MQClientAPIImpl.fetchNameServerAddr``.
+One ``GET`` over the network door, HTTP/1.1, a new connection for each (``Connection: close``); bodies with a length, in
+chunks, or until the end of the connection. Java: ``DefaultTopAddressing``, ``MQClientAPIImpl.fetchNameServerAddr``.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from firearrow.errors import BadBody, ConnectionFailed, FireArrowError, RequestTimedOut, SettingsError
 from firearrow.runtime.network import Address, Network
 from firearrow.runtime.tls import connect_tls
-from firearrow.runtime.tlssettings import ClientTls, client_context
+from firearrow.runtime.tls_settings import ClientTls, client_context
 
 FETCH_TIMEOUT_S: Final = 3.0
 MAX_ANSWER_BYTES: Final = 64 * 1024
@@ -22,7 +22,7 @@ SCHEMES: Final = {"http": 80, "https": 443}
 
 
 class Url(NamedTuple):
-    """An address to ask over HTTP."""
+    """The HTTP address of a list of name servers."""
 
     scheme: str
     address: Address
@@ -30,7 +30,7 @@ class Url(NamedTuple):
 
 
 def is_url(text: str) -> bool:
-    """Whether a text names a place to ask rather than name servers."""
+    """Whether a text is a URL rather than addresses of name servers."""
     return text.strip().lower().startswith(("http://", "https://"))
 
 
@@ -40,28 +40,28 @@ def parse_url(text: str) -> Url:
         parts = urlsplit(text.strip())
         host, port = parts.hostname, parts.port
     except ValueError as wrong:
-        raise SettingsError(f"{text!r} is no address to ask for name servers: {wrong}") from wrong
+        raise SettingsError(f"{text!r} is not the URL of a list of name servers: {wrong}") from wrong
     if parts.scheme not in SCHEMES or not host:
-        raise SettingsError(f"{text!r} is no address to ask for name servers; write http://host:port/path")
+        raise SettingsError(f"{text!r} is not the URL of a list of name servers; write http://host:port/path")
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     return Url(parts.scheme, Address(host, port or SCHEMES[parts.scheme]), target)
 
 
 class Answer(asyncio.Protocol):
-    """Collects what comes back over one connection."""
+    """Collects the answer on one connection."""
 
     def __init__(self) -> None:
         self.whole: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._heard = bytearray()
 
     def data_received(self, data: bytes) -> None:
-        """Take more of it."""
+        """Add received bytes."""
         self._heard += data
         if len(self._heard) > MAX_ANSWER_BYTES:
             self._end(BadBody(f"the answer has more than {MAX_ANSWER_BYTES} bytes"))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """That was all."""
+        """Note that the answer is complete, or the error that ended it."""
         self._end(None if exc is None else ConnectionFailed(f"the connection was lost: {exc}"))
 
     def _end(self, error: FireArrowError | None) -> None:
@@ -74,7 +74,7 @@ class Answer(asyncio.Protocol):
 
 
 async def fetch(network: Network, url: Url) -> str:
-    """Ask once; raise ``ConnectionFailed``, ``RequestTimedOut`` or ``BadBody`` when no list comes of it."""
+    """Fetch the list once; raise ``ConnectionFailed``, ``RequestTimedOut`` or ``BadBody`` if that fails."""
     try:
         async with asyncio.timeout(FETCH_TIMEOUT_S):
             return read_answer(await _exchange(network, url), str(url.address))
@@ -98,7 +98,7 @@ async def _exchange(network: Network, url: Url) -> bytes:
 
 
 def read_answer(raw: bytes, server: str = "the server for name server addresses") -> str:
-    """The text in an HTTP answer. Pure."""
+    """Return the text in an HTTP answer. Pure."""
     head, divided, body = raw.partition(b"\r\n\r\n")
     lines = head.decode("latin-1").split("\r\n")
     words = lines[0].split(" ", 2)

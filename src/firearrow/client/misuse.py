@@ -1,4 +1,4 @@
-"""What is said when a client is used as it cannot be: with ``with``, in another loop, after a fork."""
+"""Errors for a client that is used wrongly: with ``with``, in another loop, after a fork."""
 
 import asyncio
 from types import TracebackType
@@ -8,7 +8,7 @@ from firearrow.errors import ClientClosed
 
 
 class NeedsAwait:
-    """A class for ``async with``; ``with`` is told so."""
+    """A class for ``async with``, which raises a helpful error in a ``with`` statement."""
 
     def __enter__(self) -> NoReturn:
         name = type(self).__name__
@@ -17,11 +17,11 @@ class NeedsAwait:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Never reached; ``with`` wants it to be there."""
+        """Never reached; ``with`` requires the method."""
 
 
 def check_loop(opened_in: asyncio.AbstractEventLoop, what: str, next_step: str) -> None:
-    """Raise ``ClientClosed`` in another event loop than the one that opened a client; where none runs, do nothing."""
+    """Raise ``ClientClosed`` in another event loop than the one that opened a client; do nothing without a loop."""
     try:
         here = asyncio.get_running_loop()
     except RuntimeError:

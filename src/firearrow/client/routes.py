@@ -1,13 +1,13 @@
-"""Where a topic's queues are, as a client uses it. Pure: the asking is `instance`'s.
+"""Where a topic's queues are, and which address to write to or to read from. Pure: the asking is `instance`'s.
 
 A ``Route`` is made of what a name server answers. Queues to write: of every broker that permits it and whose master is
 known, or exactly those of ``orderTopicConf`` for a topic of strict order, whether their broker is there or not (a send
 to a missing one fails rather than moves). Queues to read: of every broker that permits it. Both lists are in Java's
 order: by broker name, then number.
 
-A ``RouteTable`` holds the routes of all topics in use and, merged from them, the addresses of brokers by name and id:
-of what routes say about a broker, the one that was heard last counts. A topic that no name server knows any more keeps
-its route, since a name server that has just started knows nothing yet; what others say of its brokers counts more.
+A ``RouteTable`` holds the routes of all topics in use and, merged from them, the addresses of brokers by name and id;
+the latest route of a broker counts. A topic that name servers no longer know keeps its route, because a name server
+that has just started knows nothing yet; routes of other topics count more for its brokers.
 
 Java: ``MQClientInstance.topicRouteData2TopicPublishInfo``, ``topicRouteData2TopicSubscribeInfo``,
 ``findBrokerAddressInSubscribe``.
@@ -21,12 +21,12 @@ from msgspec import Struct
 from firearrow.errors import BadBody, SettingsError
 from firearrow.model import MessageQueue
 from firearrow.model.flags import PERM_READ, PERM_WRITE
-from firearrow.protocol.bodies.route import QueueData, TopicRouteData
+from firearrow.protocol.bodies.naming.route import QueueData, TopicRouteData
 from firearrow.runtime.network import Address
 
 MASTER_ID: Final = 0
 MAX_QUEUES: Final = 65_536
-"""Of one topic on one broker: more is nonsense from outside, and would take the memory of this process."""
+"""Most queues of one topic on one broker: a larger number in an answer is wrong, and would exhaust memory."""
 
 BrokerAddresses = Mapping[str, Mapping[int, Address]]
 
@@ -39,10 +39,6 @@ class Route(Struct, frozen=True):
     read_queues: tuple[MessageQueue, ...]
     brokers: BrokerAddresses
     is_strictly_ordered: bool = False
-
-    def brokers_of_topic(self) -> list[str]:
-        """The names of the brokers that hold the topic, in order."""
-        return sorted({queue.broker_name for queue in self.read_queues + self.write_queues} | set(self.brokers))
 
 
 def read_route(topic: str, data: TopicRouteData) -> Route:
@@ -62,7 +58,7 @@ def _address(text: str) -> Address:
     try:
         return Address.parse(text)
     except SettingsError as wrong:
-        raise BadBody(f"a name server sent an address that is none: {wrong}") from wrong
+        raise BadBody(f"a name server sent an invalid address: {wrong}") from wrong
 
 
 def _numbered(topic: str, broker: str, count: int) -> list[MessageQueue]:
@@ -99,7 +95,7 @@ def _ordered(topic: str, text: str) -> tuple[MessageQueue, ...]:
 
 
 def borrowed(route: Route, topic: str, queues: int) -> Route:
-    """The route of a topic that does not exist yet: that of the auto-create topic, at most ``queues`` a broker."""
+    """Return the route of a topic that does not exist yet: the auto-create topic's, at most ``queues`` a broker."""
     write = tuple(MessageQueue(topic, q.broker_name, q.queue_id) for q in route.write_queues if q.queue_id < queues)
     return Route(topic, write, (), route.brokers)
 
@@ -110,19 +106,19 @@ class RouteTable:
     def __init__(self) -> None:
         self._routes: dict[str, Route] = {}
         self._heard: dict[str, BrokerAddresses] = {}
-        """The brokers of each topic; what was heard last stands last."""
+        """The brokers of each topic; the latest is last."""
         self._brokers: dict[str, Mapping[int, Address]] = {}
 
     def get(self, topic: str) -> Route | None:
-        """The route as last heard, or None."""
+        """Return the latest route, or None."""
         return self._routes.get(topic)
 
     def topics(self) -> list[str]:
-        """The topics with a route, in the order in which they came."""
+        """The topics with a route, in the order in which they were added."""
         return list(self._routes)
 
     def update(self, route: Route) -> bool:
-        """Take a route in; return whether it says something new."""
+        """Store a route; return whether it changed."""
         topic, known = route.topic, self._routes.get(route.topic)
         self._heard.pop(topic, None)
         self._heard[topic] = route.brokers
@@ -149,7 +145,7 @@ class RouteTable:
         return self._brokers.get(broker, {}).get(MASTER_ID)
 
     def readable(self, broker: str, preferred: int = MASTER_ID) -> tuple[int, Address] | None:
-        """The id and address to read from: the preferred one, else the next, else any."""
+        """Return the id and address to read from: the preferred id, else the next, else any."""
         known = self._brokers.get(broker)
         if not known:
             return None

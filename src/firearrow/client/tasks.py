@@ -1,8 +1,8 @@
-"""The tasks of one client: each has this owner, and none outlives it.
+"""The tasks of one client, which end with it.
 
 A client may be opened in one task and closed in another (a test's fixture, a blocking caller), which a
-``TaskGroup`` does not allow. A task that ends with an error is a bug: expected errors are caught inside. It is told to
-the loop's exception handler, which logs it, and in simulation fails the run.
+``TaskGroup`` does not allow. A task that ends with an error is a bug, because expected errors are caught inside. The
+error goes to the loop's exception handler, which logs it, and in simulation fails the run.
 """
 
 import asyncio
@@ -11,27 +11,27 @@ from typing import Any
 
 
 def cancellations() -> int:
-    """How often the running task has been asked to end, and has not said that it goes on."""
+    """Return the number of pending cancellations of the running task (``Task.cancelling``)."""
     task = asyncio.current_task()
     return 0 if task is None else task.cancelling()
 
 
 def is_cancellation(error: BaseException, before: int) -> bool:
-    """Whether an error is the running task's own cancellation, of which there were so many ``before``.
+    """Whether an error is a new cancellation of the running task, which had ``before`` pending ones.
 
-    A ``CancelledError`` that nobody asked this task for came out of something it awaited: an error like any other.
+    A ``CancelledError`` without such a cancellation came from an awaited object and is an ordinary error.
     """
     return isinstance(error, asyncio.CancelledError) and cancellations() > before
 
 
 class Tasks:
-    """A bag of running tasks."""
+    """The running tasks of one owner."""
 
     def __init__(self, owner: str) -> None:
         self._owner = owner
         self._running: dict[asyncio.Task[Any], None] = {}
         self.failure = ""
-        """What went wrong in a task that should not have ended; empty while nothing has."""
+        """The error of a task that failed; empty if none has."""
 
     def __len__(self) -> int:
         return len(self._running)

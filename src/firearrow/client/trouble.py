@@ -1,4 +1,4 @@
-"""What goes wrong again and again: said at once when it is new, then now and then, with a count.
+"""Repeated warnings, damped: the first is logged at once, repeats now and then with a count.
 
 The text of a line names the thing and the reason; the same values stand in ``extra`` for machines.
 """
@@ -24,6 +24,8 @@ class Trouble:
             self._kinds.clear()
         count = self._kinds.setdefault(kind, Damped()).count(now)
         if count > 1:
-            self._log.warning(f"{text} (%d times since the last word)", *values, count, extra={**extra, "times": count})
+            self._log.warning(
+                f"{text} (repeated %d times since the last line)", *values, count, extra={**extra, "times": count}
+            )
         elif count:
             self._log.warning(text, *values, extra=extra)

@@ -1,7 +1,7 @@
-"""The bodies of many records as one column: copied at once, except those that are compressed.
+"""The bodies of many records as one column: copied at once, except compressed ones.
 
-A compressed body is inflated by itself, never past a limit, in the libraries' own C. A check of CRCs costs a step of
-Python for each record, so it is an option.
+Compressed bodies are inflated one by one in C, never past a limit. Checking CRCs costs a Python operation for each
+record, so it is an option.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,26 +24,26 @@ Flags = npt.NDArray[np.int32]
 
 
 class Treatment(Struct, frozen=True):
-    """What is done with bodies."""
+    """How bodies are treated."""
 
     check_crc: bool = False
     max_body_bytes: int | None = MAX_BODY_BYTES
-    """The most that a compressed body may become; None leaves compressed bodies as they are."""
+    """Largest inflated body in bytes; None leaves compressed bodies as they are."""
     keep_bad: bool = False
-    """Whether a compressed body that does not inflate is kept as it is, rather than refused."""
+    """Whether a compressed body that does not inflate is kept as stored instead of refused."""
     batch_bytes: int = 32 << 20
-    """The most that the inflated bodies of one batch of columns take, unless a single one takes more."""
+    """Most bytes of inflated bodies in one batch of columns, unless a single body has more."""
 
 
 class Bodies(Struct, frozen=True):
-    """Bodies, and the sysFlags that go with them: without COMPRESSED where a body was inflated."""
+    """Bodies and their sysFlags, without COMPRESSED where a body was inflated."""
 
     column: pa.Array
     sys_flags: Flags
 
 
 def bodies_of(heads: Heads, treatment: Treatment) -> Bodies:
-    """Copy, check and inflate the bodies; `BadRecord` for the first that is wrong."""
+    """Copy, check and inflate the bodies; raise `BadRecord` for the first bad one."""
     if treatment.check_crc:
         _check(heads)
     sys_flags = _sys_flags(heads)
@@ -52,7 +52,7 @@ def bodies_of(heads: Heads, treatment: Treatment) -> Bodies:
 
 
 def parts_of(heads: Heads, treatment: Treatment) -> Iterator[tuple[Heads, Bodies]]:
-    """Records with their bodies, cut where these become too many bytes for one batch."""
+    """Yield records with their bodies, cut into parts that fit one batch."""
     if treatment.check_crc:
         _check(heads)
     sys_flags = _sys_flags(heads)
@@ -81,7 +81,7 @@ def _sys_flags(heads: Heads) -> Flags:
 
 
 def _packed(sys_flags: Flags, treatment: Treatment) -> list[int]:
-    """The records whose bodies are to be inflated."""
+    """Return the records whose bodies are to be inflated."""
     found: list[int] = [] if treatment.max_body_bytes is None else np.flatnonzero(sys_flags & COMPRESSED).tolist()
     return found
 

@@ -1,11 +1,10 @@
-"""Concatenated records -> columns. The way from a broker's bytes to a table.
+"""Decodes concatenated records into columns, from a broker's bytes to a table.
 
-``decode_columns`` gives the columns that are asked for and works on nothing else. It agrees with
-`record.decode.decode_all` on every buffer: the same rows, or `BadRecord` for the first record that is none; what is
-not asked for is not looked at, so a body that is not wanted is not checked. A record that holds a whole batch
-(`flags.is_wrapped_batch`) becomes its messages.
+``decode_columns`` makes only the requested columns. It agrees with `record.decode.decode_all` on every buffer: the same
+rows, or `BadRecord` for the first bad record; parts that are not requested are not checked. A record that holds a whole
+batch (`flags.is_wrapped_batch`) is replaced by its messages.
 
-Columns have the names in `making.TYPES`; times are microseconds in UTC, the nearest that fits.
+Columns have the names in `row_columns.TYPES`; times are microseconds in UTC, limited to the range of the type.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +14,7 @@ import pyarrow as pa
 
 from firearrow.columns.bodies import Treatment, parts_of
 from firearrow.columns.heads import Heads
-from firearrow.columns.making import needs_bodies, plain_columns
+from firearrow.columns.row_columns import needs_bodies, plain_columns
 from firearrow.columns.slices import check_size
 from firearrow.columns.starts import Bytes, Ints, record_starts
 from firearrow.columns.wrapped import is_wrapped, unwrapped
@@ -24,7 +23,7 @@ from firearrow.record.layout import Buffer
 
 
 def as_bytes(buffer: Buffer) -> Bytes:
-    """A buffer as an array, not copied."""
+    """Return a buffer as an array, without a copy."""
     data = np.frombuffer(buffer, np.uint8) if len(buffer) else np.empty(0, np.uint8)
     check_size(data)
     return data
@@ -39,10 +38,10 @@ def decode_columns(
     treatment: Treatment | None = None,
     blanks: bool = False,
 ) -> pa.RecordBatch:
-    """The columns ``names`` of the records in a buffer.
+    """Return the columns ``names`` of the records in a buffer.
 
-    ``starts`` are places of records where they are known, from a consume queue, say; otherwise records fill the
-    buffer. With ``blanks`` the fillers of log files are passed over.
+    ``starts`` are the positions of records if they are known, for example from a consume queue; otherwise records fill
+    the buffer. With ``blanks`` the fillers of log files are skipped.
     """
     data = as_bytes(buffer)
     heads = Heads(data, record_starts(data, blanks=blanks) if starts is None else starts)
@@ -50,7 +49,7 @@ def decode_columns(
 
 
 def columns_of(heads: Heads, names: Sequence[str], *, broker: str, treatment: Treatment) -> pa.RecordBatch:
-    """The columns of records whose heads are known already."""
+    """Return the columns of records with known heads."""
     wrapped = is_wrapped(heads)
     if wrapped.any():
         return unwrapped(heads, wrapped, names, broker=broker, treatment=treatment)
@@ -58,7 +57,7 @@ def columns_of(heads: Heads, names: Sequence[str], *, broker: str, treatment: Tr
 
 
 def batches_of(heads: Heads, names: Sequence[str], *, broker: str, treatment: Treatment) -> Iterator[pa.RecordBatch]:
-    """The same in batches whose inflated bodies take ``treatment.batch_bytes`` at most."""
+    """Yield the columns in batches with at most ``treatment.batch_bytes`` of inflated bodies."""
     wrapped = is_wrapped(heads)
     if not needs_bodies(names, treatment):
         yield columns_of(heads, names, broker=broker, treatment=treatment)
@@ -71,7 +70,7 @@ def batches_of(heads: Heads, names: Sequence[str], *, broker: str, treatment: Tr
 
 
 def _few_compressed(heads: Heads, treatment: Treatment) -> Iterator[Heads]:
-    """Records of whole batches, so few at a time that they fit whatever they inflate to."""
+    """Yield records that hold batches, so few at a time that their inflated bodies fit in any case."""
     most = max(1, treatment.batch_bytes // (treatment.max_body_bytes or treatment.batch_bytes))
     packed = np.cumsum((heads.longs("sys_flag") & COMPRESSED) != 0)
     cuts = np.flatnonzero(np.diff(packed // most)) + 1

@@ -1,8 +1,8 @@
-"""The heads of many records at once: fixed fields as arrays, and where the parts lie. See `record.layout`.
+"""The heads of many records at once: fixed fields as arrays, and the positions of the parts. See `record.layout`.
 
-Every length is checked against the bytes that are there, as `record.decode.peek` does; the first record that fails is
-handed to it, so that it is refused in the same words. Three of the four layouts (an IPv6 host or two) are rare: heads
-are gathered by layout and put together.
+Every length is checked against the buffer, as in `record.decode.peek`; the first record that fails is passed to that
+function, so that it is refused with the same text. Three of the four layouts (with IPv6 hosts) are rare; heads are
+gathered by layout and merged.
 """
 
 from typing import Final
@@ -15,14 +15,7 @@ from firearrow.columns.starts import Bytes, Ints
 from firearrow.errors import BadRecord, BrokenInvariant
 from firearrow.model.flags import BORN_HOST_V6, HOST_V6_MASK, STORE_HOST_V6
 from firearrow.record.decode import peek
-from firearrow.record.layout import (
-    HEAD_SIZE,
-    MAGIC_V1,
-    MAGIC_V2,
-    MAX_TOPIC_BYTES_V1,
-    SMALLEST_RECORD,
-    V6_EXTRA,
-)
+from firearrow.record.layout import HEAD_SIZE, MAGIC_V1, MAGIC_V2, MAX_TOPIC_BYTES_V1, SMALLEST_RECORD, V6_EXTRA
 
 _BEFORE_HOSTS: Final = (
     ("size", ">i4"), ("magic", ">u4"), ("body_crc", ">i4"), ("queue_id", ">i4"), ("flag", ">i4"),
@@ -39,7 +32,6 @@ def _layout(sys_flag: int) -> np.dtype[np.void]:
 
 
 LAYOUTS: Final = {bits: _layout(bits) for bits in (0, BORN_HOST_V6, STORE_HOST_V6, HOST_V6_MASK)}
-_SYS_FLAG_AT: Final = 36
 
 Head = npt.NDArray[np.void]
 
@@ -61,7 +53,7 @@ class Heads:
         return len(self.starts)
 
     def field(self, name: str, kind: npt.DTypeLike) -> npt.NDArray[np.generic]:
-        """A fixed field of all records, in the machine's byte order."""
+        """Return a fixed field of all records, in the machine's byte order."""
         if len(self.rows_of) == 1:
             return next(iter(self.rows_of.values()))[1][name].astype(kind)
         whole = np.empty(len(self.starts), kind)
@@ -70,7 +62,7 @@ class Heads:
         return whole
 
     def longs(self, name: str) -> Ints:
-        """A fixed field as 64-bit numbers."""
+        """Return a fixed field of all records as 64-bit numbers."""
         return self.field(name, np.int64).view(np.int64)
 
     def _read(self) -> None:
@@ -91,7 +83,7 @@ class Heads:
                 self.rows_of[bits] = (rows, structures(data, starts[rows], layout))
 
     def _find_parts(self) -> None:
-        """Where body, topic and properties of each record lie."""
+        """Find the positions of body, topic and properties of each record."""
         data, starts = self.data, self.starts
         size = self.longs("size") if len(starts) else starts
         self.ends = ends = starts + size
@@ -142,7 +134,7 @@ class Heads:
 
 
 def refuse(data: Bytes, starts: Ints) -> None:
-    """Let the record decoder say what is wrong with the first wrong one of some records."""
+    """Raise the record decoder's error for the first bad one of some records."""
     for start in starts.tolist():
         if not 0 <= start <= len(data):
             raise BadRecord(f"the buffer of {len(data)} bytes does not hold that place", offset=start)

@@ -1,4 +1,4 @@
-"""Hosts and ids of many records. Few hosts write many messages: each different one is made into text once."""
+"""Hosts and ids of many records. Few hosts write many messages, so each distinct host is turned into text once."""
 
 from collections.abc import Callable
 from typing import Final
@@ -11,11 +11,11 @@ from firearrow.columns.slices import numbers, text_of_width
 from firearrow.record.hosts import host_address
 
 _HEX: Final = np.frombuffer(b"".join(b"%02X" % byte for byte in range(256)), np.uint16)
-"""Two digits for each byte, side by side in memory."""
+"""The two hexadecimal digits of each byte, as one 16-bit number."""
 
 
 def host_texts(heads: Heads, field: str) -> pa.Array:
-    """``ip:port`` of a host field of all records."""
+    """Return ``ip:port`` of a host field of all records."""
 
     def texts(raw: np.ndarray) -> pa.Array:
         width = raw.dtype.itemsize
@@ -28,7 +28,7 @@ def host_texts(heads: Heads, field: str) -> pa.Array:
 
 
 def message_ids(heads: Heads) -> pa.Array:
-    """The offsetMsgId of all records: store host and place, upper-case hexadecimal."""
+    """Return the offsetMsgId of all records: store host and physical offset, in upper-case hexadecimal."""
 
     def texts(head: np.ndarray) -> pa.Array:
         width = head.dtype["store_host"].itemsize
@@ -41,7 +41,7 @@ def message_ids(heads: Heads) -> pa.Array:
 
 
 def _by_layout(heads: Heads, make: Callable[[np.ndarray], pa.Array]) -> pa.Array:
-    """A column made of the heads of each layout, in the order of the records."""
+    """Make a column from the heads of each layout, in the order of the records."""
     if not heads.rows_of:
         return pa.array([], pa.string())
     made = [make(head) for _, head in heads.rows_of.values()]

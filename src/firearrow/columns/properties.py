@@ -1,10 +1,10 @@
-"""The properties of many records as a map column, and single ones of them as text columns.
+"""The properties of many records as a map column, and single properties as text columns.
 
-The properties of all records are put one behind the other, each closed by 0x02. Separators are then found in one pass
-over the bytes; in what RocketMQ writes they alternate, 0x01 0x02 0x01 0x02. As in `record.properties`: entries without
-a key or a value are left out, the first 0x01 of an entry ends its key, of equal keys the last wins, stamps are
-not properties, and what is not UTF-8 reads as U+FFFD. Records with stamps in odd places or broken text are rare:
-their properties are written anew, one by one, behind the buffer.
+The properties of all records are concatenated, each ended by 0x02. Separators are found in one pass over the bytes; in
+records of RocketMQ they alternate, 0x01 0x02 0x01 0x02. As in `record.properties`: entries without a key or a value are
+left out, the first 0x01 of an entry ends its key, the last of equal keys wins, stamps are not properties, and bytes
+that are not UTF-8 read as U+FFFD. Records with stamps in unusual positions or invalid text are rare: their properties
+are rewritten one by one behind the buffer.
 """
 
 from typing import Final
@@ -42,7 +42,7 @@ class Properties:
     # -- reading
 
     def _join(self, begins: Ints, ends: Ints) -> None:
-        """All properties one behind the other, each closed; ``ends`` says where they end there."""
+        """Concatenate all properties, each ended by a separator; ``ends`` are their ends in the result."""
         data, full = self._data, ends > begins
         is_open = full & (data[np.where(full, ends - 1, 0)] != 2) if len(ends) else full
         if not is_open.any():
@@ -57,7 +57,7 @@ class Properties:
         self._row_ends = offsets[1:]
 
     def _odd_rows(self) -> Ints:
-        """Rows whose properties hold a stamp somewhere, or are not UTF-8."""
+        """Return the rows whose properties have a stamp in an unusual position, or are not UTF-8."""
         text = self._text
         odd = np.empty(0, np.int64)
         hashes = np.flatnonzero(text[:-1] == STAMP_KEY[7]) if len(text) else odd
@@ -89,7 +89,7 @@ class Properties:
     # -- taking apart
 
     def _split(self) -> None:
-        """Keys and values as places in the text, and how many there are up to each row."""
+        """Find the positions of keys and values, and their number up to each row."""
         text = self._text
         separators = np.flatnonzero(text < 3)
         kinds = text[separators]
@@ -121,20 +121,20 @@ class Properties:
     # -- columns
 
     def named(self, name: str) -> pa.Array:
-        """The values of one property, null where a record does not have it."""
+        """Return the values of one property; null where a record does not have it."""
         hits = self._entries_of(name.encode())
         if len(hits) == 0:
             return pa.nulls(self._count, pa.string())
         values = slices(self._text, self._key_ends[hits] + 1, self._entry_ends[hits], pa.string())
         up_to = self._up_to
         if len(hits) == self._count and bool(((hits >= up_to[:-1]) & (hits < up_to[1:])).all()):
-            return values  # every record has it, and once
+            return values  # every record has it exactly once
         chosen = np.full(self._count, -1, np.int32)
         chosen[np.searchsorted(self._up_to, hits, side="right") - 1] = np.arange(len(hits), dtype=np.int32)
         return values.take(pa.array(chosen, mask=chosen < 0))
 
     def _entries_of(self, key: bytes) -> Ints:
-        """Which entries have a key: those with one of its length and its first eight letters, and then all of it."""
+        """Return the entries with a key: compare length and first eight bytes first, then the whole key."""
         starts, text = self._key_starts, self._text
         wanted, kept = int.from_bytes(key[:_WORD].ljust(_WORD, b"\0"), "little"), min(len(key), _WORD)
         mask = (1 << 8 * kept) - 1
@@ -146,14 +146,14 @@ class Properties:
 
     @property
     def _first_letters(self) -> npt.NDArray[np.uint64]:
-        """Eight bytes from where each key begins, as little-endian numbers; what lies behind short keys is in them."""
+        """Return the first eight bytes of each key as little-endian numbers; behind short keys other bytes follow."""
         if self._letters is None:
             text = np.concatenate((self._text, np.zeros(_WORD, np.uint8)))
             self._letters = structures(text, self._key_starts, np.dtype(f"V{_WORD}")).view("<u8")
         return self._letters
 
     def as_map(self) -> pa.Array:
-        """All properties."""
+        """Return all properties as a map column."""
         encoded = self._encoded_keys()
         if self._keep_last(encoded):
             encoded = self._encoded_keys()
@@ -162,7 +162,7 @@ class Properties:
         return pa.MapArray.from_arrays(numbers(self._up_to, pa.int32()), keys, values)
 
     def _keep_last(self, encoded: pa.DictionaryArray) -> bool:
-        """Of equal keys of a record keep the last; say whether there were any."""
+        """Keep the last of equal keys of a record; return whether there were any."""
         codes, kinds = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), len(encoded.dictionary)
         rows = np.repeat(np.arange(self._count), np.diff(self._up_to))
         if kinds <= _MOST_BITS:
@@ -182,7 +182,7 @@ class Properties:
 
 
 def _without_ordinary_stamps(heads: Heads) -> tuple[Bytes, Ints, Ints]:
-    """Where properties begin and end, without the stamp at the end that an entry of its own."""
+    """Return the bounds of properties without a stamp as their last entry."""
     data, begins, ends = heads.data, heads.property_starts, heads.ends
     could = np.flatnonzero(ends - begins >= STAMP_SIZE)
     if len(could) == 0:
@@ -205,7 +205,7 @@ def _without_ordinary_stamps(heads: Heads) -> tuple[Bytes, Ints, Ints]:
 
 
 def _taken_apart(separators: Ints, kinds: Bytes) -> tuple[Ints, Ints, Ints, Bools]:
-    """Entries where separators do not alternate: each ends at a 0x02, and its key at the first 0x01 in it."""
+    """Split entries if separators do not alternate: an entry ends at 0x02, its key at the first 0x01."""
     entry_ends, ones = separators[kinds == 2], separators[kinds == 1]
     key_starts = np.zeros_like(entry_ends)
     key_starts[1:] = entry_ends[:-1] + 1

@@ -1,8 +1,8 @@
-"""Parts of a buffer as an Arrow column, without a step of Python for each.
+"""Parts of a buffer as an Arrow column, without a Python operation for each.
 
-One Arrow array over the whole buffer has the offsets ``[start0, end0, start1, end1, ...]``: every second value is one
-that was asked for, what lies between them fills the others. Taking every second copies exactly the wanted bytes, in
-C++. Offsets are 32 bits wide: a buffer must be smaller than 2 GiB.
+One Arrow array over the whole buffer has the offsets ``[start0, end0, start1, end1, ...]``: every second value is a
+wanted part, the others are the gaps between them. Taking every second value copies exactly the wanted bytes, in C++.
+Offsets are 32 bits wide, so a buffer must be smaller than 2 GiB.
 """
 
 from typing import Final
@@ -18,7 +18,7 @@ MAX_BUFFER_BYTES: Final = (1 << 31) - 1
 
 
 def slices(data: Bytes, starts: Ints, ends: Ints, kind: pa.DataType) -> pa.Array:
-    """The parts ``[start, end)`` of a buffer. Nothing checks that text is UTF-8."""
+    """Return the parts ``[start, end)`` of a buffer. Text is not checked to be UTF-8."""
     count = len(starts)
     if count == 0:
         return pa.array([], kind)
@@ -32,7 +32,7 @@ def slices(data: Bytes, starts: Ints, ends: Ints, kind: pa.DataType) -> pa.Array
 
 
 def _slices_anyhow(data: Bytes, starts: Ints, ends: Ints, kind: pa.DataType) -> pa.Array:
-    """The same for parts that are not in the order of the buffer: an order in which they are, and back."""
+    """Return parts that are not in the order of the buffer: sort them, take them, and restore their order."""
     order = np.argsort(starts, kind="stable")
     ordered_starts, ordered_ends = starts[order], ends[order]
     if bool((ordered_starts[1:] < ordered_ends[:-1]).any()):
@@ -44,26 +44,26 @@ def _slices_anyhow(data: Bytes, starts: Ints, ends: Ints, kind: pa.DataType) -> 
 
 
 def structures(data: Bytes, places: Ints, kind: np.dtype[np.void]) -> npt.NDArray[np.void]:
-    """What lies at some places of a buffer, copied; each of them must have as many bytes there as ``kind`` is long."""
+    """Copy the structures at some positions of a buffer; each must lie within the buffer."""
     size = kind.itemsize
     anywhere: npt.NDArray[np.void] = np.ndarray((len(data) - size + 1,), f"V{size}", data, 0, (1,))
     return anywhere[places].view(kind)
 
 
 def numbers(values: npt.NDArray[np.generic], kind: pa.DataType) -> pa.Array:
-    """Numbers as a column, not copied."""
+    """Return numbers as a column, without a copy."""
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
 
 
 def text_of_width(letters: Bytes, width: int) -> pa.Array:
-    """ASCII texts of one length that lie one after the other."""
+    """Return ASCII texts of one length, stored one after the other, as a column."""
     count = len(letters) // width
     offsets = np.arange(0, (count + 1) * width, width, dtype=np.int32)
     return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(offsets), pa.py_buffer(letters)])
 
 
 def parts_of(column: pa.Array) -> tuple[npt.NDArray[np.int32], Bytes]:
-    """The offsets and the bytes of a binary or text column that begins at 0."""
+    """Return the offsets and the bytes of a binary or text column that begins at 0."""
     count = len(column)
     if count == 0:
         return np.zeros(1, np.int32), np.empty(0, np.uint8)
@@ -73,6 +73,6 @@ def parts_of(column: pa.Array) -> tuple[npt.NDArray[np.int32], Bytes]:
 
 
 def check_size(data: Bytes) -> None:
-    """Raise unless a buffer is small enough."""
+    """Raise ``SettingsError`` if a buffer is too large."""
     if len(data) > MAX_BUFFER_BYTES:
         raise SettingsError(f"{len(data)} bytes of records at once are too many for Arrow; decode them in parts")

@@ -1,9 +1,9 @@
-"""Where records begin in a buffer of records that lie one after the other.
+"""Finds the starts of records in a buffer of concatenated records.
 
-A record says its own size, so whoever wants the next one must look at this one. Sizes repeat, though: where the first
-eight bytes (size and magic) stand again one size further on, that is the next record, by the very rule of walking, and
-numpy compares thousands of such places at once. Where sizes keep changing a plain loop is faster, so after short runs
-the walk goes on with that for a while.
+A record begins with its size, so the next record is found from this one. Sizes often repeat: if the first eight bytes
+(size and magic) occur again one size further on, that is the next record, and numpy compares thousands of such
+positions at once. Where sizes keep changing a plain loop is faster, so after short runs the search uses that for a
+while.
 """
 
 import struct
@@ -26,9 +26,9 @@ _unpack = struct.Struct(">iI").unpack_from
 
 
 def record_starts(data: Bytes, *, blanks: bool = False) -> Ints:
-    """Where the records of a buffer begin; `BadRecord` where one does not fit.
+    """Return the starts of the records in a buffer; raise `BadRecord` where one does not fit.
 
-    With ``blanks`` the filler at the end of a file of the log is passed over.
+    With ``blanks`` the filler at the end of a log file is skipped.
     """
     end, at, look = len(data), 0, _FIRST_LOOK
     raw = data.data
@@ -67,7 +67,7 @@ def _check(size: int, at: int, end: int) -> None:
 
 
 def _run(data: Bytes, at: int, size: int, most: int) -> int:
-    """How many records from ``at`` on have the same size and magic as the first."""
+    """Return how many records from ``at`` on have the same size and magic as the first."""
     heads: npt.NDArray[np.uint64] = np.ndarray((most,), np.uint64, data, at, (size,))
     differs = heads != heads[0]
     first = int(differs.argmax())
@@ -75,7 +75,7 @@ def _run(data: Bytes, at: int, size: int, most: int) -> int:
 
 
 def _steps(raw: memoryview, at: int, end: int, *, blanks: bool) -> tuple[Ints, int]:
-    """Some records one by one; stops in front of what is not one, for the caller to look at."""
+    """Find some records one by one; stop before a position that is not a valid record."""
     found: list[int] = []
     last = end - SMALLEST_RECORD
     for _ in range(_PLAIN_STEPS):

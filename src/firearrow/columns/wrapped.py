@@ -1,7 +1,7 @@
-"""Buffers with records that hold a whole batch each: their rows are made one by one.
+"""Buffers with records that hold a whole batch: their rows are made one by one.
 
-Only topics with batch queues have such records. The rest of the buffer goes the usual way; then all rows are put in
-order. `messages_as_columns` is also what columns are compared with in tests.
+Only topics with batch queues have such records. The other records of the buffer are decoded by columns; then all rows
+are put in order. Tests compare columns with `messages_as_columns`.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from firearrow.columns.bodies import Treatment
 from firearrow.columns.heads import Heads
-from firearrow.columns.making import (
+from firearrow.columns.row_columns import (
     MOST_MS,
     NAMED_PROPERTIES,
     TRANSACTION_STATES,
@@ -26,7 +26,7 @@ from firearrow.columns.making import (
 )
 from firearrow.columns.slices import numbers
 from firearrow.errors import BadBody, BadRecord
-from firearrow.model import Address, PhysicalOffset, StoredMessage, keys
+from firearrow.model import Host, PhysicalOffset, StoredMessage, keys
 from firearrow.model.flags import COMPRESSED, INNER_BATCH, NEED_UNWRAP, TRANSACTION_MASK
 from firearrow.record.batch import unwrap
 from firearrow.record.decode import check_body, decode, peek
@@ -37,7 +37,7 @@ _WRAPPED: Final = INNER_BATCH | NEED_UNWRAP
 
 
 def is_wrapped(heads: Heads) -> npt.NDArray[np.bool_]:
-    """Which records hold a whole batch."""
+    """Return which records hold a whole batch."""
     if len(heads) == 0:
         return np.zeros(0, bool)
     found: npt.NDArray[np.bool_] = (heads.longs("sys_flag") & _WRAPPED) == _WRAPPED
@@ -47,7 +47,7 @@ def is_wrapped(heads: Heads) -> npt.NDArray[np.bool_]:
 def unwrapped(
     heads: Heads, wrapped: npt.NDArray[np.bool_], names: Sequence[str], *, broker: str, treatment: Treatment
 ) -> pa.RecordBatch:
-    """The columns of a buffer, batches taken apart."""
+    """Return the columns of a buffer with batches unwrapped."""
     usual = plain_columns(Heads(heads.data, heads.starts[~wrapped]), names, broker=broker, treatment=treatment)
     messages: list[StoredMessage] = []
     places = np.zeros(len(heads), np.int64)
@@ -65,7 +65,7 @@ def unwrapped(
 
 
 def _messages_of(heads: Heads, start: int, treatment: Treatment) -> list[StoredMessage]:
-    """The messages of one record; the record itself where its body cannot be inflated and may be kept."""
+    """Return the messages of one record; the record itself if its body does not inflate and may be kept."""
     raw = heads.data.data
     head = peek(raw, start)
     if treatment.check_crc:
@@ -87,7 +87,7 @@ def _messages_of(heads: Heads, start: int, treatment: Treatment) -> list[StoredM
     except BadBody as wrong:
         if treatment.keep_bad:
             return [message]
-        raise BadRecord(f"its batch does not come apart: {wrong}", offset=start) from wrong
+        raise BadRecord(f"its batch does not parse: {wrong}", offset=start) from wrong
 
 
 def _crc_of(record: bytearray, start: int, length: int) -> bytes:
@@ -95,7 +95,7 @@ def _crc_of(record: bytearray, start: int, length: int) -> bytes:
 
 
 def messages_as_columns(messages: Sequence[StoredMessage], names: Sequence[str], broker: str) -> pa.RecordBatch:
-    """Messages as columns, one by one."""
+    """Return messages as columns, made one by one."""
     schema = schema_of(names)
     columns = [
         pa.array([_value(message, name, broker) for message in messages], schema.field(name).type) for name in names
@@ -126,6 +126,6 @@ def _value(message: StoredMessage, name: str, broker: str) -> Any:  # noqa: ANN4
     return getattr(message, name)
 
 
-def _host(address: Address) -> HostBytes:
-    """A host as its record has it: an IPv6 address that stands for an IPv4 one is left as it is."""
+def _host(address: Host) -> HostBytes:
+    """Return a host as its record has it; an IPv4-mapped IPv6 address stays as it is."""
     return HostBytes(ip_address(address.ip).packed + address.port.to_bytes(4, "big", signed=True))

@@ -1,6 +1,6 @@
-"""A name server and one broker in one process and on one loop, from outside no different from two processes.
+"""A name server and one broker in one process and on one loop; clients see no difference from two processes.
 
-They talk over the network like any others. Memory is kept small: index files of a few megabytes, short queue files.
+The two talk over the network. They use little memory: index files of a few megabytes, short queue files.
 """
 
 import random
@@ -11,12 +11,12 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from firearrow.broker.broker import Broker
-from firearrow.broker.config import BrokerSettings
 from firearrow.broker.identity import Identity
+from firearrow.broker.settings.config import BrokerSettings
 from firearrow.nameserver.config import NameServerConfig
 from firearrow.nameserver.server import NameServer
 from firearrow.runtime.clock import Clock
-from firearrow.runtime.disk import Disk
+from firearrow.runtime.disk.door import Disk
 from firearrow.runtime.machine import Machine
 from firearrow.runtime.network import Address, Network
 
@@ -25,7 +25,7 @@ STORE_DIRECTORY: Final = "store"
 
 
 class Doors(NamedTuple):
-    """How the servers reach the world; ``disk`` makes the one of a directory."""
+    """The doors of the servers; ``disk`` returns the disk of a directory."""
 
     network: Network
     disk: Callable[[str], Disk]
@@ -34,14 +34,14 @@ class Doors(NamedTuple):
 
 
 class Running(NamedTuple):
-    """Where the servers are."""
+    """The addresses of the running servers."""
 
     name_server: Address
     broker: Identity
 
 
 def small(settings: BrokerSettings) -> BrokerSettings:
-    """Settings for a machine that has other things to do: small files, little memory."""
+    """Return settings for development: small files, little memory."""
     return replace(
         settings,
         log=replace(settings.log, mapped_file_size_commit_log=settings.log.mapped_file_size_commit_log or 64 << 20),

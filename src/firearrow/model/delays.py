@@ -1,4 +1,4 @@
-"""Delay levels: the fixed waits that a message may ask for by number.
+"""Delay levels: the fixed delays that a message may choose by number.
 
 Level 1 is the first entry of a list such as ``1s 5s 10s``; a level above the last counts as the last. Must agree with
 Java's ``ScheduleMessageService.parseDelayLevel``.
@@ -16,7 +16,7 @@ _level = re.compile(r"([0-9]{1,9})([smhd])").fullmatch
 
 
 def parse_delay_levels(text: str) -> tuple[int, ...]:
-    """The wait of each level in milliseconds; level ``n`` is element ``n - 1``."""
+    """Return the delay of each level in milliseconds; level ``n`` is element ``n - 1``."""
     levels = []
     for number, word in enumerate(text.split(), 1):
         found = _level(word)
@@ -29,5 +29,5 @@ def parse_delay_levels(text: str) -> tuple[int, ...]:
 
 
 def delay_of_level(levels: tuple[int, ...], level: int) -> int:
-    """Milliseconds to wait at ``level``: none at 0 or below, the longest above the last."""
+    """Return the delay of ``level`` in milliseconds: 0 at level 0 or below, the longest above the last level."""
     return levels[min(level, len(levels)) - 1] if level > 0 else 0

@@ -35,7 +35,7 @@ TOPIC_UNIT_SUB: Final = 2
 
 
 def enters_queue(sys_flag: int) -> bool:
-    """Whether a record gets a consume queue entry: prepared and rolled back ones do not, and their offset is 0."""
+    """Whether a record gets a consume queue entry; prepared and rolled back records do not, and have queue offset 0."""
     return not sys_flag & PREPARED
 
 

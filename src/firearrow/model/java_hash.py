@@ -1,4 +1,4 @@
-"""Java's ``String.hashCode``, exactly: tags are filtered, keys indexed and queues chosen by it.
+"""Java's ``String.hashCode``, by which tags are filtered, keys indexed and queues chosen.
 
 h = s[0] * 31**(n-1) + ... + s[n-1] over UTF-16 code units, in 32-bit two's complement. The sum runs in C over a table
 of powers; text beyond Latin-1 goes through UTF-16 so that a character outside the basic plane counts as its two
@@ -43,5 +43,5 @@ _remembered: Final = lru_cache(_TAGS_REMEMBERED)(java_hash)
 
 
 def tag_code(tag: str) -> int:
-    """The code of a tag in a consume queue entry; 0 means no tag. Remembered: topics have few tags, and short ones."""
+    """Return the code of a tag in a consume queue entry; 0 means no tag. Cached, because topics have few tags."""
     return _remembered(tag) if len(tag) <= _LONGEST_REMEMBERED else java_hash(tag)

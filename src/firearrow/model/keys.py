@@ -79,11 +79,8 @@ TRANSFER_FLAG: Final = "TRANSFER_FLAG"
 CORRECTION_FLAG: Final = "CORRECTION_FLAG"
 MQ2_FLAG: Final = "MQ2_FLAG"
 
-TRANSIENT_PREFIX: Final = "__RMQ.TRANSIENT."
-"""Properties under this prefix are added by a consumer after a pull and never stored."""
-
 KEY_SEPARATOR: Final = " "
-"""Between the index keys inside the value of KEYS."""
+"""Separates index keys in the value of KEYS."""
 
 RESERVED: Final = frozenset(
     {

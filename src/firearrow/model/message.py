@@ -1,6 +1,6 @@
-"""The message: as an application writes it, as a broker stored it, and the queue it sits in.
+"""The message as an application sends it and as a broker stored it, and its queue.
 
-All nouns are frozen. A mapping of properties inside one must not be changed either: make a new message with
+All classes are frozen. A mapping of properties must not be changed either: make a new message with
 `Message.with_properties`.
 """
 
@@ -17,7 +17,7 @@ Body = bytes | bytearray | memoryview
 """What a body is made of; a message keeps it as bytes."""
 
 
-class Address(Struct, frozen=True, order=True, gc=False):
+class Host(Struct, frozen=True, order=True, gc=False):
     """An IP address in text form, and a port."""
 
     ip: str
@@ -36,7 +36,7 @@ class MessageQueue(Struct, frozen=True, order=True, cache_hash=True, rename="cam
 
 
 class _Checked(StructMeta):
-    """Makes messages of their usual parts, and refuses what is not of its type."""
+    """Makes messages from their usual parts, and refuses values of the wrong type."""
 
     def __call__(
         cls,  # noqa: N805 - this is the class of a class
@@ -66,9 +66,9 @@ class _Checked(StructMeta):
 class Message(Struct, frozen=True, metaclass=_Checked):
     """What an application sends: a body for a topic, with properties.
 
-    ``tag``, ``keys``, ``delay_level`` and ``sharding_key`` are properties with rules of their own; empty ones leave no
-    property behind. ``keys`` are words by which the message can be found again: one text, or several. Whatever is not
-    of its type is refused with ``IllegalMessage`` when the message is made, before anything is sent.
+    ``tag``, ``keys``, ``delay_level`` and ``sharding_key`` are stored as properties, unless they are empty. ``keys``
+    are words by which the message can be looked up: one text, or several. A value of the wrong type raises
+    ``IllegalMessage`` when the message is made, before anything is sent.
     """
 
     topic: str
@@ -107,7 +107,7 @@ class Message(Struct, frozen=True, metaclass=_Checked):
         return cls(topic, body, properties, tag=tag, keys=keys, delay_level=delay_level, sharding_key=sharding_key)
 
     def with_properties(self, more: Mapping[str, str]) -> "Message":
-        """This message with ``more`` properties set over its own."""
+        """Return a copy with ``more`` properties added or replaced."""
         return Message(self.topic, self.body, {**self.properties, **more}, self.flag)
 
     @property
@@ -117,7 +117,7 @@ class Message(Struct, frozen=True, metaclass=_Checked):
 
     @property
     def keys(self) -> list[str]:
-        """The words by which the message can be found again."""
+        """The keys by which the message can be looked up."""
         return self.properties.get(key.KEYS, "").split()
 
 
@@ -169,7 +169,7 @@ def _merged(
 
 def _level(level: object) -> str:
     if not isinstance(level, int) or level < 0:
-        raise IllegalMessage(f"delay_level={level!r} is no delay level; write 1, 2, ... or 0 for no delay")
+        raise IllegalMessage(f"delay_level={level!r} is not a delay level; write 1, 2, ... or 0 for no delay")
     return str(level)
 
 
@@ -181,14 +181,14 @@ def _joined(keys: Iterable[str]) -> str:
         raise IllegalMessage(f"the keys of a message are one str or several; these are {keys!r}") from None
     if joined.count(key.KEY_SEPARATOR) >= len(listed):
         parted = next(each for each in listed if key.KEY_SEPARATOR in each)
-        raise IllegalMessage(f"the key {parted!r} has a space in it, which divides keys; write it without")
+        raise IllegalMessage(f"the key {parted!r} has a space in it, which separates keys; write it without")
     return joined
 
 
 class StoredMessage(Struct, frozen=True, gc=False):
     """A message as a broker stored it: everything its record holds.
 
-    It holds nothing that could hold it, so the garbage collector need not look at it: a consumer has thousands.
+    It refers to nothing that refers back, so it is exempt from garbage collection: a consumer has thousands.
     """
 
     topic: str
@@ -200,15 +200,15 @@ class StoredMessage(Struct, frozen=True, gc=False):
     queue_offset: QueueOffset
     physical_offset: PhysicalOffset
     born_timestamp: EpochMs
-    born_host: Address
+    born_host: Host
     store_timestamp: EpochMs
-    store_host: Address
+    store_host: Host
     reconsume_times: int
     prepared_transaction_offset: PhysicalOffset
     body_crc: int
     store_size: int
     body_fault: str = ""
-    """Why ``body`` is not what was sent but the bytes as they are stored; empty for nearly every message."""
+    """Why ``body`` holds the stored bytes instead of the sent ones; empty for nearly every message."""
 
     @property
     def tag(self) -> str:
@@ -217,10 +217,10 @@ class StoredMessage(Struct, frozen=True, gc=False):
 
     @property
     def keys(self) -> list[str]:
-        """The words by which the message can be found again."""
+        """The keys by which the message can be looked up."""
         return self.properties.get(key.KEYS, "").split()
 
     @property
     def unique_key(self) -> str:
-        """The id that the producer gave the message, or empty."""
+        """The unique key from the producer, or empty."""
         return self.properties.get(key.UNIQ_KEY, "")

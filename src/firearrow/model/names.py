@@ -14,7 +14,6 @@ MAX_GROUP_LENGTH: Final = 120
 
 RETRY_PREFIX: Final = "%RETRY%"
 DLQ_PREFIX: Final = "%DLQ%"
-LMQ_PREFIX: Final = "%LMQ%"
 REPLY_TOPIC_SUFFIX: Final = "_REPLY_TOPIC"
 SYSTEM_TOPIC_PREFIX: Final = "rmq_sys_"
 SYNC_BROKER_MEMBER_PREFIX: Final = "rmq_sys_SYNC_BROKER_MEMBER_"
@@ -54,7 +53,6 @@ SYSTEM_TOPICS: Final = UNSENDABLE_TOPICS | {AUTO_CREATE_TOPIC, BENCHMARK_TOPIC, 
 DEFAULT_PRODUCER_GROUP: Final = "DEFAULT_PRODUCER"
 DEFAULT_CONSUMER_GROUP: Final = "DEFAULT_CONSUMER"
 TOOLS_CONSUMER_GROUP: Final = "TOOLS_CONSUMER"
-CLIENT_INNER_PRODUCER_GROUP: Final = "CLIENT_INNER_PRODUCER"
 
 PREDEFINED_GROUPS: Final = (
     TOOLS_CONSUMER_GROUP,
@@ -73,23 +71,23 @@ _legal = re.compile(r"[%|a-zA-Z0-9_-]+").fullmatch
 
 
 def topic_fault(topic: str) -> str | None:
-    """Why ``topic`` is no legal topic name, or None when it is one."""
+    """Return why ``topic`` is not a legal topic name, or None if it is."""
     derived = topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
     return _fault("topic", topic, MAX_DERIVED_TOPIC_LENGTH if derived else MAX_TOPIC_LENGTH)
 
 
 def group_fault(group: str) -> str | None:
-    """Why ``group`` is no legal group name, or None when it is one."""
+    """Return why ``group`` is not a legal group name, or None if it is."""
     return _fault("group", group, MAX_GROUP_LENGTH)
 
 
 def _fault(noun: str, name: str, limit: int) -> str | None:
     if not name:
-        return f"the {noun} name is empty; give it one of letters, digits, _ and -"
+        return f"the {noun} name is empty; write one with letters, digits, _ and -"
     if len(name) > limit:
         return f"the {noun} name has {len(name)} characters, more than the {limit} allowed: {name[:limit]!r}..."
     if _legal(name) is None:
-        return f"the {noun} name {name!r} holds a character that names may not have; write letters, digits, _ and -"
+        return f"the {noun} name {name!r} has a character that is not allowed; write letters, digits, _ and -"
     return None
 
 
@@ -104,12 +102,12 @@ def is_system_group(group: str) -> bool:
 
 
 def retry_topic(group: str) -> str:
-    """The topic that holds a group's messages waiting for another attempt."""
+    """Return the topic of a group's messages that are to be delivered again."""
     return group if group.startswith(RETRY_PREFIX) else RETRY_PREFIX + group
 
 
 def dlq_topic(group: str) -> str:
-    """The topic that holds a group's messages that are given up."""
+    """Return the topic of a group's messages that failed too often."""
     return group if group.startswith(DLQ_PREFIX) else DLQ_PREFIX + group
 
 

@@ -1,1 +1,1 @@
-"""The name server: knows who is where."""
+"""The name server: knows which broker holds which topic."""

@@ -1,9 +1,9 @@
-"""Encoded route answers, kept until something they say changes.
+"""A cache of encoded route answers; an answer is dropped when its route changes.
 
-Two forms of the same route exist: standard JSON, and fastjson's with bare numbers as keys. Each is kept by topic.
+A route has two forms: standard JSON, and fastjson's with bare numbers as keys. Both are cached by topic.
 
-Invariant: the bytes held stay within the limit; past it the answers that were encoded first go first, so that a few
-topics on very many brokers cannot fill the memory. An answer that is gone is only encoded again.
+Invariant: the cached bytes stay within the limit; above it the oldest answers are dropped first, so that a few topics
+on very many brokers cannot fill the memory. A dropped answer is encoded again when it is asked for.
 """
 
 from typing import Final
@@ -20,13 +20,8 @@ class Answers:
         self._limit = limit_bytes
         self._held = 0
 
-    @property
-    def held_bytes(self) -> int:
-        """Bytes of all the answers held."""
-        return self._held
-
     def keep(self, topic: str, encoded: bytes, *, bare: bool) -> None:
-        """Hold an answer that is not held yet; one that is larger than the whole limit is not kept."""
+        """Cache an answer, unless it is larger than the whole limit."""
         if len(encoded) > self._limit:
             return
         (self.bare if bare else self.standard)[topic] = encoded
@@ -35,14 +30,14 @@ class Answers:
             self.drop(next(iter(self.standard or self.bare)))
 
     def drop(self, topic: str) -> None:
-        """Forget what is held about a topic."""
+        """Drop the answers of a topic."""
         for form in (self.standard, self.bare):
             gone = form.pop(topic, None)
             if gone is not None:
                 self._held -= len(gone)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Drop all answers."""
         self.standard.clear()
         self.bare.clear()
         self._held = 0

@@ -1,4 +1,4 @@
-"""A broker name with its members, and what keeps each member alive.
+"""A broker name with its members, and the lease of each member.
 
 A *member* is one process: master 0 or a slave, at one address. A *broker name* has one member for each id; an address
 holds one id at most. ``Lease`` is a member's claim to be alive: renewed by registrations, data version queries and
@@ -16,7 +16,7 @@ MASTER_ID = 0
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """How a broker introduces itself when it registers. ``acting_master`` is None when it is older than 5.0."""
+    """A broker's description of itself at registration. ``acting_master`` is None for brokers before 5.0."""
 
     cluster: str
     address: str
@@ -31,9 +31,9 @@ class Member(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class Lease(msgspec.Struct):
     """A member's claim to be alive.
 
-    ``counts`` says whether the topics of that edition were taken over (a slave's are not while it has a master).
-    ``repeats`` is what the last registration said, as a digest, with the edition of the broker name it left behind: the
-    same digest at the same edition changes nothing.
+    ``counts`` says whether the topics of that edition are in the table (a slave's are not while it has a master).
+    ``repeats`` is the digest of the last registration with the edition of the broker name after it: a registration with
+    the same digest at the same edition is a no-op.
     """
 
     member: Member
@@ -44,7 +44,7 @@ class Lease(msgspec.Struct):
     repeats: tuple[bytes, int] | None = None
 
     def has_expired(self, now_ms: int) -> bool:
-        """Whether the member has been silent for longer than it said it would be."""
+        """Whether the member has been silent for longer than its timeout."""
         return self.seen_ms + self.member.timeout_ms < now_ms
 
 
@@ -64,11 +64,11 @@ class BrokerName:
 
     @property
     def lowest_id(self) -> int | None:
-        """The id that stands for the name when there is no master."""
+        """The lowest id of the members, which acts as master if there is none."""
         return min(self.addresses, default=None)
 
     def describe(self, *, acting_master: bool, zone: str | None) -> bool:
-        """Take over what the last registration said of the whole name; return whether it is news."""
+        """Update the fields of the whole name from a registration; return whether they changed."""
         if (self.acting_master, self.zone) == (acting_master, zone):
             return False
         self.acting_master = acting_master
@@ -77,7 +77,7 @@ class BrokerName:
         return True
 
     def changed(self) -> None:
-        """Note that a member or a topic came or went: nothing encoded holds, no registration is a repetition."""
+        """Note that a member or topic changed: drop encoded parts, and treat the next registrations as new."""
         self.edition += 1
         self._encoded.clear()
 
@@ -89,7 +89,7 @@ class BrokerName:
         return found
 
     def encode_with(self, addresses: Mapping[int, str], *, bare: bool) -> bytes:
-        """Return the same with other addresses in place of its own."""
+        """Return the name as JSON with other addresses."""
         parts = [
             b'{"brokerAddrs":',
             encode_addresses(addresses, bare=bare),

@@ -1,8 +1,8 @@
-"""Settings changed over the wire: what may be changed, to what, and how it is kept.
+"""Settings changed over the wire: which keys may change, the checks of values, and the file of changes.
 
-``Changes`` are the keys of ``config.CHANGEABLE`` that an operator has set with UPDATE_NAMESRV_CONFIG, as text. They lie
-over the settings that the process was started with, and they are what ``namesrv.properties`` holds: the operator's own
-file is never written to. A request is taken whole or refused whole, and a refused one leaves no trace.
+``Changes`` are the keys of ``config.CHANGEABLE`` that an operator has set with UPDATE_NAMESRV_CONFIG, as text. They
+override the settings at the start, and are stored in ``namesrv.properties``; the operator's own file is never written.
+A request is applied as a whole or refused as a whole; a refused request changes nothing.
 
 Java: ``DefaultRequestProcessor.updateConfig`` and ``getConfig``, ``remoting.Configuration``. Apache has a list of
 forbidden keys and ignores values it cannot read; here a list of allowed keys decides, and values are checked.
@@ -22,11 +22,11 @@ from firearrow.settings import Source, format_properties, load, parse_properties
 Changes = Mapping[str, str]
 
 ALWAYS_BLACK: Final = frozenset({"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"})
-"""Keys that no setting can free."""
+"""Keys that are always forbidden."""
 
 
 def read_changes(body: bytes, config: NameServerConfig) -> Changes:
-    """Return what a request asks to change; raise ``Refused`` when any part of it may not be."""
+    """Return the changes of a request; raise ``Refused`` if one of them is not allowed."""
     wanted = _parse(body)
     black = ALWAYS_BLACK.union(config.config_black_list.split(";"))
     if not black.isdisjoint(wanted):
@@ -39,13 +39,13 @@ def read_changes(body: bytes, config: NameServerConfig) -> Changes:
 
 
 def overlay(config: NameServerConfig, changes: Changes) -> NameServerConfig:
-    """Return the settings with the changes laid over them; raise ``SettingsError`` for a value that is not usable."""
+    """Return the settings with the changes applied; raise ``SettingsError`` for an invalid value."""
     started_with = Source("the settings it was started with", _values(config))
     return load(NameServerConfig, [started_with, Source("the change", changes)]).value
 
 
 def decode_changes(data: bytes) -> Changes:
-    """Read the file of changes; keys that may not be changed (any more) are left out."""
+    """Read the file of changes; keys that may not be changed are left out."""
     try:
         kept = parse_properties(data.decode())
     except UnicodeDecodeError as error:

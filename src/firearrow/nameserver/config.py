@@ -16,7 +16,7 @@ DEFAULT_PORT: Final = 9876
 
 
 class NameServerConfig(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """What a name server can be told. Paths are relative to the directory it keeps its files in."""
+    """The settings of a name server. Paths are relative to its directory."""
 
     bind_address: Annotated[str, Meta(description="Address to listen on; 0.0.0.0 is every IPv4 interface.")] = "0.0.0.0"  # noqa: S104
     listen_port: Annotated[
@@ -29,11 +29,12 @@ class NameServerConfig(Struct, frozen=True, kw_only=True, rename="camel", forbid
         str, Meta(min_length=1, description="File of the key-value configuration, relative to the server's directory.")
     ] = "kvConfig.json"
     config_store_path: Annotated[
-        str, Meta(min_length=1, description="File in which settings changed over the wire are kept, relative likewise.")
+        str,
+        Meta(min_length=1, description="File of settings changed over the wire, relative to the server's directory."),
     ] = "namesrv.properties"
     config_black_list: Annotated[
         str,
-        Meta(description="Keys, divided by semicolons, that may not be changed over the wire besides the fixed ones."),
+        Meta(description="Further keys that may not be changed over the wire, separated by semicolons."),
     ] = "configBlackList;configStorePath;kvConfigPath"
     order_message_enable: Annotated[
         bool, Meta(description="Put orderTopicConf of the namespace ORDER_TOPIC_CONFIG into routes.")
@@ -42,7 +43,7 @@ class NameServerConfig(Struct, frozen=True, kw_only=True, rename="camel", forbid
         bool, Meta(description="Answer registrations with the whole namespace ORDER_TOPIC_CONFIG.")
     ] = True
     scan_not_active_broker_interval: Annotated[
-        int, Meta(ge=100, le=3_600_000, description="Milliseconds between two searches for silent brokers.")
+        int, Meta(ge=100, le=3_600_000, description="Milliseconds between two checks for silent brokers.")
     ] = 5000
     support_acting_master: Annotated[
         bool, Meta(description="Show the slave with the lowest id as master 0 while a broker name has no master.")
@@ -53,14 +54,16 @@ class NameServerConfig(Struct, frozen=True, kw_only=True, rename="camel", forbid
     enable_all_topic_list: Annotated[bool, Meta(description="Answer GET_ALL_TOPIC_LIST_FROM_NAMESERVER.")] = True
     enable_topic_list: Annotated[bool, Meta(description="Answer the lists of topics by cluster and by unit.")] = True
     need_wait_for_service: Annotated[
-        bool, Meta(description="Refuse routes for a while after the start, until brokers have registered.")
+        bool, Meta(description="Refuse route requests for a while after the start, until brokers have registered.")
     ] = False
-    wait_seconds_for_service: Annotated[int, Meta(ge=0, le=86_400, description="How long that while is.")] = 45
+    wait_seconds_for_service: Annotated[
+        int, Meta(ge=0, le=86_400, description="How long route requests are refused after the start, in seconds.")
+    ] = 45
     delete_topic_with_broker_registration: Annotated[
         bool,
         Meta(
             description=(
-                "Take a registration for the broker's whole table and drop its other topics. Brokers must then "
+                "Treat a registration as the broker's whole table and drop its other topics. Brokers must then "
                 "register single topics with enableSingleTopicRegister."
             )
         ),

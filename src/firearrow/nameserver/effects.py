@@ -1,4 +1,4 @@
-"""What goes into the table of routes, and what has to be done when it changed."""
+"""Inputs of the table of routes, and the effects that its methods return."""
 
 from collections.abc import Mapping
 
@@ -6,14 +6,14 @@ import msgspec
 
 from firearrow.nameserver.brokers import Member
 from firearrow.nameserver.queues import Queues
-from firearrow.protocol.bodies.static_topic import TopicQueueMappingInfo
+from firearrow.protocol.bodies.admin.static_topic import TopicQueueMappingInfo
 from firearrow.protocol.bodies.version import DataVersion
 
 
 class Announcement(msgspec.Struct, frozen=True, kw_only=True):
     """The body of a registration: the broker's topics, and the edition of its table.
 
-    ``topics`` are (name, queues); ``filter_servers`` is None when the broker did not mention any.
+    ``topics`` are (name, queues); ``filter_servers`` is None if the broker sent none.
     """
 
     version: DataVersion
@@ -23,7 +23,7 @@ class Announcement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
-    """The lowest id of a broker name changed; ``to`` are the members to tell (NOTIFY_MIN_BROKER_ID_CHANGE)."""
+    """The lowest id of a broker name changed; ``to`` are the members to notify (NOTIFY_MIN_BROKER_ID_CHANGE)."""
 
     to: tuple[str, ...]
     min_broker_id: int
@@ -33,7 +33,7 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Registered(msgspec.Struct, frozen=True, kw_only=True):
-    """What a registration led to. The master's addresses are for slaves."""
+    """The outcome of a registration. The master's addresses are for slaves."""
 
     master_address: str | None = None
     ha_address: str | None = None
@@ -42,7 +42,7 @@ class Registered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Departed(msgspec.Struct, frozen=True, kw_only=True):
-    """Who went: members, broker names left without one, connections to close, notices to send."""
+    """The outcome of removals: removed members, broker names without members, connections to close, notices to send."""
 
     members: tuple[Member, ...] = ()
     names: tuple[str, ...] = ()

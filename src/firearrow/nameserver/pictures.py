@@ -1,8 +1,8 @@
-"""What a name server shows: routes, clusters and members, encoded from the table.
+"""Encodes the answers of a name server (routes, clusters, members) from its table.
 
-JSON is put together from parts that broker names and queues keep encoded, so that a route of eight brokers costs a
-join of sixteen pieces, and none at all when it was shown before. Members are in Java's alphabetical order, without
-blanks (the Go client splits addresses by hand). ``bare`` is fastjson's form, with numbers for keys.
+JSON is joined from parts that broker names and queues keep encoded, so a route of eight brokers costs a join of sixteen
+parts, and nothing if it is cached. Members of objects are in Java's alphabetical order, without blanks (the Go client
+splits addresses by hand). ``bare`` is fastjson's form, with numbers as keys.
 
 Java: ``RouteInfoManager.pickupTopicRouteData``, ``getAllClusterInfo``, ``getBrokerMemberGroup``;
 ``ZoneRouteRPCHook.filterByZoneName``.
@@ -17,14 +17,14 @@ from firearrow import fastjson
 from firearrow.nameserver.brokers import MASTER_ID, BrokerName, encode_addresses, encode_text
 from firearrow.nameserver.queues import Queues
 from firearrow.nameserver.routes import Routes
-from firearrow.protocol.bodies.static_topic import TopicQueueMappingInfo
+from firearrow.protocol.bodies.admin.static_topic import TopicQueueMappingInfo
 
 MEMBER_TOPIC_PREFIX: Final = "rmq_sys_SYNC_BROKER_MEMBER_"
-"""Topics over which the members of one broker name talk: no acting master is shown in their routes."""
+"""Topics that the members of one broker name use among themselves: their routes show no acting master."""
 
 
 def route(routes: Routes, topic: str, *, bare: bool) -> bytes | None:
-    """Return the route of a topic, from the answers kept when it is there; None when nobody has the topic."""
+    """Return the route of a topic, from the cache if possible; None if no broker has the topic."""
     kept = (routes.answers.bare if bare else routes.answers.standard).get(topic)
     if kept is not None:
         return kept
@@ -53,7 +53,7 @@ def cluster_info(routes: Routes) -> bytes:
 
 
 def member_group(routes: Routes, cluster: str, name: str) -> bytes:
-    """Return the members of a broker name; one that nobody has is shown without members."""
+    """Return the members of a broker name; an unknown name has none."""
     known = routes.names.get(name)
     addresses = encode_addresses(known.addresses if known else {}, bare=True)
     text = encode_text(name), encode_text(cluster)
@@ -101,8 +101,8 @@ def _encode_broker(routes: Routes, topic: str, broker: BrokerName, queues: Queue
 
 
 def _addresses(routes: Routes, topic: str, broker: BrokerName, queues: Queues) -> Mapping[int, str]:
-    # While a broker name is without its master, the member with the lowest id is shown in its place. It may be read
-    # from only, so a topic that is still writable is left as it is.
+    # While a broker name has no master, the member with the lowest id is shown as master. It is only readable, so a
+    # topic that is still writable is left unchanged.
     if not (routes.config.support_acting_master and broker.acting_master) or MASTER_ID in broker.addresses:
         return broker.addresses
     if queues.is_writable or topic.startswith(MEMBER_TOPIC_PREFIX):

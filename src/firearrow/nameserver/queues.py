@@ -20,7 +20,7 @@ from firearrow.model.flags import PERM_READ, PERM_WRITE, TOPIC_UNIT, TOPIC_UNIT_
 from firearrow.nameserver.answers import Answers
 
 MAX_SHARED: Final = 4096
-"""Distinct ``Queues`` that are shared; a cluster has a few dozen, and a peer that invents more shares none."""
+"""Most distinct ``Queues`` that are shared: a cluster has a few dozen, and a hostile peer must not fill the table."""
 
 
 _TAIL: Final = b',"perm":%d,"readQueueNums":%d,"topicSysFlag":%d,"writeQueueNums":%d}'
@@ -47,12 +47,12 @@ class Queues(msgspec.Struct, frozen=True, gc=False, weakref=False):
 
     @property
     def is_writable(self) -> bool:
-        """Whether producers may use them."""
+        """Whether producers may send to these queues."""
         return bool(self.perm & PERM_WRITE)
 
 
 class TopicTable:
-    """Topics, the broker names that hold them, and both ways round."""
+    """Topics by broker name and broker names by topic."""
 
     def __init__(self, answers: Answers) -> None:
         self._answers = answers
@@ -95,9 +95,9 @@ class TopicTable:
         return list(found)
 
     def units(self, *, unit: bool | None, unit_sub: bool | None) -> list[str]:
-        """Return the topics whose unit flags are as asked for (None: either way).
+        """Return the topics with these unit flags (None: either value).
 
-        The broker name that registered a topic first speaks for it; in a healthy cluster all of them agree.
+        The flags of the broker name that registered a topic first count; in a healthy cluster all agree.
         """
         found = []
         for topic, held in self._by_topic.items():
@@ -152,14 +152,14 @@ class TopicTable:
             self._answers.drop(topic)
 
     def wipe_write(self, broker: str) -> int:
-        """Take the write permission from every topic of a broker name; return how many topics it has."""
+        """Remove the write permission from every topic of a broker name; return the number of its topics."""
         for topic in self._by_broker.get(broker, ()):
             queues = self._by_topic[topic][broker]
             self._set_perm(topic, broker, queues, queues.perm & ~PERM_WRITE)
         return len(self._by_broker.get(broker, ()))
 
     def add_write(self, broker: str) -> int:
-        """Let every topic of a broker name be read and written; return how many topics it has."""
+        """Give every topic of a broker name read and write permission; return the number of its topics."""
         for topic in self._by_broker.get(broker, ()):
             self._set_perm(topic, broker, self._by_topic[topic][broker], PERM_READ | PERM_WRITE)
         return len(self._by_broker.get(broker, ()))

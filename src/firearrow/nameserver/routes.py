@@ -1,12 +1,11 @@
-"""Who is where: the pure table of a name server.
+"""The table of routes of a name server. Pure.
 
-Nothing here reads a clock, writes a log or moves a byte. Time arrives as an argument (milliseconds that only move
-forward), connections are opaque objects compared by identity, and verbs return what has to be done outside: notices
-to send, connections to close.
+Nothing here reads a clock, logs or does I/O. Time is an argument (milliseconds of a steady clock), connections are
+opaque objects compared by identity, and methods return their effects: notices to send, connections to close.
 
 Invariants:
 
-* a member's address has one lease, and a lease belongs to a member that is seated under its broker name;
+* a member's address has one lease, and a lease belongs to a member of a broker name;
 * a broker name exists while it has a member, a cluster while it has a broker name;
 * only known broker names hold queues;
 * a registration adds and overwrites topics, it never removes any (unless ``deleteTopicWithBrokerRegistration``);
@@ -25,7 +24,7 @@ from firearrow.nameserver.brokers import MASTER_ID, BrokerName, Lease, Member
 from firearrow.nameserver.config import NameServerConfig
 from firearrow.nameserver.effects import Announcement, Departed, Notice, Registered
 from firearrow.nameserver.queues import Queues, TopicTable
-from firearrow.protocol.bodies.static_topic import TopicQueueMappingInfo
+from firearrow.protocol.bodies.admin.static_topic import TopicQueueMappingInfo
 from firearrow.protocol.bodies.version import DataVersion
 
 _Key = tuple[str, str]
@@ -47,7 +46,7 @@ class Routes:
         self._by_connection: dict[object, dict[_Key, None]] = {}
 
     def reconfigure(self, config: NameServerConfig, order_conf: Mapping[str, str]) -> None:
-        """Take over changed settings and the order configuration of topics."""
+        """Apply changed settings and the order configuration of topics."""
         self.config = config
         self.order_conf = order_conf
         self.answers.clear()
@@ -57,7 +56,7 @@ class Routes:
     # Registration
 
     def repeats(self, member: Member, digest: bytes) -> bool:
-        """Whether a registration says only what the member said last time, with nothing changed in between."""
+        """Whether a registration equals the member's last one, with no change of the table in between."""
         lease = self.leases.get((member.cluster, member.address))
         name = self.names.get(member.name)
         if lease is None or name is None:
@@ -65,7 +64,7 @@ class Routes:
         return lease.repeats == (digest, name.edition) and lease.member == member
 
     def renew(self, member: Member, connection: object, now_ms: int) -> Registered:
-        """Take a registration that ``repeats``."""
+        """Renew the lease for a registration that ``repeats``."""
         key = (member.cluster, member.address)
         lease = self.leases[key]
         lease.seen_ms = now_ms
@@ -75,7 +74,7 @@ class Routes:
     def register(
         self, member: Member, announced: Announcement, connection: object, now_ms: int, digest: bytes = b""
     ) -> Registered | None:
-        """Take a registration whole, or return None: a member not known yet must announce its whole table first."""
+        """Apply a registration as a whole, or return None: an unknown member must send its whole table first."""
         name = self.names.get(member.name)
         if name is not None and self._is_overruled(name, member, announced.version):
             self.unregister([member])
@@ -97,7 +96,7 @@ class Routes:
         return self._answer(name, member, is_new=is_new, notices=notices)
 
     def _is_overruled(self, name: BrokerName, member: Member, version: DataVersion) -> bool:
-        # A member elsewhere holds the same id, and its state is newer: the one that registers now is the old one.
+        # A member at another address has the same id and a newer state: this registration is outdated.
         holder = name.addresses.get(member.broker_id)
         if holder is None or holder == member.address:
             return False
@@ -105,13 +104,13 @@ class Routes:
         return lease is not None and lease.version.state_version > version.state_version
 
     def _evict(self, member: Member) -> None:
-        # An address is one process: whoever had it under another broker name is no more.
+        # An address is one process: the earlier member of another broker name at this address no longer exists.
         lease = self.leases.get((member.cluster, member.address))
         if lease is not None and lease.member.name != member.name:
             self.unregister([lease.member])
 
     def _seat(self, name: BrokerName, member: Member) -> bool:
-        # Returns whether the id is new here. An address that held another id gives that one up.
+        # Returns whether the id is new. An address that had another id loses that one.
         name.clusters[member.cluster] = None
         self.clusters.setdefault(member.cluster, {})[member.name] = None
         is_news = name.describe(acting_master=bool(member.acting_master), zone=member.zone)
@@ -131,7 +130,7 @@ class Routes:
         return not held
 
     def _announce(self, name: BrokerName, member: Member, announced: Announcement, *, is_first: bool) -> bool:
-        # Returns whether the member's topics count: a slave's do only while it stands for the name.
+        # Returns whether the member's topics count: a slave's do only while it acts as master.
         is_master = member.broker_id == MASTER_ID
         leads = member.acting_master is not None and not is_master and member.broker_id == name.lowest_id
         if not (is_master or leads):
@@ -181,18 +180,18 @@ class Routes:
     # Staying alive, and leaving
 
     def version(self, cluster: str, address: str) -> DataVersion | None:
-        """Return the edition of a member's table that is known here."""
+        """Return the known edition of a member's table."""
         lease = self.leases.get((cluster, address))
         return None if lease is None else lease.version
 
     def heard_from(self, cluster: str, address: str, now_ms: int) -> None:
-        """Note a sign of life; one from a stranger means nothing."""
+        """Renew a member's lease; do nothing for an unknown member."""
         lease = self.leases.get((cluster, address))
         if lease is not None:
             lease.seen_ms = now_ms
 
     def unregister(self, leaving: Iterable[Member]) -> Departed:
-        """Take members out; nothing happens for one that is not here."""
+        """Remove members; do nothing for an unknown member."""
         gone: list[Member] = []
         names: list[str] = []
         offline: dict[str, str] = {}
@@ -211,21 +210,21 @@ class Routes:
         return Departed(members=tuple(gone), names=tuple(names), notices=self._offline_notices(offline))
 
     def expire(self, now_ms: int) -> Departed:
-        """Take out every member that has been silent for too long, and say which connections to close."""
+        """Remove every member whose lease has expired; return the connections to close."""
         silent = [lease for lease in self.leases.values() if lease.has_expired(now_ms)]
         departed = self.unregister([lease.member for lease in silent])
         connections = dict.fromkeys(lease.connection for lease in silent)
         return msgspec.structs.replace(departed, connections=tuple(connections))
 
     def disconnected(self, connection: object) -> Departed:
-        """Take out every member that registered over a connection that has ended."""
+        """Remove every member that registered over a connection that has ended."""
         keys = self._by_connection.get(connection)
         if keys is None:
             return Departed()
         return self.unregister([self.leases[key].member for key in keys])
 
     def _vacate(self, name: BrokerName, ids: Iterable[int]) -> bool:
-        # Returns whether that was the last of them.
+        # Returns whether that was the last member.
         for broker_id in ids:
             del name.addresses[broker_id]
         name.changed()
@@ -276,7 +275,7 @@ class Routes:
     # Topics
 
     def add_topic(self, topic: str, held: Mapping[str, Queues]) -> bool:
-        """Set a topic's queues at known broker names; refuse them all when one is unknown."""
+        """Set a topic's queues at known broker names; refuse all of them if one is unknown."""
         if any(name not in self.names for name in held):
             return False
         for name, queues in held.items():
@@ -296,7 +295,7 @@ class Routes:
 
 
 def _notice(name: BrokerName, *, offline_address: str | None = None, ha_address: str | None = None) -> Notice:
-    # When a member came, the newcomer knows already; when one went, or it is alone, everybody is told.
+    # A new member knows of itself, so the others are notified; after a departure, or if it is alone, all are.
     lowest = min(name.addresses)
     everybody = offline_address is not None or len(name.addresses) == 1
     return Notice(

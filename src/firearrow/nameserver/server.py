@@ -1,8 +1,8 @@
-"""A name server: the table, its answers, its files and its clock, put together. Wiring only, no decisions.
+"""The name server: builds the table, handlers, files and clock and starts them. Wiring only, no decisions.
 
-Brokers leave the table in three ways: they say so, their connection ends, or they are silent for longer than they said
-they would be, which is looked for every ``scanNotActiveBrokerInterval``. Elapsed time is the loop's, so a jump of the
-wall clock makes nobody look dead. Java: ``namesrv.NamesrvController``.
+Brokers leave the table in three ways: they unregister, their connection ends, or their lease expires, which is checked
+every ``scanNotActiveBrokerInterval``. Elapsed time is the loop's, so a jump of the wall clock expires no lease. Java:
+``namesrv.NamesrvController``.
 """
 
 import asyncio
@@ -18,30 +18,31 @@ from firearrow.nameserver.effects import Departed, Notice
 from firearrow.nameserver.handlers.lookup import LookupHandlers
 from firearrow.nameserver.handlers.membership import MembershipHandlers
 from firearrow.nameserver.handlers.operation import OperationHandlers
-from firearrow.nameserver.kvconfig import MAX_BYTES, ORDER_TOPIC_CONFIG, KvConfig
+from firearrow.nameserver.kv_config import MAX_BYTES, ORDER_TOPIC_CONFIG, KvConfig
 from firearrow.nameserver.routes import Routes
 from firearrow.nameserver.stored import Stored
-from firearrow.protocol.requests.registration import NotifyMinBrokerIdChange
+from firearrow.protocol.requests.naming.registration import NotifyMinBrokerIdChange
 from firearrow.remoting.caller import Caller
 from firearrow.remoting.handlers import Handlers, Peer
 from firearrow.remoting.limits import Limits
 from firearrow.remoting.server import Server
-from firearrow.runtime.disk import Disk
+from firearrow.runtime.clock import elapsed_ms
+from firearrow.runtime.disk.door import Disk
 from firearrow.runtime.network import Address, Network
-from firearrow.runtime.tlssettings import ServerTls, server_context
+from firearrow.runtime.tls_settings import ServerTls, server_context
 
 MAX_CHANGES_BYTES: Final = 64 * 1024
 
 log = logging.getLogger(__name__)
 
 MAX_NOTICES: Final = 10_000
-"""Notices waiting to be sent; more are dropped, because brokers also ask by themselves."""
+"""Most notices that wait to be sent; further ones are dropped, because brokers also ask by themselves."""
 
 NOTICE_TIMEOUT_MS: Final = 300
 
 
 class NameServer:
-    """Knows who is where. ``disk`` is the directory of its files."""
+    """Answers which brokers serve which topics. ``disk`` is the directory of its files."""
 
     def __init__(
         self,
@@ -81,18 +82,18 @@ class NameServer:
 
     @property
     def address(self) -> Address:
-        """Where it listens, with the real port."""
+        """The address it listens on, with the real port."""
         assert self._server is not None, "the name server has not been started"
         return self._server.address
 
     @property
     def routes(self) -> Routes:
-        """The table, for whoever embeds a name server and wants to look."""
+        """The table of routes, for programs that embed a name server."""
         return self._routes
 
     @property
     def texts(self) -> KvConfig:
-        """The named texts that are in force."""
+        """The KV configuration in force."""
         return self._texts.value
 
     async def run(self) -> None:
@@ -102,7 +103,7 @@ class NameServer:
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[Address]:
-        """Serve within the block; raise ``ListenFailed`` or ``SettingsError`` when it cannot."""
+        """Serve within the block; raise ``ListenFailed`` or ``SettingsError`` if that fails."""
         await self._texts.read()
         await self._changes.read()
         self._reconfigure(None)
@@ -129,8 +130,8 @@ class NameServer:
 
     def _handlers(self) -> Handlers:
         handlers = Handlers()
-        LookupHandlers(self._routes, _now_ms).add_to(handlers)
-        MembershipHandlers(self._routes, _now_ms, self._notify, self._order_table).add_to(handlers)
+        LookupHandlers(self._routes, elapsed_ms).add_to(handlers)
+        MembershipHandlers(self._routes, elapsed_ms, self._notify, self._order_table).add_to(handlers)
         OperationHandlers(self._routes, self._texts, self._changes).add_to(handlers)
         return handlers
 
@@ -146,12 +147,12 @@ class NameServer:
     async def _expire(self) -> None:
         while True:
             await asyncio.sleep(self._routes.config.scan_not_active_broker_interval / 1000)
-            self._departed(self._routes.expire(_now_ms()), "it was silent for too long")
+            self._departed(self._routes.expire(elapsed_ms()), "it was silent for too long")
 
     def _departed(self, departed: Departed, why: str) -> None:
         for member in departed.members:
             extra = {"broker": member.name, "id": member.broker_id, "at": member.address, "why": why}
-            log.warning("broker is gone", extra=extra)
+            log.warning("broker %s (id %d) at %s is removed: %s", *extra.values(), extra=extra)
         for connection in departed.connections:
             cast("Peer", connection).close()
         self._notify(departed.notices)
@@ -161,7 +162,7 @@ class NameServer:
             try:
                 self._notices.put_nowait(notice)
             except asyncio.QueueFull:
-                log.warning("a notice is dropped: too many wait", extra={"brokers": notice.to})
+                log.warning("a notice to %s is dropped: too many are waiting", notice.to, extra={"brokers": notice.to})
 
     async def _tell_brokers(self) -> None:
         while True:
@@ -176,8 +177,5 @@ class NameServer:
                 try:
                     await self._caller.tell(Address.parse(broker), request, timeout_ms=NOTICE_TIMEOUT_MS)
                 except FireArrowError as error:
-                    log.warning("a broker could not be told", extra={"broker": broker, "reason": str(error)})
-
-
-def _now_ms() -> int:
-    return int(asyncio.get_running_loop().time() * 1000)
+                    extra = {"broker": broker, "reason": str(error)}
+                    log.warning("the broker at %s could not be notified: %s", broker, error, extra=extra)

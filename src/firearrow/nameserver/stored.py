@@ -1,8 +1,8 @@
-"""A value that is kept in a file and changes only once the change is durable.
+"""A value in a file; a change takes effect once it is durable.
 
-Changes queue up while the file is being written and go out together in the next writing. Whoever asked is told when
-it is done: with None once the new value is durable and in force, with the error when it is not, and then nothing has
-changed. The previous contents stay in ``<path>.bak``, as Apache's do, and are read when the file itself is not usable.
+Changes that arrive while the file is being written are written together next. The callback of a change gets None once
+the new value is durable and in force, or the error, and then nothing has changed. The previous contents stay in
+``<path>.bak``, as in Apache, and are read if the file itself is not usable.
 
 Invariants: ``value`` is what a restart would read; changes apply in the order in which they were asked for.
 """
@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 from firearrow.errors import BadBody, DiskError, FireArrowError, ResourceShortage, SettingsError
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.refusal import Refused
-from firearrow.runtime.disk import Disk
+from firearrow.runtime.disk.door import Disk
 
 T = TypeVar("T")
 
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 class Stored(Generic[T]):
-    """A value in a file, with its changes in line."""
+    """A value in a file, and its waiting changes."""
 
     def __init__(
         self,
@@ -49,14 +49,14 @@ class Stored(Generic[T]):
         self._wanted = asyncio.Event()
 
     async def read(self) -> None:
-        """Take over what the file holds; nothing when there is none yet."""
+        """Read the file; do nothing if there is none yet."""
         for path in (self._path, self._path + ".bak"):
             if not self._disk.exists(path):
                 continue
             try:
                 self.value = self._decode(await self._disk.read_whole(path))
             except ResourceShortage:
-                raise  # it can be read later
+                raise  # the file may become readable later
             except (BadBody, SettingsError, DiskError) as error:
                 log.warning("%s cannot be read: %s", path, error, extra={"path": path, "reason": str(error)})
                 continue
@@ -65,12 +65,12 @@ class Stored(Generic[T]):
             raise SettingsError(f"{self._path} cannot be read, nor can its .bak: repair it or move it away")
 
     def change(self, how: Callable[[T], T], on_done: OnDone) -> None:
-        """Ask for a change; ``how`` makes the new value of the old one, or raises ``Refused``."""
+        """Request a change; ``how`` returns the new value for the old one, or raises ``Refused``."""
         self._waiting.append((how, on_done))
         self._wanted.set()
 
     async def write_changes(self) -> None:
-        """Write whatever is asked for, until cancelled."""
+        """Write requested changes, until cancelled."""
         while True:
             await self._wanted.wait()
             self._wanted.clear()
@@ -113,7 +113,7 @@ class Stored(Generic[T]):
         return None
 
     async def _keep_previous(self) -> None:
-        """Copy the file to ``.bak``; one that cannot be read any more leaves that as it is."""
+        """Copy the file to ``.bak``; if it cannot be read, leave ``.bak`` unchanged."""
         try:
             previous = await self._disk.read_whole(self._path)
             self._decode(previous)

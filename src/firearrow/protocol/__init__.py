@@ -1,1 +1,1 @@
-"""The sans-IO remoting protocol: how a conversation goes, without doing any of it."""
+"""RocketMQ's remoting protocol without I/O: frames, headers, typed requests, connections."""

@@ -1,4 +1,4 @@
-"""Signed requests: who asks, and proof that the request is theirs.
+"""Signed requests: the account that sends a request, and the proof.
 
 Java: ``AclClientRPCHook``, ``AclUtils``, ``AclSigner``; on the server ``AclUtils`` (4.9) and
 ``DefaultAuthenticationContextBuilder`` (5.x). The proof travels in header fields::
@@ -8,7 +8,7 @@ Java: ``AclClientRPCHook``, ``AclUtils``, ``AclSigner``; on the server ``AclUtil
     Signature       base64(HMAC-SHA1(secret key, content))
 
 ``content`` is the values of all fields but ``Signature``, as text, in ascending order of their names, followed by the
-body. The request code is not part of it: what is proven is the fields and the body.
+body. The request code is not signed: only the fields and the body are.
 """
 
 import base64
@@ -27,7 +27,7 @@ SECURITY_TOKEN: Final = "SecurityToken"  # noqa: S105 - the name of a field
 
 
 class Credentials(msgspec.Struct, frozen=True):
-    """An account as its owner knows it."""
+    """The access key and secret key of an account, and a security token if there is one."""
 
     access_key: str
     secret_key: str
@@ -45,7 +45,7 @@ def sign(fields: Mapping[str, str], body: bytes, secret_key: str) -> str:
 
 
 def content(fields: Mapping[str, str], body: bytes) -> bytes:
-    """Return what is signed. Names sort by UTF-16 code units, as Java compares strings."""
+    """Return the bytes that are signed. Names sort by UTF-16 code units, as Java compares strings."""
     names = sorted((name for name in fields if name != SIGNATURE), key=_java_order)
     return "".join(fields[name] for name in names).encode() + body
 

@@ -1,10 +1,10 @@
-"""What every command says besides its own fields, whichever way its header is encoded.
+"""The values that every command carries besides its own fields, in either encoding.
 
 Java: ``RemotingCommand``. A ``Heading`` is a decoded header: six values that every command carries, and the typed
 request that its code and fields stand for. ``request`` is None when the code has no typed conversation, or when the
 command is an answer.
 
-Flag bits: 1 the command is an answer, 2 nobody waits for an answer (one-way).
+Flag bits: 1 the command is an answer, 2 the request is one-way and gets no answer.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ ANSWER_FLAG: Final = 1
 ONEWAY_FLAG: Final = 2
 
 OUR_LANGUAGE: Final = LanguageCode.PYTHON
-"""Stock clients read the language for display alone, so the honest one serves."""
+"""Stock clients only display the language, so the true one does no harm."""
 OUR_VERSION: Final = CURRENT_VERSION
 
 
@@ -39,7 +39,7 @@ HeaderEncoder = Callable[[Any, int, int, int, str | None, int], bytes]
 
 
 class Heading(msgspec.Struct, Generic[F], gc=False):
-    """One header, decoded. Its shape is also the JSON header's, which is decoded straight into it."""
+    """One decoded header. Its members are those of the JSON header, which msgspec decodes into it directly."""
 
     code: Int32
     flag: Int32 = 0
@@ -61,9 +61,9 @@ class Heading(msgspec.Struct, Generic[F], gc=False):
 
 
 class BadFields(BadHeader):
-    """A header says whose it is, but its fields are not what its code asks for.
+    """A header whose heading can be read and whose fields are not those of its code.
 
-    ``heading`` holds what could be read (its ``request`` is None), so that the peer can be told.
+    ``heading`` holds the values that could be read (its ``request`` is None), so that the peer can be answered.
     """
 
     def __init__(self, heading: "Heading[object]", reason: str) -> None:

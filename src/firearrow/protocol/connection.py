@@ -1,35 +1,33 @@
-"""One connection as a state machine: bytes in, events out; verbs in, bytes out. No sockets, no clock, no waiting.
+"""One connection as a state machine: bytes in, events out; method calls in, bytes out. No sockets, clock or waiting.
 
 Theory
 ------
-A connection carries two conversations at once, one in each direction, and they share nothing but the stream. Each side
-asks with an *opaque* of its own counting and recognises answers by the answer bit, so equal opaques of the two
-directions never meet.
+Both ends of a connection send requests, independently of each other. Each end numbers its requests with an *opaque* of
+its own and recognises answers by the answer bit, so equal opaques of the two directions do not collide.
 
-What we asked lives in one table, ``opaque -> Outstanding``, until exactly one of four things happens to it:
+Our requests are kept in one table, ``opaque -> Outstanding``, until exactly one of four things happens:
 
     an answer arrives          -> an ``AnswerArrived`` event from ``receive_data``
-    its deadline passes        -> a member of the list that ``expire(now)`` returns
-    we lose interest           -> ``forget(opaque)``
+    the deadline passes        -> a member of the list that ``expire(now)`` returns
+    the caller gives up        -> ``forget(opaque)``
     the connection ends        -> a member of the list that ``closed()`` returns
 
-An answer that matches nothing in the table came too late or was never asked for: it is counted and dropped.
+An answer without an entry in the table came too late or was never asked for: it is counted and dropped.
 
-What the peer asked is not remembered here. A ``RequestArrived`` holds all that an answer needs, and whoever holds it
-may answer now, later or, when the peer wants none (one-way), not at all: ``answer`` is silent then. Requests that
-cannot be handed on are answered here: a code without a conversation with code 3, fields that do not parse with code 1.
+Requests of the peer are not kept here. A ``RequestArrived`` holds all that an answer needs, and its holder may answer
+at any time; ``answer`` is a no-op for a one-way request. Requests that no handler can be given are answered here: a
+code without a conversation with code 3, fields that do not parse with code 1.
 
-The states are *open*, *broken* and *closed*. The stream breaks when it can no longer be cut into frames, or when a
-header does not even say whose it is (``StreamBroken`` is the last event): nothing is received or asked any more, but
-the requests before the break are still answered. It is closed when the driver says ``closed()``: then nothing is sent
-either.
+The states are *open*, *broken* and *closed*. The stream breaks when it can no longer be split into frames, or when a
+heading cannot be read (``StreamBroken`` is the last event): nothing is received any more and no request is sent, but
+the requests before the break are still answered. The driver calls ``closed()`` at the end: then nothing is sent.
 
 Driving it::
 
     for event in connection.receive_data(data): ...
-    transport.writelines(connection.data_to_send())          # once for everything that the events led to
+    transport.writelines(connection.data_to_send())          # once for all answers to these events
 
-Everything that verbs produce is collected until ``data_to_send`` takes it, so many answers leave in one write.
+The bytes of all method calls are collected until ``data_to_send`` returns them, so many answers leave in one write.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,9 +39,10 @@ from firearrow.errors import BadHeader, BrokenInvariant, Overloaded, ProtocolErr
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.command import ANSWER_FLAG, ONEWAY_FLAG, BadFields, Encoding, Heading
 from firearrow.protocol.conversation import Empty, Fields, Request
-from firearrow.protocol.frame import FrameLimits, FrameSplitter
+from firearrow.protocol.frame import PREFIX_SIZE, Frame, FrameLimits, FrameSplitter
 from firearrow.protocol.header_json import REFUSALS
 from firearrow.protocol.refusal import Refused, unsupported
+from firearrow.protocol.sends import SEND_BEGINNINGS, WORTH_IT, SendReader, SendsArrived, SendShapes
 from firearrow.protocol.serialize import (
     ENCODERS,
     Catalogue,
@@ -58,7 +57,7 @@ from firearrow.protocol.serialize import (
 )
 
 OUTSTANDING_MAX: Final = 65_535
-"""Requests of ours that may wait for an answer on one connection (Apache permits 65,535 in flight)."""
+"""The most calls in flight on one connection (Apache permits 65,535)."""
 
 _OPAQUE_MASK: Final = 0x7FFF_FFFF
 _COMPACT_CODE_MAX: Final = 0x7FFF
@@ -68,7 +67,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class RequestArrived(msgspec.Struct, gc=False):
-    """The peer asks something. ``heading.request`` is the typed request."""
+    """The peer sent a request. ``heading.request`` is the typed request."""
 
     heading: Heading[Any]
     body: bytes
@@ -94,14 +93,14 @@ class RequestArrived(msgspec.Struct, gc=False):
 
 
 class RequestDeclined(msgspec.Struct):
-    """The peer asked something that no handler can be given. It has been answered, unless it was one-way."""
+    """The peer sent a request that no handler can be given. The request has been refused, unless it was one-way."""
 
     heading: Heading[Any]
     refusal: Refused
 
 
 class Outstanding(msgspec.Struct):
-    """A request of ours that waits for its answer. ``context`` is whatever the asker wants back with it."""
+    """A request of ours that waits for its answer. ``context`` is returned to the caller unchanged."""
 
     opaque: int
     request: Request[Any]
@@ -128,21 +127,24 @@ class AnswerArrived(msgspec.Struct):
 
     @property
     def remark(self) -> str:
-        """What the peer has to say about it."""
+        """The peer's text about the answer; empty if there is none."""
         return self.heading.remark or ""
 
 
 class StreamBroken(msgspec.Struct):
-    """The stream makes no sense any more: send what is queued, then close."""
+    """The stream cannot be read any further: send what is queued, then close."""
 
     reason: ProtocolError
 
 
-Event = RequestArrived | RequestDeclined | AnswerArrived | StreamBroken
+Event = RequestArrived | SendsArrived | RequestDeclined | AnswerArrived | StreamBroken
 
 
 class Connection:
-    """See the module's theory. ``encoding`` is the one our own requests use; answers follow the peer's."""
+    """See the module's theory. Our requests use ``encoding``; answers use the encoding of the peer's request.
+
+    With ``shapes`` sends of one shape arrive as one event (`sends`).
+    """
 
     def __init__(
         self,
@@ -151,15 +153,23 @@ class Connection:
         limits: FrameLimits | None = None,
         encoding: Encoding = Encoding.JSON,
         outstanding_max: int = OUTSTANDING_MAX,
+        shapes: SendShapes | None = None,
     ) -> None:
         self._decode_request = (requests or catalogue()).decode_request
+        limits = limits or FrameLimits()
         self._splitter = FrameSplitter(limits)
+        self.kept = 0
+        """Bytes held for a frame that is not complete yet."""
+        self._sends = None if shapes is None else SendReader(shapes)
+        # A read up to this size holds no frame that is above a limit, so `SendReader` need not check.
+        self._whole_below = min(limits.frame_max, limits.header_max)
         self._encoding = encoding
         self._outstanding_max = outstanding_max
         self._outstanding: dict[int, Outstanding] = {}
         self._earliest = _NEVER
         self._next_opaque = 0
-        self._to_send: list[Buffer] = []
+        self.to_send: list[Buffer] = []
+        """The bytes to write next, in order."""
         self.is_ended = False
         self._is_closed = False
         self.late_answers = 0
@@ -170,21 +180,40 @@ class Connection:
         """How many requests of ours wait for an answer."""
         return len(self._outstanding)
 
-    @property
-    def kept(self) -> int:
-        """Bytes held for a frame that is not complete yet."""
-        return self._splitter.kept
-
-    # What the peer says
+    # Receiving
 
     def receive_data(self, data: bytes) -> list[Event]:
-        """Take bytes from the network; return what they mean, in order."""
+        """Take bytes from the network; return their events, in order."""
         if self.is_ended:
             return []
         events: list[Event] = []
-        for encoding, header, body in self._splitter.feed(data):
+        splitter = self._splitter
+        if (
+            self._sends is not None
+            and data.startswith(SEND_BEGINNINGS, PREFIX_SIZE)
+            and len(data) >= WORTH_IT * int.from_bytes(data[:4])
+            and not self.kept
+            and len(data) <= self._whole_below
+        ):
+            sends, data = self._sends.read(data)
+            events += sends
+        self._understand_all(splitter.feed(data), events)
+        self.kept = splitter.kept
+        if splitter.fault is not None and not self.is_ended:
+            events.append(self._break(splitter.fault))
+        return events
+
+    def one_by_one(self, sends: SendsArrived) -> list[Event]:
+        """The same sends as a `RequestArrived` for each."""
+        events: list[Event] = []
+        self._understand_all(FrameSplitter().feed(sends.data), events)
+        return events
+
+    def _understand_all(self, frames: list[Frame], events: list[Event]) -> None:
+        """Add the events of frames, until a frame breaks the stream."""
+        for encoding, header, body in frames:
             try:
-                # With requests of ours outstanding an answer is what most likely comes; without, it is a request.
+                # With calls in flight the next frame is most likely an answer; without, it is a request.
                 heading = None if self._outstanding else self._decode_request(encoding, header)
                 if heading is not None and heading.request is not None:
                     events.append(RequestArrived(heading, body, encoding, header))
@@ -194,12 +223,9 @@ class Connection:
                 event = self._decline(encoding, error.heading, Refused(ResponseCode.SYSTEM_ERROR, str(error)))
             except BadHeader as error:
                 events.append(self._break(error))
-                return events
+                return
             if event is not None:
                 events.append(event)
-        if self._splitter.fault is not None:
-            events.append(self._break(self._splitter.fault))
-        return events
 
     def _understand(self, encoding: int, header: bytes, body: bytes) -> Event | None:
         if self._outstanding:
@@ -218,7 +244,7 @@ class Connection:
         return self._decline(encoding, heading, unsupported(heading.code))
 
     def _answered_as_before(self, header: bytes, body: bytes) -> AnswerArrived | None:
-        """The answer in a header if it is of the same kind as the one before: read in one pass instead of two."""
+        """The answer in a header if its type is that of the last answer: one pass instead of two; else None."""
         try:
             heading = json_decoder(self._likely).decode_at_once(header)
         except REFUSALS:
@@ -257,14 +283,14 @@ class Connection:
             self.late_answers += 1
             return None
         if not heading.flag & ONEWAY_FLAG:
-            self._to_send.append(encode_answer(encoding, heading.opaque, code=refusal.code, remark=refusal.remark))
+            self.to_send.append(encode_answer(encoding, heading.opaque, code=refusal.code, remark=refusal.remark))
         return RequestDeclined(heading, refusal)
 
     def _break(self, reason: ProtocolError) -> StreamBroken:
         self.is_ended = True
         return StreamBroken(reason)
 
-    # What we say
+    # Sending
 
     def answer(
         self,
@@ -275,7 +301,7 @@ class Connection:
         remark: str | None = None,
         extra: Mapping[str, str] | None = None,
     ) -> None:
-        """Answer a request of the peer, in the encoding it used. A one-way request gets none."""
+        """Answer a request of the peer, in the request's encoding; a no-op for a one-way request."""
         heading = asked.heading
         if heading.flag & ONEWAY_FLAG or self._is_closed:
             return
@@ -288,11 +314,11 @@ class Connection:
             except KeyError:
                 encode = encoder(encoding, type(fields))
             head = encode(fields, code, ANSWER_FLAG, heading.opaque, remark, len(body))
-        self._to_send.append(head)
+        self.to_send.append(head)
         if body:
-            self._to_send.append(body)
+            self.to_send.append(body)
 
-    def answer_together(
+    def answer_many(
         self,
         encoding: int,
         owed: Sequence[tuple[int, Fields]],
@@ -305,14 +331,14 @@ class Connection:
             return
         if fields is None:
             encode = encoder(encoding, type(owed[0][1]))
-            self._to_send += [encode(own, code, ANSWER_FLAG, opaque, remark, 0) for opaque, own in owed]
+            self.to_send += [encode(own, code, ANSWER_FLAG, opaque, remark, 0) for opaque, own in owed]
         else:
-            self._to_send += [encode_answer(encoding, opaque, fields, code, remark) for opaque, _ in owed]
+            self.to_send += [encode_answer(encoding, opaque, fields, code, remark) for opaque, _ in owed]
 
     def answer_encoded(self, answers: list[bytes]) -> None:
-        """Give answers that are encoded already (``protocol.shedding``)."""
+        """Queue answers that are encoded already (``protocol.shedding``)."""
         if not self._is_closed:
-            self._to_send += answers
+            self.to_send += answers
 
     def refuse(self, asked: RequestArrived, refusal: Refused) -> None:
         """Answer a request of the peer with an error code and a reason."""
@@ -327,7 +353,7 @@ class Connection:
         context: object = None,
         extra: Mapping[str, str] | None = None,
     ) -> int:
-        """Ask the peer; return the opaque under which the answer will be recognised."""
+        """Send a request; return the opaque by which the answer will be recognised."""
         if len(self._outstanding) >= self._outstanding_max:
             raise Overloaded(f"{self._outstanding_max} requests already wait for an answer on this connection")
         opaque = self._take_opaque()
@@ -350,7 +376,7 @@ class Connection:
         oneway: bool,
     ) -> None:
         if self.is_ended:
-            raise BrokenInvariant("a request on a connection that has ended")
+            raise BrokenInvariant("a request was sent on a connection that has ended")
         if body.__class__ is not bytes and not isinstance(body, (bytes, bytearray, memoryview)):
             raise TypeError(
                 f"the body of {type(request).__name__} is bytes, not {type(body).__name__}; nothing was sent"
@@ -365,9 +391,9 @@ class Connection:
             except KeyError:
                 encode = encoder(encoding, type(request))
             head = encode(request, code, ONEWAY_FLAG if oneway else 0, opaque, None, len(body))
-        self._to_send.append(head)
+        self.to_send.append(head)
         if body:
-            self._to_send.append(body)
+            self.to_send.append(body)
 
     def _take_opaque(self) -> int:
         opaque = self._next_opaque
@@ -377,18 +403,18 @@ class Connection:
         return opaque
 
     def data_to_send(self) -> list[Buffer]:
-        """Take everything that is to be written now, in order."""
-        data, self._to_send = self._to_send, []
+        """Return everything that is to be written now, in order, and keep none of it."""
+        data, self.to_send = self.to_send, []
         return data
 
-    # How requests of ours end without an answer
+    # Ending our requests without an answer
 
     def forget(self, opaque: int) -> None:
-        """Stop waiting for an answer; when it comes it counts as late."""
+        """Stop waiting for an answer; if it still comes, it counts as late."""
         self._outstanding.pop(opaque, None)
 
     def expire(self, now: float) -> list[Outstanding]:
-        """Take out the requests whose deadline has passed. Cheap while none has."""
+        """Remove and return the requests whose deadline has passed. Cheap while there is none."""
         if now < self._earliest:
             return []
         expired = [asked for asked in self._outstanding.values() if asked.deadline <= now]
@@ -398,9 +424,9 @@ class Connection:
         return expired
 
     def closed(self) -> list[Outstanding]:
-        """Note that the stream has ended; take out every request that still waited."""
+        """Note that the stream has ended; remove and return every request that still waited."""
         self.is_ended = self._is_closed = True
-        self._to_send.clear()
+        self.to_send.clear()
         self._earliest = _NEVER
         unanswered = list(self._outstanding.values())
         self._outstanding.clear()

@@ -1,4 +1,4 @@
-"""What a conversation is: a typed request that knows its code and the type of its answer.
+"""A conversation: a typed request with its code and the type of its answer.
 
 One request code is one frozen struct::
 
@@ -8,17 +8,17 @@ One request code is one frozen struct::
         queue_id: int
         committed: bool = True
 
-Names are Python's; on the wire they are camelCase, or whatever ``msgspec.field(name=...)`` says. A field without a
-default is required. Values travel as strings in the header's ``extFields`` whatever their type here: ``serialize``
-turns them into bytes and back in both header encodings. A conversation whose frames carry a body names its type in
-``request_body`` or ``answer_body`` (None: no body, ``bytes``: opaque bytes, else a type of ``protocol.bodies``).
+Names are Python's; on the wire they are camelCase, or the name in ``msgspec.field(name=...)``. A field without a
+default is required. On the wire all values are strings in the header's ``extFields``: ``serialize`` encodes and decodes
+them in both header encodings. A conversation whose frames carry a body names the type of the body in ``request_body``
+or ``answer_body`` (None: no body, ``bytes``: opaque bytes, else a type of ``protocol.bodies``).
 
 Fields are ``str``, ``bool``, ``float``, ``Int32`` (Java's int), ``int`` (Java's long) or a ``str`` enum, any of them
 ``| None`` with the default None when Java's header may leave it null. A number outside Java's range is refused while
-the header is decoded, so that nothing behind it meets an integer that does not fit its place in a record.
+the header is decoded, so that no handler gets an integer that does not fit its field in a record.
 
-Invariants: structs are frozen; ``answer`` is always the type argument of ``Request``, so that a call site cannot pair
-the wrong two; nothing here knows how bytes move.
+Invariants: structs are frozen; ``answer`` is always the type argument of ``Request``, so that request and answer types
+cannot be confused at a call site; no I/O.
 """
 
 import inspect
@@ -43,8 +43,8 @@ class Fields(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
 
     def __init_subclass__(cls, **config: Any) -> None:  # noqa: ANN401 - msgspec's own options, passed on
         super().__init_subclass__(**config)
-        # msgspec takes an integer of any length. Bounding every plain int here, before the first decoder is built,
-        # has the bounds checked inside that decoder.
+        # msgspec accepts an integer of any length. Every plain int gets bounds here, before the first decoder is built,
+        # so that the decoder checks them in C.
         own = inspect.get_annotations(cls)
         cls.__annotations__ = {name: _bounded(kind) for name, kind in own.items()}
 
@@ -60,7 +60,7 @@ def _bounded(kind: Any) -> Any:  # noqa: ANN401 - an annotation may be anything
 
 
 class Empty(Fields, frozen=True, kw_only=True, gc=False):
-    """An answer that says nothing but its code."""
+    """An answer without fields."""
 
 
 A = TypeVar("A", bound=Fields)

@@ -1,17 +1,17 @@
-"""Cutting a byte stream into frames.
+"""Splitting a byte stream into frames.
 
 On the wire, all integers big-endian (Java: ``NettyDecoder``, ``RemotingCommand.decode``)::
 
     | length: u32 | encoding: u8 | header length: u24 | header ... | body ... |
 
-``length`` counts everything after itself, so it is at least 4 and the body's size is what the header leaves over.
+``length`` counts the bytes after itself, so it is at least 4, and the body has ``length - 4 - header length`` bytes.
 
 Invariants:
 
-* the frames do not depend on how the network chopped the stream;
-* a length is checked as soon as its bytes are there, before anything is kept or allocated for it;
-* bytes kept for an unfinished frame are copied an amortised constant number of times, however small the pieces;
-* frames before a fault are still delivered; after a fault nothing is, because the boundaries are lost for good.
+* the frames do not depend on how the network split the stream;
+* a length is checked as soon as its bytes have arrived, before anything is kept or allocated for the frame;
+* bytes kept for an incomplete frame are copied an amortised constant number of times, however small the pieces;
+* frames before a fault are delivered; frames after a fault are not, because their boundaries are unknown.
 """
 
 import struct
@@ -39,7 +39,7 @@ _STRANGERS: Final = {
     0x1503: _SPEAKS_TLS,
     0x1603: _SPEAKS_TLS,
 }
-"""Protocols that people meet by mistake, by their first two bytes; no frame is that long."""
+"""Other protocols that answer at a mistaken address, by their first two bytes, which no legal frame begins with."""
 
 
 class FrameLimits(msgspec.Struct, frozen=True):
@@ -54,35 +54,31 @@ Frame = tuple[int, bytes, bytes]
 
 
 class FrameSplitter:
-    """Takes the pieces of a stream and gives the frames they complete.
+    """Collects the pieces of a stream and returns the frames that they complete.
 
-    ``fault`` is None while the stream makes sense. Once it is set the connection must end: ``feed`` gives nothing more.
+    ``fault`` is None while the stream is valid. Once it is set the connection must end: ``feed`` returns nothing more.
     """
 
     def __init__(self, limits: FrameLimits | None = None) -> None:
         self._limits = limits or FrameLimits()
         self._kept = bytearray()
         self._wanted = PREFIX_SIZE
-        self.fault: BadFrame | None = None
-
-    @property
-    def kept(self) -> int:
+        self.kept = 0
         """Bytes held for a frame that is not complete yet."""
-        return len(self._kept)
+        self.fault: BadFrame | None = None
 
     def feed(self, data: bytes) -> list[Frame]:
         """Take the next piece of the stream; return the frames that are now complete."""
         if self.fault is not None:
             return []
-        if self._kept:
+        if self.kept:
             self._kept += data
-            if len(self._kept) < self._wanted:
+            self.kept = len(self._kept)
+            if self.kept < self._wanted:
                 return []
             data = bytes(self._kept)
             self._kept = bytearray()
-        return self._split(data)
-
-    def _split(self, data: bytes) -> list[Frame]:
+            self.kept = 0
         frames: list[Frame] = []
         at, size, wanted = 0, len(data), PREFIX_SIZE
         longest, longest_header = self._limits.frame_max - _LENGTH_SIZE, self._limits.header_max
@@ -101,6 +97,7 @@ class FrameSplitter:
             at = end
         if at < size:
             self._kept += data[at:] if at else data
+            self.kept = size - at
         self._wanted = wanted
         return frames
 
@@ -125,5 +122,5 @@ def prefix(encoding: int, header_size: int, body_size: int) -> bytes:
 
 
 def too_long(header_size: int) -> BadFrame:
-    """Return the error for a header of ours that no frame can hold."""
-    return BadFrame(f"a header of {header_size} bytes does not fit into a frame: the most is {HEADER_MAX}")
+    """Return the error for a header that we encode and that is too long for a frame."""
+    return BadFrame(f"a header of {header_size} bytes does not fit into a frame: the limit is {HEADER_MAX}")

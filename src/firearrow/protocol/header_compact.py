@@ -1,4 +1,4 @@
-"""Headers in the compact encoding, which Apache's own load generator and tools can be told to use.
+"""Headers in the compact encoding, an option of Apache's clients and load generator.
 
 Java: ``RocketMQSerializable``. All integers big-endian and signed::
 
@@ -7,12 +7,12 @@ Java: ``RocketMQSerializable``. All integers big-endian and signed::
 
     a field: | key size: i16 | key ... | value size: i32 | value ... |
 
-A value of no bytes reads as null (Java's own reader does that), so an empty string does not survive; a required string
-is read as empty then. A code above 32767 does not fit: Java sends its low 16 bits, and Java's servers refuse the code
-that arrives. ``narrow_code`` is what such a code turns into; a reader who knows all codes can turn it back.
+A value of no bytes reads as null, as in Java, so an optional empty string does not survive; a required string reads as
+empty. A code above 32767 does not fit: Java sends its low 16 bits, and Java's servers refuse the code that arrives.
+``narrow_code`` returns that number; the catalogue, which knows all codes, maps it back.
 
-This module reads and writes; ``compact_decoding`` turns the fields into structs. Every length is checked before
-anything is cut by it. The encoder of a struct is generated: one bytes template for all fields.
+This module reads and writes; ``compact_decoder`` turns the fields into structs. Every length is checked before it is
+used. The encoder of a struct is generated: one bytes template for all fields, filled by one ``%`` operation in C.
 """
 
 import struct
@@ -22,14 +22,7 @@ from typing import Any, Final, TypeVar
 from firearrow.errors import BadHeader
 from firearrow.model.versions import LanguageCode
 from firearrow.protocol.codegen import compile_function
-from firearrow.protocol.command import (
-    OUR_LANGUAGE,
-    OUR_VERSION,
-    BadFields,
-    Encoding,
-    HeaderEncoder,
-    Heading,
-)
+from firearrow.protocol.command import OUR_LANGUAGE, OUR_VERSION, BadFields, Encoding, HeaderEncoder, Heading
 from firearrow.protocol.conversation import Fields
 from firearrow.protocol.frame import HEADER_MAX, PREFIX, WORD_SIZE, prefix
 from firearrow.protocol.layout import FieldLayout, ordered
@@ -49,7 +42,7 @@ def narrow_code(code: int) -> int:
 
 
 def read_heading(header: bytes) -> tuple[Heading[Any], int]:
-    """Read everything but the fields; return the heading and where the fields begin. They end with the header."""
+    """Read everything but the fields; return the heading and where the fields begin. They end where the header ends."""
     if len(header) < _LEAST:
         raise BadHeader(f"a compact header has at least {_LEAST} bytes, this one {len(header)}")
     code, language, version, opaque, flag, remark_size = _FIXED.unpack_from(header)
@@ -67,7 +60,7 @@ def read_heading(header: bytes) -> tuple[Heading[Any], int]:
 
 
 def read_fields(heading: Heading[Any], header: bytes, at: int) -> dict[str, str]:
-    """Read the fields as text. As in Java the last of several equal keys wins and an empty value is no value."""
+    """Read the fields as text. As in Java the last of several equal keys wins and an empty value counts as absent."""
     ext: dict[str, str] = {}
     end = len(header)
     while at < end:
@@ -105,10 +98,12 @@ _SIZED_SMALL: Final = {number: _SIZES[len(b"%d" % number)] + b"%d" % number for 
 
 def make_encoder(fields: type[Fields]) -> HeaderEncoder:
     """Generate the encoder of a struct: each value once as bytes, then one template for all of them."""
+    # In the template keys are literal. ``%b`` is a size, a value, a small number with its size, or, if a field may be
+    # absent, all of it; ``\0\0\0%c`` is the size of a long, whose digits are fewer than 256.
     lines, template, values = [], b"", []
     for place, field in enumerate(ordered(fields)):
         key = KEY_SIZE.pack(len(field.wire_name)) + field.wire_name.encode()
-        form = f"v{place} = {_form(field, f'fields.{field.name}')}"
+        assignment = f"v{place} = {_to_bytes(field, f'fields.{field.name}')}"
         if field.is_nullable:
             template += b"%b"
             values.append(_optional(field, key))
@@ -117,11 +112,11 @@ def make_encoder(fields: type[Fields]) -> HeaderEncoder:
             values.append(f"small(value := fields.{field.name}) or sized(b'%d' % value)")
         elif field.kind is int:
             template += key + b"\0\0\0%c%b"
-            lines.append(form)
+            lines.append(assignment)
             values.append(f"len(v{place}), v{place}")
         else:
             template += key + b"%b%b"
-            lines.append(form)
+            lines.append(assignment)
             values.append(f"{_size(f'v{place}')}, v{place}")
     narrow = "(code if -0x8000 <= code < 0x8000 else narrow(code))"
     fixed = f"{narrow}, {int(OUR_LANGUAGE)}, {OUR_VERSION}, opaque, flag, 0, len(ext)"
@@ -145,7 +140,7 @@ def _optional(field: FieldLayout, key: bytes) -> str:
         return f"({absent} {yes!r} if value else {no!r})"
     if field.is_int32:
         return f"({absent} {key!r} + (small(value) or sized(b'%d' % value)))"
-    size = _size(f"(value := {_form(field, 'value')})")
+    size = _size(f"(value := {_to_bytes(field, 'value')})")
     return f"({absent} {key!r} + {size} + value)"
 
 
@@ -153,14 +148,15 @@ def _size(value: str) -> str:
     return f"(sizes[size] if (size := len({value})) < {_SHORT_MAX} else size_of(size))"
 
 
-def _form(field: FieldLayout, value: str) -> str:
-    forms = {
+def _to_bytes(field: FieldLayout, value: str) -> str:
+    """The source of an expression that turns ``value``, itself source, into the bytes of its text."""
+    expressions = {
         int: f"b'%d' % {value}",
         bool: f"b'true' if {value} else b'false'",
         str: f"{value}.encode()",
         float: f"repr({value}).encode()",
     }
-    return forms.get(field.kind, f"str({value}.value).encode()")
+    return expressions.get(field.kind, f"str({value}.value).encode()")
 
 
 def _sized(text: bytes) -> bytes:

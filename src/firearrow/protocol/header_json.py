@@ -1,19 +1,19 @@
-"""Headers as JSON: what every stock client speaks unless told otherwise.
+"""Headers as JSON: the default of every stock client.
 
 Java: ``RemotingSerializable`` over ``RemotingCommand``. A header is one object::
 
     {"code":310,"extFields":{"a":"group","e":"2"},"flag":0,"language":"JAVA","opaque":7,"version":513}
 
-Decoding has a fast and a patient way. The fast one is a msgspec decoder for the envelope with the request's own struct
-in place of ``extFields``: one pass in C, strings turned into numbers on the way. Whatever it does not take (numbers
-where strings are due, nulls, a value out of range, fastjson's own dialect) goes the patient way, which reads the
-object untyped, turns every value into text and parses that as Java does. The fast way differs from Java in three
-harmless points: it takes ``"5.0"`` and ``"1e3"`` as integers, ``"null"`` as an absent number, and it would take
+There is a fast and a lenient decoder. The fast one is a msgspec decoder for the envelope with the request's own struct
+in place of ``extFields``: one pass in C that also turns strings into numbers. Headers that it refuses (numbers in place
+of strings, nulls, a value out of range, fastjson's own dialect) go to the lenient decoder, which reads the object
+untyped, turns every value into text and parses the text as Java does. The fast decoder differs from Java in two
+harmless points: it accepts ``"5.0"`` and ``"1e3"`` as integers, and ``"null"`` as an absent number. It would also read
 ``"1"`` as true, which ``_lies`` prevents.
 
 Encoding writes what Java writes: members in alphabetical order, no blanks, nulls left out, every field a string. The
 encoder of a struct is generated: it copies the fields as text into a twin struct whose members are all strings, and
-msgspec writes that, so that commas, escapes and absent members are handled in C.
+msgspec encodes the twin, so that commas, escapes and absent members are handled in C.
 ``serializeTypeCurrentRPC``, which every reader ignores, is left out.
 """
 
@@ -26,38 +26,31 @@ import msgspec
 from firearrow import fastjson
 from firearrow.errors import BadBody, BadHeader
 from firearrow.protocol.codegen import compile_function
-from firearrow.protocol.command import (
-    OUR_LANGUAGE,
-    OUR_VERSION,
-    BadFields,
-    Encoding,
-    HeaderEncoder,
-    Heading,
-)
+from firearrow.protocol.command import OUR_LANGUAGE, OUR_VERSION, BadFields, Encoding, HeaderEncoder, Heading
 from firearrow.protocol.conversation import Fields
 from firearrow.protocol.frame import HEADER_MAX, PREFIX, WORD_SIZE, prefix, too_long
-from firearrow.protocol.javatext import java_text, parse_int32
+from firearrow.protocol.java_text import java_text, parse_int32
 from firearrow.protocol.layout import SHOWN_MAX, FieldLayout, from_text, layout, ordered
 
 F = TypeVar("F", bound=Fields)
 
 DIALECT_MAX: Final = 65_536
-"""The longest header that is read although it is not standard JSON: the dialect costs a step of Python a token."""
+"""The longest header that is read in fastjson's dialect, whose parser is written in Python and slow."""
 
 _UNTYPED: Final = msgspec.json.Decoder(dict[str, Any], strict=False)
 REFUSALS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""All that msgspec raises on hostile input (``ValidationError`` is a ``DecodeError``)."""
+"""The exceptions that msgspec raises on hostile input (``ValidationError`` is a ``DecodeError``)."""
 
 
 _FORMS_OF_ONE: Final = (b'"1"', b":1", b" 1", b"\t1", b"\n1", b"\r1", b"\\u0031")
-"""Where none of these is, no value is 1."""
+"""A header without any of these holds no value 1."""
 
 
 class JsonDecoder(Generic[F]):
     """Decodes headers whose fields are an ``F``.
 
-    ``decode_at_once`` is the fast way by itself: it returns None, or raises one of ``REFUSALS``, for a header that
-    needs the patient way.
+    ``decode_at_once`` is the fast decoder alone: it returns None, or raises one of ``REFUSALS``, for a header that
+    needs the lenient one.
     """
 
     def __init__(self, fields: type[F]) -> None:
@@ -85,7 +78,7 @@ class JsonDecoder(Generic[F]):
         return compile_function(source, {"decode": decode, "lies": self._lies})
 
     def decode(self, header: bytes) -> Heading[F]:
-        """Return the heading, or raise ``BadHeader`` (``BadFields`` when it is known who asks)."""
+        """Return the heading, or raise ``BadHeader`` (``BadFields`` when the opaque could be read)."""
         try:
             heading = self.decode_at_once(header)
         except REFUSALS:
@@ -93,13 +86,13 @@ class JsonDecoder(Generic[F]):
         return self.decode_patiently(header) if heading is None else heading
 
     def decode_patiently(self, header: bytes) -> Heading[F]:
-        """Decode with all of Java's leniency."""
+        """Decode with the lenient decoder, by Java's rules."""
         heading, ext = read_untyped(header)
         heading.request = self._from_text(heading, ext)
         return heading
 
     def decode_fields(self, heading: Heading[Any], header: bytes, ext: msgspec.Raw) -> F:
-        """Decode the fields of a header whose heading is already read."""
+        """Decode the fields of a header whose heading has been read."""
         try:
             fields = self._decode_ext(ext)
         except REFUSALS:
@@ -115,7 +108,7 @@ class JsonDecoder(Generic[F]):
             raise BadFields(heading, str(error)) from None
 
     def _lies(self, header: bytes) -> bool:
-        # msgspec takes 1 for true where Java takes it for false. Without escapes the name stands there literally.
+        # msgspec reads "1" as true and Java as false. In a header without escapes a name can be searched literally.
         if b"\\" not in header:
             if self._may_be_one(header) is None:
                 return False
@@ -129,7 +122,7 @@ _NO_FIELDS: Final = msgspec.Raw(b"{}")
 
 
 class _Opened(Heading[Any], gc=False):
-    """A heading whose fields stay as they are written. (msgspec takes no ``Raw | None``: it finds only the None.)"""
+    """A heading whose fields stay undecoded. (Not ``Raw | None``: msgspec decodes that as None only.)"""
 
     request: msgspec.Raw = msgspec.field(name="extFields", default=_NO_FIELDS)
 
@@ -138,7 +131,7 @@ _open: Final = msgspec.json.Decoder(_Opened, strict=False).decode
 
 
 def read_heading(header: bytes) -> tuple[Heading[Any], msgspec.Raw]:
-    """Read everything but the fields; return the heading and the fields as they are written."""
+    """Read everything but the fields; return the heading and the undecoded fields."""
     try:
         heading: Heading[Any] = _open(header)
     except REFUSALS:
@@ -195,7 +188,7 @@ def _as_text(value: object) -> str:
 
 
 class _Envelope(msgspec.Struct, omit_defaults=True, gc=False):
-    """A header on its way out, in the order of its members. Only what defaults to None is ever left out."""
+    """A header to encode, with its members in alphabetical order. Only members that default to None are left out."""
 
     code: int | msgspec.UnsetType = msgspec.UNSET
     ext_fields: Any = msgspec.field(name="extFields", default=None)

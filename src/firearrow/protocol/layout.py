@@ -1,8 +1,8 @@
-"""How the fields of a header struct travel: the one description that every encoder and decoder is made from.
+"""The layout of a header struct: the one description that every encoder and decoder is generated from.
 
 ``layout(T)`` lists the fields of a ``Fields`` struct by wire name. ``from_text`` builds the struct from untyped header
-fields the patient way, with Java's rules and an error that names the field; the generated decoders fall back to it for
-whatever they do not take at once, so both header encodings agree on every odd input.
+fields, with Java's rules and an error that names the field; the generated decoders fall back to it for headers that
+they refuse, so both header encodings agree on unusual input.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,12 +14,12 @@ from typing import Annotated, Any, Final, NamedTuple, TypeVar, Union, get_args, 
 import msgspec
 
 from firearrow.protocol.conversation import Fields, Int32, Int64
-from firearrow.protocol.javatext import java_text, parse_boolean, parse_double, parse_int32, parse_int64
+from firearrow.protocol.java_text import java_text, parse_boolean, parse_double, parse_int32, parse_int64
 
 F = TypeVar("F", bound=Fields)
 
 SHOWN_MAX: Final = 64
-"""How much of a peer's value an error repeats."""
+"""Characters of a peer's value that an error text quotes."""
 
 
 class FieldLayout(NamedTuple):
@@ -40,10 +40,10 @@ class FieldLayout(NamedTuple):
 def layout(fields: type[Fields]) -> tuple[FieldLayout, ...]:
     """Return the fields of a struct in the order of their declaration."""
     hints = get_type_hints(fields, include_extras=True)
-    return tuple(_one(info, hints[info.name]) for info in msgspec.structs.fields(fields))
+    return tuple(_field_layout(info, hints[info.name]) for info in msgspec.structs.fields(fields))
 
 
-def _one(info: msgspec.structs.FieldInfo, hint: Any) -> FieldLayout:  # noqa: ANN401 - an annotation
+def _field_layout(info: msgspec.structs.FieldInfo, hint: Any) -> FieldLayout:  # noqa: ANN401 - an annotation
     parts = get_args(hint) if get_origin(hint) in (UnionType, Union) else (hint,)
     (plain,) = [part for part in parts if part is not type(None)]
     kind = get_args(plain)[0] if get_origin(plain) is Annotated else plain

@@ -1,22 +1,25 @@
-"""Saying no: the one way in which code that serves requests declines one.
+"""Refusals: the one way in which a handler refuses a request.
 
-A handler raises ``Refused(ResponseCode.TOPIC_NOT_EXIST, "...")``; the connection that asked is answered with that
-code and that remark, and nothing else about the exception leaves the process. ``unsupported`` words the refusal of a
-code that nobody serves exactly as Apache does, because operators search for that text. ``refusal_of`` is the other
-side: the error that stands for a refusal which a peer sent.
+A handler raises ``Refused(ResponseCode.TOPIC_NOT_EXIST, "...")``; the peer is answered with that code and that remark,
+and nothing else about the exception leaves the process. ``unsupported`` refuses a code without a handler in exactly
+Apache's words, because operators search for them. ``request_body`` refuses a request whose body cannot be read.
+``refusal_of`` returns the error for a refusal that a peer sent.
 """
 
-from typing import Final
+from typing import Final, TypeVar
 
-from firearrow.errors import AccessDenied, FireArrowError, RequestRefused
+from firearrow import fastjson
+from firearrow.errors import AccessDenied, BadBody, FireArrowError, RequestRefused
 from firearrow.protocol.codes import ResponseCode
+
+T = TypeVar("T")
 
 _OF_4_9: Final = "org.apache.rocketmq.acl.common.AclException"
 _OF_A_TOPIC_OR_BROKER: Final = ("forbidden", "can not consume by broadcast")
 
 
 class Refused(FireArrowError):
-    """A request is declined with a response code and a reason for people to read."""
+    """A request is refused with a response code and a reason for people to read."""
 
     def __init__(self, code: int, remark: str) -> None:
         self.code = code
@@ -25,12 +28,20 @@ class Refused(FireArrowError):
 
 
 def unsupported(code: int) -> Refused:
-    """Return the refusal of a request code that nobody here serves, in Apache's words (leading blank included)."""
+    """Return the refusal of a request code without a handler, in Apache's words (leading blank included)."""
     return Refused(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {code} not supported")
 
 
+def request_body(data: bytes, kind: type[T]) -> T:
+    """Return the JSON body of a request; raise ``Refused`` when it cannot be read."""
+    try:
+        return fastjson.decode(data, kind)
+    except BadBody as error:
+        raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
+
+
 def refusal_of(code: int, remark: str, *, asked: str, address: str) -> RequestRefused:
-    """The error for an answer with an error code. Brokers of 4.9 tell of accounts by the name of a Java class alone."""
+    """The error for an answer with an error code. 4.9 brokers mark refused accounts only by a Java class name."""
     denied = code == ResponseCode.SYSTEM_ERROR and _OF_4_9 in remark
     if code == ResponseCode.NO_PERMISSION:
         denied = not any(words in remark for words in _OF_A_TOPIC_OR_BROKER)

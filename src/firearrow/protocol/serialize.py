@@ -1,15 +1,15 @@
-"""Headers in and out, in either encoding: where bytes become typed requests and answers, and back.
+"""Encoding and decoding of headers, in either encoding: from bytes to typed requests and answers, and back.
 
-``Catalogue`` knows a set of conversations by their codes and decodes requests; ``catalogue()`` is the one that knows
-them all. Answers are decoded by the type that the request asked for. Decoders and encoders are generated from a struct
-on first use and kept. Encoding gives the head of a frame (its eight-byte prefix and its header) for a body whose size
-is known, so that a large body is never copied into it.
+A ``Catalogue`` holds conversations by their codes and decodes requests; ``catalogue()`` holds all of them. Answers are
+decoded by the answer type of their request. Decoders and encoders are generated from a struct on first use and kept.
+Encoding returns the head of a frame (its eight-byte prefix and its header) for a body whose size is known, so that a
+large body is never copied.
 
 Rules that hold for both encodings:
 
-* what decodes in one encoding decodes to the same request in the other, as far as the compact one can carry it;
-* ``decode_request`` raises ``BadHeader`` and nothing else, ``BadFields`` when the peer can still be told;
-* a heading whose ``request`` is None has a code that no conversation of the catalogue has, or is an answer.
+* a request decodes to the same value from both encodings, as far as the compact encoding can express it;
+* ``decode_request`` raises ``BadHeader`` and nothing else; its subclass ``BadFields`` when the peer can be answered;
+* a heading whose ``request`` is None is an answer, or has a code without a conversation in the catalogue.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 
 from firearrow.protocol import header_compact, header_json
 from firearrow.protocol.command import ANSWER_FLAG, ONEWAY_FLAG, Encoding, HeaderEncoder, Heading
-from firearrow.protocol.compact_decoding import CompactDecoder
+from firearrow.protocol.compact_decoder import CompactDecoder
 from firearrow.protocol.conversation import Fields, Request
 from firearrow.protocol.header_json import REFUSALS, JsonDecoder
 from firearrow.protocol.layout import to_text
@@ -32,20 +32,26 @@ _NARROW_MAX: Final = 0x7FFF
 
 
 class Catalogue:
-    """The conversations that are understood, by code."""
+    """Conversations by request code."""
 
     def __init__(self, requests: Iterable[type[Request[Any]]]) -> None:
         self.types: dict[int, type[Request[Any]]] = {int(request.code): request for request in requests}
-        # A JSON header nearly always begins with its code. By the digits as they are written, a header's conversation
-        # is known without reading it twice.
+        # A JSON header nearly always begins with its code. The digits of the code find the typed decoder, so that the
+        # header need not be parsed once more to learn its code.
         self._by_digits = {b"%d" % code: request for code, request in self.types.items()}
         self._at_once: dict[bytes, Callable[[bytes], Heading[Any] | None]] = {}
+        self._from_fields: dict[int, Callable[[Heading[Any], bytes, int], Fields]] = {}
         self._wide = {header_compact.narrow_code(code): code for code in self.types if code > _NARROW_MAX}
 
     def decode_request(self, encoding: int, header: bytes) -> Heading[Any]:
         """Decode a header into a typed request, or raise ``BadHeader``."""
         if encoding:
-            return self._from_compact(header)
+            compact, fields_at = header_compact.read_heading(header)
+            decode = self._from_fields.get(compact.code)
+            if decode is None or compact.flag & ANSWER_FLAG:
+                return self._from_new_compact(compact, header, fields_at)
+            compact.request = decode(compact, header, fields_at)
+            return compact
         digits = header[_CODE_AT : header.find(b",", _CODE_AT, _CODE_END)]
         try:
             heading = self._at_once[digits](header)
@@ -53,7 +59,7 @@ class Catalogue:
             return self._from_new_json(header, digits)
         except REFUSALS:
             return self._from_untyped_json(header)
-        # What looked like the code may have been another member, and an answer is no request.
+        # The digits may not have been those of the code, and an answer must not be decoded as a request.
         if heading is None or heading.flag & ANSWER_FLAG or not header.startswith(_CODE_MEMBER):
             return self._from_untyped_json(header)
         return heading
@@ -72,20 +78,20 @@ class Catalogue:
             return heading
         return json_decoder(request).decode_patiently(header)
 
-    def _from_compact(self, header: bytes) -> Heading[Any]:
-        heading, fields_at = header_compact.read_heading(header)
+    def _from_new_compact(self, heading: Heading[Any], header: bytes, fields_at: int) -> Heading[Any]:
         code = heading.code
         if code not in self.types:
             code = heading.code = self._wide.get(code, code)
         request = self.types.get(code)
         if request is not None and not heading.flag & ANSWER_FLAG:
-            heading.request = compact_decoder(request).decode_fields(heading, header, fields_at)
+            decode = self._from_fields[code] = compact_decoder(request).decode_fields
+            heading.request = decode(heading, header, fields_at)
         return heading
 
 
 @cache
 def catalogue() -> Catalogue:
-    """Return the catalogue of every conversation there is."""
+    """Return the catalogue of all conversations."""
     from firearrow.protocol import requests
 
     return Catalogue(requests.ALL)
@@ -117,19 +123,19 @@ def decode_request(encoding: int, header: bytes) -> Heading[Any]:
 
 
 def read_heading(encoding: int, header: bytes) -> tuple[Heading[Any], Any]:
-    """Read what every command carries; the second value is for ``read_fields`` alone."""
+    """Read the values that every command carries; the second value is only for ``read_fields``."""
     return header_compact.read_heading(header) if encoding else header_json.read_heading(header)
 
 
 def read_fields(encoding: int, heading: Heading[Any], header: bytes, rest: Any, fields: type[F]) -> F:  # noqa: ANN401
-    """Decode the fields of a header that ``read_heading`` has opened, or raise ``BadFields``."""
+    """Decode the fields of a header after ``read_heading``, or raise ``BadFields``."""
     if encoding:
         return compact_decoder(fields).decode_fields(heading, header, rest)
     return json_decoder(fields).decode_fields(heading, header, rest)
 
 
 def ext_fields(encoding: int, header: bytes) -> dict[str, str]:
-    """Return the fields of a header as text: what signatures are made over and what is forwarded as it came."""
+    """Return the fields of a header as text, for checking signatures and for forwarding unchanged."""
     if encoding:
         heading, fields_at = header_compact.read_heading(header)
         return header_compact.read_fields(heading, header, fields_at)
@@ -145,7 +151,7 @@ def encode_request(
     oneway: bool = False,
     extra: Mapping[str, str] | None = None,
 ) -> bytes:
-    """Return prefix and header of a request. ``extra`` are fields beside its own: signatures, for one."""
+    """Return prefix and header of a request. ``extra`` are additional fields, such as a signature."""
     flag = ONEWAY_FLAG if oneway else 0
     return _encode(encoding, request, int(request.code), flag, opaque, None, body_size, extra)
 
@@ -190,4 +196,4 @@ def encoder(encoding: int, fields: type[Fields]) -> HeaderEncoder:
 
 
 ENCODERS: Final[tuple[dict[type[Fields], HeaderEncoder], ...]] = ({}, {})
-"""By the number of the encoding, then by the type of the fields. ``encoder`` fills it."""
+"""Encoders by the number of the encoding, then by the type of the fields. ``encoder`` fills the tables."""

@@ -1,9 +1,9 @@
-"""Refusing requests without reading them: for a server that has more to do than it can.
+"""Load shedding: refusing requests without decoding them.
 
-Decoding a request costs a good part of serving it, so a server that is late may refuse requests of some codes by what
-lies at fixed places of a frame: the code, the flag, the opaque. One refusal is encoded beforehand in both encodings and
-gets the opaque of each request filled in. Whatever is not plainly such a request, or not whole, is left for the
-ordinary way, which gives the same answers. Pure.
+Decoding a request is a large part of the cost of serving it, so an overloaded server refuses requests of certain codes
+after a look at three values of a frame: the code, the flag, the opaque. The refusal is encoded beforehand in both
+encodings, and each request's opaque is filled in. Frames that are incomplete, or not certainly such requests, are left
+for the decoder, which leads to the same answers. Pure.
 
     compact   length 4 | word 4 | code 2 | language 1 | version 2 | opaque 4 | flag 4 | ...
     JSON      length 4 | word 4 | {"code":310,  ... "flag":0, ... "opaque":7, ...
@@ -30,7 +30,7 @@ _LENGTH_SIZE: Final = 4
 
 
 def beginnings(codes: Iterable[int]) -> tuple[bytes, ...]:
-    """What follows the prefix of a frame whose request has one of these codes, in either encoding."""
+    """The bytes after a frame's prefix by which requests of these codes are recognised, in either encoding."""
     ordered = sorted(codes)
     return (*map(_CODE.pack, ordered), *map(_json_beginning, ordered))
 
@@ -40,7 +40,7 @@ def _json_beginning(code: int) -> bytes:
 
 
 class Shed(NamedTuple):
-    """What is left of some frames: the refusals, how many requests were refused, and the bytes of all others."""
+    """Frames after shedding: encoded refusals, the number of refused requests, and the bytes of all other frames."""
 
     answers: list[bytes]
     refused: int
@@ -48,7 +48,7 @@ class Shed(NamedTuple):
 
 
 class Refusals:
-    """One refusal for requests of some codes, whoever asks."""
+    """The refusal of all requests with certain codes."""
 
     def __init__(self, codes: frozenset[int], fields: Fields | None, code: int, remark: str) -> None:
         self._codes = codes
@@ -61,7 +61,7 @@ class Refusals:
         self._json_before, self._json_after = header[: found.start(1)], header[found.end(1) :]
 
     def shed(self, data: bytes) -> Shed:
-        """Refuse what can be refused of frames that begin with ``data``."""
+        """Refuse the requests with these codes among the frames in ``data``."""
         at, size, count, codes = 0, len(data), 0, self._codes
         answers: list[bytes] = []
         kept: list[bytes] = []
@@ -85,7 +85,7 @@ class Refusals:
         return Shed(answers, count, b"".join([*kept, data[at:]]))
 
     def _to_json(self, data: bytes, at: int, end: int) -> bytes | None:
-        """The answer to a request with a JSON header; nothing for a one-way one, None when it must be read."""
+        """The answer to a request with a JSON header: empty for a one-way request, None when it must be decoded."""
         if not data.startswith(self._json_codes, at):
             return None
         opaque, flag = _IN_JSON.search(data, at, end), _ONEWAY_IN_JSON.search(data, at, end)

@@ -37,12 +37,12 @@ def codec_of(sys_flag: int) -> Codec:
 
 
 def with_codec(sys_flag: int, codec: Codec) -> int:
-    """``sys_flag`` saying that the body is compressed with ``codec``."""
+    """``sys_flag`` with the bits for a body that is compressed with ``codec``."""
     return sys_flag & ~COMPRESSION_MASK | codec | COMPRESSED
 
 
 def compress(body: bytes, codec: Codec, level: int = DEFAULT_LEVEL) -> bytes:
-    """The body compressed; ``level`` means nothing to LZ4, as in Java."""
+    """The body compressed; LZ4 ignores ``level``, as in Java."""
     if codec is Codec.ZLIB:
         return zlib.compress(body, level)
     return _compress_lz4(body) if codec is Codec.LZ4 else _compress_zstd(body, level)
@@ -103,7 +103,7 @@ def _decompress_zstd(body: bytes, max_bytes: int) -> bytes:
         raise _missing("zstandard") from wrong
     try:
         promised = zstandard.get_frame_parameters(body).content_size
-        # The library allocates what the frame promises, so a promise is checked before it is believed.
+        # The library allocates the size that the frame's header states, so that size is checked first.
         if promised != zstandard.CONTENTSIZE_UNKNOWN and promised > max_bytes:
             raise _too_large(max_bytes)
         plain = zstandard.ZstdDecompressor(max_window_size=_ZSTD_MAX_WINDOW).decompress(body, max_bytes + 1)

@@ -1,8 +1,8 @@
-"""A record becomes a message again, or is refused.
+"""Decoding records.
 
 `peek` reads the head and finds the parts without copying the body: enough to dispatch a record. `decode` makes the
-whole `StoredMessage`. Both check every length against the bytes that are there before using it, and raise
-`BadRecord`, with the offset and the reason, for anything that is not exactly one record. Must agree with Java's
+whole `StoredMessage`. Both check every length against the available bytes before they use the length, and raise
+`BadRecord`, with the offset and the reason, for bytes that are not exactly one record. Must agree with Java's
 ``MessageDecoder.decode`` and ``CommitLog.checkMessageAndReturnSize``, except that Java clients skip the body's CRC
 and we do not.
 """
@@ -43,7 +43,7 @@ _unpack_short = SHORT.unpack_from
 
 
 class RecordHead(Struct, frozen=True, gc=False):
-    """The fixed fields of a record in the order of its bytes, then where its parts lie in the buffer."""
+    """The fixed fields of a record in the order of its bytes, then the positions of its parts in the buffer."""
 
     size: int
     magic: int
@@ -120,7 +120,7 @@ def peek(buffer: Buffer, start: int = 0) -> RecordHead:
         topic = bytes(buffer[topic_start:properties_at]).decode()
     except UnicodeDecodeError as wrong:
         raise BadRecord(f"its topic is not UTF-8: {wrong.reason}", offset=start) from wrong
-    # One tuple and one unpacking: a fifth faster than unpacking twice.
+    # One tuple and one unpacking: measured a fifth faster than ``(*fields, start, ...)``.
     return RecordHead(*(fields + (start, body_start, topic, properties_at + 2, end)))  # noqa: RUF005
 
 
@@ -148,7 +148,7 @@ def decode(
     """The message in the record at ``start``, its body checked and decompressed.
 
     ``max_body_bytes`` bounds the decompressed body; None leaves a compressed body as it is. With ``keep_bad_bodies`` a
-    body that is damaged or does not decompress is kept as it is stored, and ``body_fault`` says what is wrong with it.
+    body that is damaged or does not decompress is kept as stored, and ``body_fault`` says what is wrong.
     """
     head = peek(buffer, start)
     body, sys_flag, fault = head.body(buffer), head.sys_flag, ""

@@ -1,9 +1,9 @@
-"""A message becomes a record.
+"""Encoding one record.
 
-`Draft` is a record that has no place yet: everything but the two offsets and the store time, which only the commit log
-knows. `size_of` says what room it needs and `encode` writes it in one go; at a hundred thousand a second the number of
-Python operations in `encode` is what counts. The two IPv6 bits of sysFlag follow from the hosts, whatever the producer
-sent. Must agree with Java's ``MessageExtEncoder`` and ``CommitLog.DefaultAppendMessageCallback``.
+A `Draft` is a record before the log has given it a position: all fields but the two offsets and the store time.
+`encode` makes the record with one pack and one join, because its cost is the number of Python operations. The two IPv6
+bits of sysFlag follow from the hosts, whatever the producer sent. `encode_columns` makes the same records of many
+messages. Must agree with Java's ``MessageExtEncoder`` and ``CommitLog.DefaultAppendMessageCallback``.
 """
 
 import struct
@@ -31,16 +31,13 @@ from firearrow.record.stamp import REVERSED_STAMP, STAMP_SIZE
 
 _pack_v4 = HEAD_V4.pack
 _pack_short = SHORT.pack
-_pack_born = struct.Struct(">iq").pack
-_pack_long = struct.Struct(">q").pack
-_pack_tries = struct.Struct(">iq").pack
 _join = b"".join
 _BOTH_V4 = 2 * V4_SIZE
 _HEAD_WITHOUT_HOSTS = HEAD_SIZE - _BOTH_V4
 
 
 class Draft(Struct, frozen=True, gc=False):
-    """A record without a place. ``body`` is as stored: compressed if ``sys_flag`` says so."""
+    """A record without its position. ``body`` is as stored: compressed if ``sys_flag`` says so."""
 
     topic: str
     queue_id: int
@@ -55,13 +52,6 @@ class Draft(Struct, frozen=True, gc=False):
     prepared_transaction_offset: PhysicalOffset = PhysicalOffset(0)
 
 
-def size_of(draft: Draft, *, stamped: bool = True) -> int:
-    """How many bytes `encode` will make of the draft."""
-    tail = len(topic_field(draft.topic)[1]) + 2 + len(draft.properties) + (STAMP_SIZE if stamped else 0)
-    hosts = len(draft.born_host) + len(draft.store_host)
-    return _HEAD_WITHOUT_HOSTS + hosts + len(draft.body) + tail
-
-
 def encode(
     draft: Draft,
     queue_offset: QueueOffset,
@@ -70,7 +60,7 @@ def encode(
     *,
     stamped: bool = True,
 ) -> bytes:
-    """The record of a draft at its place, stamped unless told otherwise."""
+    """The record of a draft at this position, with a stamp unless ``stamped`` is False."""
     magic, topic = topic_field(draft.topic)
     body = draft.body
     properties = draft.properties
@@ -111,29 +101,8 @@ def encode(
         )
     except struct.error as wrong:
         raise IllegalMessage(_misfit(draft, properties_length, wrong)) from wrong
-    # The stamp is `stamp_of(crc32(record))`, without the call.
+    # `stamp_of(crc32(record))` inlined; REVERSED_STAMP says why the bytes are reversed.
     return record + (REVERSED_STAMP % (crc32(record) & CRC_MASK))[::-1] if stamped else record
-
-
-def shared_fields(template: Draft, store_timestamp: int) -> bytes:
-    """What lies between the physical offset and the length of the body, alike in all records of a batch."""
-    v6 = len(template.born_host) != V4_SIZE, len(template.store_host) != V4_SIZE
-    bits = (BORN_HOST_V6 if v6[0] else 0) | (STORE_HOST_V6 if v6[1] else 0)
-    return _join(
-        (
-            _pack_born(template.sys_flag & ~HOST_V6_MASK | bits, template.born_timestamp),
-            template.born_host,
-            _pack_long(store_timestamp),
-            template.store_host,
-            _pack_tries(template.reconsume_times, 0),
-        )
-    )
-
-
-def head_of(draft: Draft) -> tuple[Callable[..., bytes], int, int]:
-    """What packs the head of a record, its size, and the flags it holds."""
-    pack, sys_flag = _pack_and_flag(draft)
-    return pack, _HEAD_WITHOUT_HOSTS + len(draft.born_host) + len(draft.store_host), sys_flag
 
 
 def _pack_and_flag(draft: Draft) -> tuple[Callable[..., bytes], int]:

@@ -1,4 +1,4 @@
-"""Where everything sits in a message record. The same bytes are on disk, in pull answers and in 39/309 bodies.
+"""The byte layout of a record: the same on disk, in pull answers and in the bodies of requests 39 and 309.
 
 All numbers are big-endian and signed. With both hosts IPv4::
 
@@ -11,11 +11,11 @@ All numbers are big-endian and signed. With both hosts IPv4::
     28 physicalOffset 8                                 propertiesLength 2
                                                         properties
 
-A host is 4 or 16 bytes of address and 4 of port; each IPv6 host moves what follows by 12. Version 2 differs by its
-magic and the two-byte topic length alone, and is used for topics over 127 bytes. bodyCRC is CRC-32 with the top bit
-cleared, of the body as stored (compressed or not).
+A host is 4 or 16 bytes of address and 4 of port; each IPv6 host moves the fields behind it by 12. Version 2 differs
+only by its magic and the two-byte topic length, and is used for topics over 127 bytes. bodyCRC is CRC-32 with the top
+bit cleared, of the body as stored (compressed or not).
 
-Every file of a commit log ends with a filler of at least 8 bytes: the int that remains, and the BLANK magic.
+Every file of a commit log ends with a filler of at least 8 bytes: the number of bytes left as an int, the BLANK magic.
 
 Must agree with Java's ``MessageDecoder``, ``MessageVersion``, ``MessageExtEncoder`` and ``CommitLog``.
 """
@@ -38,7 +38,7 @@ V6_EXTRA: Final = 12
 """Bytes that one IPv6 host adds."""
 SMALLEST_RECORD: Final = HEAD_SIZE + 1 + 2
 BLANK_SIZE: Final = 8
-"""Bytes at the end of every commit log file that no record may take."""
+"""Bytes at the end of every commit log file that are reserved for the filler."""
 
 MAX_TOPIC_BYTES_V1: Final = 127
 MAX_TOPIC_BYTES_V2: Final = 32_767
@@ -54,15 +54,15 @@ HEADS = {
     0x20: struct.Struct(">iIiiiqqiq8sq20siqi"),
     0x30: struct.Struct(">iIiiiqqiq20sq20siqi"),
 }
-"""The head by the two IPv6 bits of sysFlag."""
+"""The struct of the head, by the two IPv6 bits of sysFlag."""
 
 TOPICS_REMEMBERED: Final = 65_536
-"""More than any broker has; a table that is too small forgets every topic just before it comes round again."""
+"""Size of the cache; more than any broker has topics, because an LRU cache that is too small misses on every cycle."""
 
 
 @lru_cache(TOPICS_REMEMBERED)
 def topic_field(topic: str) -> tuple[int, bytes]:
-    """The magic that a topic asks for, and the topic with its length before it. Remembered: brokers repeat topics."""
+    """The magic for a topic of this length, and the topic behind its length. Cached: brokers repeat topics."""
     raw = topic.encode("utf-8", "replace")
     if len(raw) <= MAX_TOPIC_BYTES_V1:
         return MAGIC_V1, bytes((len(raw),)) + raw
@@ -72,5 +72,5 @@ def topic_field(topic: str) -> tuple[int, bytes]:
 
 
 def blank(remaining: int) -> bytes:
-    """The filler for the last ``remaining`` bytes of a commit log file; the bytes after these 8 stay as they are."""
+    """The filler for the last ``remaining`` bytes of a commit log file: 8 bytes. The bytes behind them stay."""
     return SIZE_AND_MAGIC.pack(remaining, BLANK_MAGIC)

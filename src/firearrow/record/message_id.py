@@ -20,42 +20,42 @@ from ipaddress import ip_address
 from typing import Final
 
 from firearrow.errors import IllegalMessage
-from firearrow.model import Address, EpochMs, PhysicalOffset
+from firearrow.model import EpochMs, Host, PhysicalOffset
 from firearrow.record.hosts import HostBytes, host_address
 
 DRAWN_DIGITS: Final = 4
-"""Of keys that are drawn together, the digits in which they differ."""
+"""The last digits of keys from one `draw`, in which they differ."""
 _CLOCK_STEPPED_BACK_MS: Final = 1_000_000
 _is_id = re.compile(r"[0-9A-Fa-f]{32}(?:[0-9A-Fa-f]{24})?").fullmatch
 
 
 def offset_message_id(store_host: HostBytes, physical_offset: PhysicalOffset) -> str:
-    """The id that names the place of a record."""
+    """The id of the record at this offset of this broker's log."""
     return f"{store_host.hex()}{physical_offset:016x}".upper()
 
 
 def offset_message_ids(store_host: HostBytes, places: Sequence[int]) -> str:
-    """The ids that name the places of records, divided by commas: one packing for all."""
+    """The ids of the records at these offsets, joined by commas, packed with one `struct` for all."""
     fields: list[bytes | int] = [store_host] * (2 * len(places))
     fields[1::2] = places
-    return _ids_form(len(store_host), len(places)).pack(*fields).hex(",", len(store_host) + 8).upper()
+    return _ids_struct(len(store_host), len(places)).pack(*fields).hex(",", len(store_host) + 8).upper()
 
 
 @lru_cache(64)
-def _ids_form(host: int, count: int) -> struct.Struct:
+def _ids_struct(host: int, count: int) -> struct.Struct:
     return struct.Struct(">" + f"{host}sq" * count)
 
 
-def parse_offset_message_id(text: str) -> tuple[Address, PhysicalOffset]:
-    """The broker and the place that an offsetMsgId names."""
+def parse_offset_message_id(text: str) -> tuple[Host, PhysicalOffset]:
+    """The broker's address and the physical offset in an offsetMsgId."""
     if _is_id(text) is None:
-        raise IllegalMessage(f"{text[:80]!r} is no message id: it takes 32 or 56 hexadecimal digits")
+        raise IllegalMessage(f"{text[:80]!r} is not a message id: a message id has 32 or 56 hexadecimal digits")
     raw = bytes.fromhex(text)
     return host_address(raw[:-8]), PhysicalOffset(int.from_bytes(raw[-8:], "big", signed=True))
 
 
 class UniqueKeys:
-    """Makes the UNIQ_KEYs of one process. Time comes in as an argument; the zone says when a month begins."""
+    """Makes the UNIQ_KEYs of one process. The caller passes the time; the zone says when a month begins."""
 
     def __init__(self, ip: str, pid: int, loader_hash: int, zone: tzinfo) -> None:
         self._prefix = f"{ip_address(ip).packed.hex()}{pid & 0xFFFF:04x}{loader_hash & 0xFFFFFFFF:08x}".upper()
@@ -64,13 +64,13 @@ class UniqueKeys:
         self._counter = -1
 
     def next(self, now: EpochMs) -> str:
-        """A key that was not made before."""
+        """Return a new unique key."""
         elapsed = self._elapsed(now)
         self._counter = (self._counter + 1) & 0xFFFF
         return f"{self._prefix}{elapsed:08X}{self._counter:04X}"
 
     def draw(self, now: EpochMs, count: int) -> tuple[str, bytes]:
-        """Many such keys, 65,536 at most: what all begin with, and the last `DRAWN_DIGITS` of each in a row."""
+        """Make up to 65,536 keys: return their common beginning, and the last `DRAWN_DIGITS` of each, joined."""
         head = f"{self._prefix}{self._elapsed(now):08X}"
         first = self._counter + 1
         self._counter = (self._counter + count) & 0xFFFF

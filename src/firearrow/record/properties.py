@@ -1,9 +1,9 @@
 """Properties as bytes: ``key 0x01 value 0x02 key 0x01 value 0x02 ...``.
 
-The last 0x02 may be missing (4.9 leaves it out). Nothing is escaped, so a separator inside a key or a value would
-forge another property: encoding refuses it. Entries without a key or without a value are skipped on reading, of
-equal keys the last wins, and bytes that are not UTF-8 read as U+FFFD: all as in Java's
-``MessageDecoder.string2messageProperties``, since a record that one consumer can read must not stop another.
+The last 0x02 may be missing (4.9 leaves it out). There is no escaping, so a separator inside a key or a value would
+forge another property: encoding refuses such a text. Decoding must accept what Java consumers accept, so it agrees with
+``MessageDecoder.string2messageProperties``: entries without a key or a value are skipped, the last of equal keys wins,
+and bytes that are not UTF-8 become U+FFFD.
 """
 
 from collections.abc import Mapping
@@ -47,7 +47,7 @@ def _forgery(properties: Mapping[str, str]) -> str:
     for key, value in properties.items():
         if any(separator in key + value for separator in "\x00\x01\x02"):
             return f"property {key!r} holds a character 0, 1 or 2, which RocketMQ cannot store; encode it first"
-    raise AssertionError("the separators of the properties do not add up, yet none is to blame")
+    raise AssertionError("the number of separators is wrong, but no property holds one")
 
 
 def stored_properties(text: str | bytes) -> StoredProperties:
@@ -86,5 +86,5 @@ def _unglued(entry: bytes) -> bytes:
 
 
 def encode_properties(properties: Mapping[str, str]) -> StoredProperties:
-    """Properties, ready for a record."""
+    """Properties as bytes, ready for a record."""
     return stored_properties(format_properties(properties))

@@ -1,8 +1,8 @@
 """The stamp: a checksum of the whole record, kept as its last property.
 
-RocketMQ's own CRC covers the body alone; with the stamp a flip anywhere in the record shows. It is what Apache 5.x
-writes under ``enabledAppendPropCRC`` and checks under ``forceVerifyPropCRC``. The last 20 bytes of the properties,
-and so of the record::
+RocketMQ's body CRC covers only the body; the stamp detects a flipped bit anywhere in the record. Apache 5.x writes the
+same stamp under ``enabledAppendPropCRC`` and checks it under ``forceVerifyPropCRC``. The stamp is the last 20 bytes of
+the properties, and so of the record::
 
     __CRC32#  0x01  ten decimal digits, least significant first, padded with 0  0x02
 
@@ -20,7 +20,7 @@ from firearrow.record.layout import CRC_MASK
 STAMP_SIZE: Final = 20
 STAMP_KEY: Final = keys.CRC32.encode() + b"\x01"
 REVERSED_STAMP: Final = b"\x02%010d" + STAMP_KEY[::-1]
-"""The stamp written backwards, because its digits go least significant first: fill in the CRC, then turn it round."""
+"""The stamp reversed, because its digits go least significant first: format the CRC into this, then reverse it."""
 _KEY_END: Final = -STAMP_SIZE + len(STAMP_KEY)
 
 
@@ -30,7 +30,7 @@ def stamp_of(crc: int) -> bytes:
 
 
 def stamps_of(crcs: list[int]) -> bytes:
-    """The stamps of records with these CRCs, one behind the other."""
+    """The stamps of records with these CRCs, joined."""
     backwards = tuple([crc & CRC_MASK for crc in reversed(crcs)])
     return (REVERSED_STAMP * len(crcs) % backwards)[::-1]
 

@@ -1,1 +1,1 @@
-"""The asyncio driver of the protocol: moves conversations over the network, and decides nothing about messages."""
+"""The protocol over asyncio: connections, servers, callers. This package decides nothing about messages."""

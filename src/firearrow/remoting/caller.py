@@ -2,18 +2,18 @@
 
 ``await caller.call(address, request)`` returns the typed reply, or raises the error that says what is known:
 
-    ConnectionFailed   nobody answered there; nothing was sent
-    Overloaded         a limit of ours is reached; nothing was sent
+    ConnectionFailed   no connection could be opened; nothing was sent
+    Overloaded         a limit of this caller is reached; nothing was sent
     RequestRefused     the server answered with an error code
-    RequestTimedOut    sent, and no answer within the deadline: it may have happened
-    ConnectionLost     sent, and the connection ended before the answer: it may have happened
+    RequestTimedOut    sent, and not answered before the deadline: the server may have handled the request
+    ConnectionLost     sent, and the connection ended before the answer: the server may have handled the request
 
 ``begin`` is the same without a coroutine, a task or a future, for callers with very many requests in flight. All
 requests to one address share one connection; those of one turn of the loop leave in one write. Deadlines are swept ten
 times a second, so a timeout is noticed up to 100 ms late.
 
-A server that is leaving says GO_AWAY instead of handling a request. ``call`` then asks once more, over a new
-connection, as Apache's ``NettyRemotingClient`` does.
+A server that shuts down answers GO_AWAY instead of handling a request. ``call`` then sends the request once more, over
+a new connection, as Apache's ``NettyRemotingClient`` does.
 """
 
 import ssl
@@ -34,10 +34,10 @@ from firearrow.runtime.network import Address, Network
 
 
 class Caller:
-    """Asks servers, over TLS if ``tls`` is given.
+    """Sends requests to servers and waits for their answers, over TLS if ``tls`` is given.
 
-    ``handlers`` answer what servers ask back over the same connections. ``sign`` gives the fields that prove who asks,
-    which are added to every request.
+    ``handlers`` answer the requests that servers send over the same connections. ``sign`` returns the fields that
+    authenticate a request; they are added to every request.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Caller:
     ) -> None:
         """Send a request; ``on_outcome`` runs exactly once, with the reply or the error.
 
-        It runs before this returns when the request cannot leave at all. The time to connect is not counted.
+        When the request cannot be sent, that happens before ``begin`` returns. The timeout begins after connecting.
         """
         _, pool = self._made()
         send = partial(_begin, request, body, on_outcome, timeout_ms, accept)
@@ -115,18 +115,18 @@ class Caller:
     async def tell(
         self, address: Address, request: Request[Any], body: Buffer = b"", *, timeout_ms: float = CALL_TIMEOUT_MS
     ) -> None:
-        """Send a request that nobody answers; return when it is handed to the connection."""
+        """Send a one-way request; return when the connection has queued the request."""
         connection = await self.ready(address, timeout_ms=timeout_ms)
         connection.push(request, body)
 
     def standing(self, address: Address) -> Connection | None:
-        """The connection to ``address`` if one stands and its server keeps up with reading: to ask without waiting."""
+        """The connection to ``address`` if it is open and its server keeps up with reading; else None. Never waits."""
         _, pool = self._made()
         connection = pool.ready(address)
         return connection if connection is not None and connection.is_writable else None
 
     async def ready(self, address: Address, *, timeout_ms: float = CALL_TIMEOUT_MS) -> Connection:
-        """Return a connection to ``address`` whose server keeps up with reading: back-pressure for ``begin``."""
+        """Return a connection to ``address`` whose server keeps up with reading: backpressure for ``begin``."""
         _, pool = self._made()
         connection = pool.ready(address) or await pool.connect(address, timeout_ms)
         if not connection.is_writable:

@@ -1,63 +1,47 @@
 """One connection: the state machine of ``protocol.connection`` with a transport under it.
 
-Both ends are the same class, because both ends may ask and answer. What arrives in one read is decoded, handled and
-answered before anything else happens, and all of its answers leave in one write; at a server what takes longer than a
-part of a turn goes on in the next one (`Pieces`, `Room`). Whatever is said outside a read (parked answers, pushes,
-calls) is gathered and leaves in one write at the end of the turn of the loop.
+Client and server use the same class, because both send requests and answers. The requests of one read are decoded,
+handled and answered before anything else happens, and all of their answers leave in one write. A server spends a part
+of a turn on one connection and handles the rest in later turns (`Pieces`, `Room`). Frames that are queued outside
+a read (answers that were owed, pushes, calls) are gathered and leave in one write at the end of the turn of the loop.
 
-Invariants: ``on_outcome`` of a call runs exactly once unless the call was forgotten; what is parked is counted in the
-endpoint's budget exactly while it is owed and the connection is open.
+Invariant: ``on_outcome`` of a call runs exactly once unless the call was forgotten.
 """
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from functools import partial
 from itertools import islice
 from typing import Any, Final
 
 import msgspec
 
-from firearrow.errors import (
-    BrokenInvariant,
-    ConnectionLost,
-    FireArrowError,
-    RequestTimedOut,
-)
+from firearrow.errors import BrokenInvariant, ConnectionLost, FireArrowError, RequestTimedOut
 from firearrow.protocol.codes import RequestCode, ResponseCode
-from firearrow.protocol.connection import (
-    AnswerArrived,
-    Buffer,
-    Event,
-    RequestArrived,
-    RequestDeclined,
-    StreamBroken,
-)
-from firearrow.protocol.conversation import A, Fields, Request
+from firearrow.protocol.connection import AnswerArrived, Buffer, Event, RequestArrived, RequestDeclined, StreamBroken
+from firearrow.protocol.conversation import A, Request
 from firearrow.protocol.frame import PREFIX_SIZE
 from firearrow.protocol.refusal import Refused, refusal_of, unsupported
-from firearrow.protocol.shedding import Refusals
+from firearrow.protocol.sends import SendsArrived
 from firearrow.remoting.endpoint import Endpoint
-from firearrow.remoting.flow import OWN_REQUESTS
-from firearrow.remoting.handlers import SUCCESS, Answer, Call, Gate, Later
-from firearrow.remoting.pieces import TURN_S, Pieces
+from firearrow.remoting.handlers import SUCCESS, Answer, Call, Later
+from firearrow.remoting.load_shedding import shed_load
+from firearrow.remoting.owed_answers import Owing
+from firearrow.remoting.pieces import TURN_S
 from firearrow.remoting.reply import CALL_TIMEOUT_MS, SUCCESS_ONLY, OnOutcome, Reply
 from firearrow.runtime.network import Address
 
 log: Final = logging.getLogger(__name__)
 
 SILENT_S: Final = 1.0
-"""A server that has not sent a byte for this long, and lets a call time out, is taken for gone."""
-
-SMALL_READ_BYTES: Final = 16 * 1024
-"""A read of fewer bytes is worth waiting for more while a server has too much to do."""
-
+"""When a call times out and the server has not sent a byte for this long, the connection is cut."""
 
 HANDLED_AT_ONCE: Final = 64
-"""Requests that are handled before a look at the time."""
+"""Requests that are handled between two readings of the clock."""
 
 MOST_IN_A_TURN: Final = 512
-"""Requests of one connection that are handled in a turn, however fast that is."""
+"""The most requests of one connection that are handled in a turn, even if time is left."""
 
 
 class _Asker(msgspec.Struct, gc=False):
@@ -66,59 +50,62 @@ class _Asker(msgspec.Struct, gc=False):
     asked_at: float
 
 
-class Connection(Pieces):
+class Connection(Owing):
     """The driver of one connection, and the ``Peer`` that handlers see."""
 
     def __init__(self, endpoint: Endpoint, address: Address | None = None) -> None:
         super().__init__(endpoint, address)
         self._by_code = endpoint.handlers.by_code
-        self._gate = endpoint.handlers.gate
-        self._budget = endpoint.budget
-        self._own_limit = endpoint.limits.max_connection_bytes
-        self._in_flight = 0
-        self._has_rested = False
-        self._whole_below = min(endpoint.limits.max_frame_bytes, endpoint.limits.max_header_bytes)
+        self._shedding = endpoint.handlers.shedding
+        self._many_sends = endpoint.handlers.many_sends
+        self.has_rested = False
         self.is_leaving = False
         self.slots: dict[object, Any] = {}
 
     @property
     def outstanding(self) -> int:
-        """Calls of ours that wait for an answer."""
+        """How many of our calls on this connection wait for an answer."""
         return self._talk.outstanding
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin."""
+        """Register the new connection with its endpoint."""
         super().connection_made(transport)
         self._endpoint.opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End."""
+        """Remove the ended connection from its endpoint."""
         super().connection_lost(exc)
         self._endpoint.ended(self)
 
-    # -- what arrived
+    # -- receiving
 
     def receive(self, data: bytes) -> None:
-        """Handle every request in some bytes and write all answers at once."""
+        """Handle every request in these bytes and write all answers at once."""
         endpoint, talk = self._endpoint, self._talk
-        self._last_heard = endpoint.loop.time()
+        self._last_received = endpoint.loop.time()
         self._is_gathering = True
-        if self._gate is not None and not self._aside and data.startswith(self._gate.beginnings, PREFIX_SIZE):
-            data = self._past(self._gate, data)
+        shedding = self._shedding
+        if shedding is not None and not self._aside and data.startswith(shedding.beginnings, PREFIX_SIZE):
+            data = shed_load(shedding, self, data)
         events = talk.receive_data(data)
-        self._frames_heard += len(events)
+        self._frames_received += len(events)
         if talk.kept or self._frame_began is not None:
             self._note_partial(bool(events))
         if endpoint.handlers.urgent and len(events) > 1:
             events = self._urgent_first(events)
         if self._aside:
             self.set_aside(iter(events))
+        elif len(events) <= HANDLED_AT_ONCE:  # what `handle` does, without the call: most reads bring few events
+            self._handle(iter(events))
         else:
             self.handle(events)
-        self.flush()
+        if talk.to_send or self._aside:
+            self.flush()
+        else:
+            self._is_gathering = False
 
     def handle(self, events: Collection[Event]) -> None:
-        """Handle what arrived while there are time in this turn and room for answers, and set the rest aside."""
+        """Handle events until the time of this turn or the room for answers is used up, and set the rest aside."""
         left = iter(events)
         if len(events) <= HANDLED_AT_ONCE or not self._is_server:
             self._handle(left)
@@ -135,7 +122,10 @@ class Connection(Pieces):
         talk, by_code, most = self._talk, self._by_code, self._most_gathered
         for event in left:
             if event.__class__ is not RequestArrived:
-                self._take(event)
+                if event.__class__ is not SendsArrived:
+                    self._take(event)
+                elif not self._take_sends(event):
+                    self.set_aside(left)
                 continue
             handler = by_code.get(event.heading.code)
             if handler is None:
@@ -158,47 +148,38 @@ class Connection(Pieces):
                 if self._gathered >= most and self._is_full():
                     self.set_aside(left)
 
+    def _take_sends(self, sends: SendsArrived) -> bool:
+        """Handle many sends at once, or one by one; return whether the events behind them may be handled now."""
+        if self._many_sends is not None and self._many_sends(sends, self):
+            return True
+        self.handle(self._talk.one_by_one(sends))
+        return not self._aside
+
     def _is_full(self) -> bool:
-        """Whether there is no room for more answers when those that were gathered are written."""
+        """Write the gathered answers; return whether there is still no room for more."""
         if not self._endpoint.is_server:
             return False
         self.flush()
         self._is_gathering = True
         return not self.has_room
 
-    def _past(self, gate: Gate, data: bytes) -> bytes:
-        """Have the gate refuse or take what it knows of; return what is to be read.
+    # -- load shedding
 
-        Who is served while others are refused rests for a moment, so that the next read brings more.
-        """
-        has_rested, self._has_rested = self._has_rested, False
-        refusals = gate.refusals(has_rested=has_rested)
-        if self._talk.kept or self._talk.is_ended:
-            return data
-        if refusals is not None:
-            data = self._shed(gate, refusals, data, has_rested=has_rested)
-        elif gate.pacing.pace_s and len(data) < SMALL_READ_BYTES:
-            self._endpoint.rest(self, gate.pacing.pace_s)
-        if len(data) > self._whole_below:
-            return data
-        rest = gate.take(self, data)
-        self._frames_heard += rest is not data
-        return rest
+    @property
+    def is_between_frames(self) -> bool:
+        """Whether the next byte begins a frame."""
+        return not (self._talk.kept or self._talk.is_ended)
 
-    def _shed(self, gate: Gate, refusals: Refusals, data: bytes, *, has_rested: bool) -> bytes:
-        """Refuse what is to be refused unread; return what is to be read.
-
-        Who was refused rests, and is refused once more if that is still necessary: what came meanwhile is late. Then it
-        is as good as the others, so that nobody is shut out for ever.
-        """
-        answers, count, rest = refusals.shed(data)
-        gate.refused(count)
-        self._frames_heard += count
+    def give_encoded(self, answers: list[bytes], requests: int) -> None:
+        """Queue encoded answers to this number of requests."""
+        self._frames_received += requests
         self._talk.answer_encoded(answers)
-        if count and not has_rested:
-            self._has_rested = True
-            self._endpoint.rest(self, gate.pacing.rest_s)
-        return rest
+
+    def rest(self, seconds: float) -> None:
+        """Read nothing from this connection for ``seconds`` plus jitter."""
+        self._endpoint.rest(self, seconds)
+
+    # -- events
 
     def _urgent_first(self, events: list[Event]) -> list[Event]:
         urgent = self._endpoint.handlers.urgent
@@ -217,8 +198,8 @@ class Connection(Pieces):
             extra = {"peer": str(self.address), "code": event.heading.code, "reason": event.refusal.remark}
             log.info("request declined", extra=extra)
         elif isinstance(event, StreamBroken):
-            what, reason = "the connection of %s ends: %s", str(event.reason)
-            log.warning(what, self.address, reason, extra={"peer": str(self.address), "reason": reason})
+            peer, reason = self.address, str(event.reason)
+            log.warning("the connection of %s ends: %s", peer, reason, extra={"peer": str(peer), "reason": reason})
             self.close(reason)
 
     def _take_answer(self, event: AnswerArrived) -> None:
@@ -242,11 +223,11 @@ class Connection(Pieces):
             asker.on_outcome(outcome)
         except BrokenInvariant:
             raise
-        except Exception:  # a bug of one asker must not reach the others
+        except Exception:  # a bug in one callback must not keep other calls from their outcomes
             log.exception("on_outcome failed", extra={"peer": str(self.address)})
 
     def explain(self, asked: RequestArrived, error: Exception) -> Answer:
-        """The answer that an exception leads to. This is the one place where refusals become bytes."""
+        """The answer that stands for an exception. This is the one place where refusals become answers."""
         if isinstance(error, BrokenInvariant):
             raise error
         if isinstance(error, Refused):
@@ -260,64 +241,12 @@ class Connection(Pieces):
     def _failed(self, call: Call, error: Exception) -> None:
         """Answer a request whose handler raised."""
         answer = self.explain(call.asked, error)
-        if call.parked is not None:
-            call.parked.answer(answer)
+        if call.owed is not None:
+            call.owed.answer(answer)
         else:
             self._talk.answer(call.asked, code=answer.code, remark=answer.remark)
 
-    # -- answers that are owed
-
-    def park(self, size: int) -> None:
-        """Count a request whose answer is owed."""
-        budget = self._budget
-        self._in_flight += size
-        budget.held += size
-        if self._in_flight >= self._own_limit or budget.held >= budget.limit:
-            self._owed_too_much(size)
-
-    def unpark(self, size: int) -> None:
-        """Count it no more."""
-        if self.is_open:
-            self._owe_less(size)
-
-    def _owed_too_much(self, size: int) -> None:
-        if not self._endpoint.is_server:  # an end that must read on can only decline
-            self._in_flight -= size
-            self._budget.held -= size
-            raise Refused(ResponseCode.SYSTEM_BUSY, "[OVERLOAD]system busy, start flow control for a while")
-        if self._in_flight >= self._own_limit:
-            self.hold(OWN_REQUESTS)
-        self._budget.check()
-
-    def pay(self, asked: RequestArrived, answer: Answer, size: int) -> None:
-        """Give an answer that was owed: at once if it is the last, else with the others of this turn."""
-        self._owe_less(size)
-        self._talk.answer(asked, answer.fields, answer.body, code=answer.code, remark=answer.remark)
-        self._gathered += len(answer.body)
-        if self._is_gathering:
-            return
-        if self._in_flight or not size:
-            self._is_gathering = True
-            self._endpoint.speak_this_turn(self)
-        else:
-            self.flush()
-
-    def pay_together(self, encoding: int, owed: Sequence[tuple[int, Fields]], answer: Answer, size: int) -> None:
-        """Queue answers that were owed, each with its opaque."""
-        self._owe_less(size)
-        self._talk.answer_together(encoding, owed, answer.fields, answer.code, answer.remark)
-        self._gather()
-
-    def _owe_less(self, size: int) -> None:
-        budget = self._budget
-        self._in_flight -= size
-        budget.held -= size
-        if self._holds:
-            if self._in_flight <= self._own_limit // 4 * 3:
-                self.unhold(OWN_REQUESTS)
-            budget.check()
-
-    # -- what we say
+    # -- sending
 
     def push(self, request: Request[Any], body: Buffer = b"") -> None:
         """Send a one-way request."""
@@ -347,7 +276,7 @@ class Connection(Pieces):
         opaque = self._talk.call(request, body, deadline=now + timeout_ms / 1000, context=asker, extra=extra)
         self._endpoint.watch_deadlines(self)
         if self._talk.outstanding == 1 and not self._is_gathering:
-            self.flush()  # nobody else waits here, so nobody else is likely to speak this turn: do not wait for its end
+            self.flush()  # the only call in flight: another one in this turn is unlikely, so write now, not at its end
         else:
             self._gather()
         return opaque
@@ -373,9 +302,9 @@ class Connection(Pieces):
     def ask(
         self, request: Request[A], body: Buffer, *, timeout_ms: float, accept: frozenset[int]
     ) -> "asyncio.Future[Reply[A]]":
-        """Send a request; the future is its answer. Whoever gives up waiting leaves an answer that counts as late.
+        """Send a request; return the future of its answer. After a cancelled wait the answer counts as late.
 
-        It asks again, over a new connection, for nobody: a server that is leaving refuses with GO_AWAY.
+        A request that a leaving server refuses with GO_AWAY is not sent again over a new connection.
         """
         future: asyncio.Future[Reply[A]] = self._endpoint.loop.create_future()
         self.begin(request, body, partial(settle, future), timeout_ms=timeout_ms, accept=accept)
@@ -388,32 +317,29 @@ class Connection(Pieces):
         for asked in self._talk.expire(now):
             asker: _Asker = asked.context
             what, waited = type(asked.request).__name__, (now - asker.asked_at) * 1000
-            said = f"{self.address} did not answer {what} within {waited:.0f} ms{self._never_heard()}"
+            said = f"{self.address} did not answer {what} within {waited:.0f} ms{self._advice_if_silent()}"
             self._report(asker, RequestTimedOut(said))
-            is_silent = self._last_heard <= asker.asked_at and now - asker.asked_at >= SILENT_S
+            is_silent = self._last_received <= asker.asked_at and now - asker.asked_at >= SILENT_S
             if is_silent and not self._endpoint.is_server and self.is_open:
-                self.cut("a call timed out and nothing at all came from the server meanwhile")
+                self.cut("a call timed out and the server sent nothing in that time")
 
     def _end(self, reason: str) -> None:
         super()._end(reason)
-        self._budget.held -= self._in_flight
-        self._in_flight = 0
-        self._budget.check()
         for asked in self._talk.closed():
             what = type(asked.request).__name__
-            said = f"{what} to {self.address} has no answer: {reason}{self._never_heard()}"
+            said = f"{what} to {self.address} has no answer: {reason}{self._advice_if_silent()}"
             self._report(asked.context, ConnectionLost(said))
 
-    def _never_heard(self) -> str:
-        """What to make of a server that has sent nothing at all."""
-        if self._frames_heard or self._endpoint.is_server:
+    def _advice_if_silent(self) -> str:
+        """Advice for an error text when the server has never sent a frame; else an empty text."""
+        if self._frames_received or self._endpoint.is_server:
             return ""
         advice = "check that it is a name server or broker, and whether it wants TLS (tls, --tls)"
         return f"; nothing has come from there: {advice}"
 
 
 def settle(future: "asyncio.Future[Reply[A]]", outcome: "Reply[A] | FireArrowError") -> None:
-    """Hand an outcome to whoever awaits the future, if anybody still does."""
+    """Resolve the future with the outcome, unless the wait was cancelled."""
     if future.done():
         return
     if isinstance(outcome, FireArrowError):

@@ -1,8 +1,8 @@
-"""What the connections of one server, or of one caller, have in common.
+"""What the connections of one server, or of one caller, share.
 
-One endpoint has one timer for the deadlines of its outstanding calls (running only while there are any), one for
-silent connections, and one list of connections with something to say, written out once at the end of a loop turn. So
-the cost of a request holds no timer, no task and no future.
+One endpoint has one timer for the deadlines of its outstanding calls (running only while there are any), one for idle
+connections, and one list of connections with gathered frames, which are written at the end of a turn of the loop. So a
+request needs no timer, no task and no future of its own.
 
 Invariants: every open connection is in ``connections``, in order of arrival; a connection that has ended is in none of
 the tables; after ``close`` no timer is left.
@@ -24,41 +24,41 @@ from firearrow.runtime.process import give_back_memory
 from firearrow.telemetry.damped import Damped
 
 DEADLINE_SWEEP_S: Final = 0.1
-"""How often deadlines are looked at: an answer that does not come is noticed this much late at most."""
+"""Seconds between two checks of the deadlines: a timeout is noticed at most this late."""
 
 _SILENCE_SWEEPS: Final = 12
-"""How many times silence is looked at within the shortest time limit: a tenth of it is the lateness."""
+"""Checks for idle and slow connections within the shortest time limit: a limit is exceeded by a tenth at most."""
 
 SPREAD: Final = 0.25
-"""By which part the rest of a connection may be longer than it was told; were it shorter, it would be refused again."""
+"""Jitter: a rest is longer than asked by up to this part. It is never shorter: requests would be refused once more."""
 _GOLDEN: Final = 0.618034
-"""Its multiples are spread evenly over every interval of length 1, however few there are."""
+"""The golden ratio: the fractional parts of its multiples fill 0 to 1 evenly, however few they are."""
 
 MUCH_BYTES: Final = 16 << 20
-"""When half frames of so many bytes are gone with their connections, the memory is given back to the system."""
+"""When connections that held this many bytes of half-received frames have ended, memory is returned to the system."""
 
 CLOSING_S: Final = 1.0
 """How long peers may take to read what they were already sent when an endpoint closes."""
 
 PeerHook = Callable[[Peer], None]
 Sign = Callable[[Request[Any], Buffer], Mapping[str, str]]
-"""Gives the fields that prove who asks."""
+"""Returns the fields that authenticate a request."""
 
 
-class Speaker(Protocol):
-    """Something with words to write out at the end of a turn."""
+class Flushable(Protocol):
+    """A connection with gathered frames to write at the end of a turn."""
 
     def flush(self) -> None:
-        """Write them."""
+        """Write the gathered frames."""
         ...
 
 
-class Member(Peer, Reading, Dribbler, Speaker, Waiting, Slow, Protocol):
+class Member(Peer, Reading, Dribbler, Flushable, Waiting, Slow, Protocol):
     """A connection as its endpoint sees it."""
 
     @property
     def outstanding(self) -> int:
-        """Calls of ours that wait for an answer."""
+        """How many of our calls on this connection wait for an answer."""
         ...
 
     def expire(self, now: float) -> None:
@@ -66,7 +66,7 @@ class Member(Peer, Reading, Dribbler, Speaker, Waiting, Slow, Protocol):
         ...
 
     def check_silence(self, now: float) -> None:
-        """End the connection if it has been silent, or slow, for too long."""
+        """End the connection if it has been idle, or slow with a frame, for too long."""
         ...
 
 
@@ -96,33 +96,33 @@ class Endpoint:
         self.partials = Partials(limits.max_partial_bytes)
         self.promises = Promises(limits.max_answer_bytes)
         self.unsent = Unsent(limits.max_all_unsent_bytes, self.loop.time)
-        self._talkative: list[Speaker] = []
+        self._unflushed: list[Flushable] = []
         self._waiting: dict[Member, None] = {}
-        self._resting: list[tuple[float, int, Reading]] = []  # a heap: when it is over, in which order it began, whose
+        self._resting: list[tuple[float, int, Reading]] = []  # a heap: end, number, connection
         self._rests = count()
         self._rest_timer: asyncio.TimerHandle | None = None
         self._deadline_timer: asyncio.TimerHandle | None = None
         self._silence_timer: asyncio.TimerHandle | None = None
         self._gone: asyncio.Future[None] | None = None
         self.refused: Final = Damped()
-        """Connections that were one too many."""
+        """Connections that were refused because ``max_connections`` was reached."""
         self.cuts: Final = Damped()
-        """Connections that were ended at once, for a limit they reached or for what they said."""
+        """Connections that were ended at once, for a limit they reached or for bad data."""
         self.is_closing = False
 
-    def speak_this_turn(self, speaker: Speaker) -> None:
-        """Have ``speaker`` write what it has gathered once everything else of this turn has run."""
-        self._talkative.append(speaker)
-        if len(self._talkative) == 1:
-            self.loop.call_soon(self._speak)
+    def flush_this_turn(self, connection: Flushable) -> None:
+        """Call ``connection.flush`` when everything else of this turn has run."""
+        self._unflushed.append(connection)
+        if len(self._unflushed) == 1:
+            self.loop.call_soon(self._flush_all)
 
-    def _speak(self) -> None:
-        talkative, self._talkative = self._talkative, []
-        for speaker in talkative:
-            speaker.flush()
+    def _flush_all(self) -> None:
+        unflushed, self._unflushed = self._unflushed, []
+        for connection in unflushed:
+            connection.flush()
 
     def opened(self, connection: Member) -> None:
-        """Take a new connection in."""
+        """Add a new connection to the tables."""
         self.connections[connection] = None
         if self._silence_timer is None:
             self._watch_silence()
@@ -130,7 +130,7 @@ class Endpoint:
             self.on_connect(connection)
 
     def ended(self, connection: Member) -> None:
-        """Forget a connection."""
+        """Remove an ended connection from all tables."""
         del self.connections[connection]
         self._waiting.pop(connection, None)
         self.partials.forget(connection)
@@ -144,7 +144,7 @@ class Endpoint:
             self.on_disconnect(connection)
 
     def rest(self, connection: Reading, seconds: float) -> None:
-        """Read nothing from a connection for so long or a little longer: who begins together does not end together."""
+        """Read nothing from a connection for ``seconds`` plus jitter, so that connections resume in different turns."""
         connection.hold(RESTING)
         number = next(self._rests)
         rested_at = self.loop.time() + seconds * (1 + SPREAD * (number * _GOLDEN % 1))
@@ -165,7 +165,7 @@ class Endpoint:
         self._rest_timer = self.loop.call_at(when, self._wake)
 
     def watch_deadlines(self, connection: Member) -> None:
-        """Look after a connection that has calls outstanding."""
+        """Check the deadlines of this connection, which has calls outstanding."""
         self._waiting[connection] = None
         if self._deadline_timer is None:
             self._deadline_timer = self.loop.call_later(DEADLINE_SWEEP_S, self._sweep_deadlines)
@@ -194,7 +194,7 @@ class Endpoint:
             self._watch_silence()
 
     async def close(self) -> None:
-        """End every connection after what it has gathered, stop the timers, and return when all are gone."""
+        """Write what every connection has gathered, end all of them, stop the timers; return when all have ended."""
         self.is_closing = True
         for connection in tuple(self.connections):
             connection.close()

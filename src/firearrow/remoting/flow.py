@@ -1,17 +1,16 @@
-"""How much an endpoint holds for its peers: unanswered requests, half-received frames, answers that are being made and
-answers that are not read, over all connections.
+"""Backpressure: how much memory an endpoint holds for its peers, over all connections.
 
-``Budget`` counts the bytes of requests whose answers are still owed. When it is used up nobody is read any more, so
-that peers queue in their own memory and not in ours; reading starts again once a quarter of it is free.
+``Budget`` counts the bytes of requests whose answers are still owed. At the limit no connection is read any more, so
+that peers queue in their own memory and not in ours; reading starts again once a quarter of the budget is free.
 
-``Partials`` counts the bytes of frames that have begun and not ended. Not reading would be no cure here, because only
-reading ends a frame; so past the limit the connection whose frame began first is cut. A peer that sends at any
-ordinary pace finishes its frame long before it is the oldest, and one that dribbles bytes is cut first.
+``Partials`` counts the bytes of half-received frames. To stop reading would not help, because only reading completes a
+frame; so past the limit the connection whose frame began first is cut. A peer that sends at an ordinary pace completes
+its frame long before that frame is the oldest; a peer that sends byte by byte is cut first.
 
 ``Promises`` counts the bytes of answers that are being made. Past the limit requests wait until some are done.
 
-``Unsent`` counts the bytes of answers that are made and not sent, because peers do not read. To wait would make
-everybody wait for those who never will; so past the limit the connection is cut that has read nothing for the longest.
+``Unsent`` counts the bytes of answers that wait to be sent because peers do not read. Waiting would let peers that
+never read block all others; so past the limit the connection is cut whose peer has read nothing for the longest.
 """
 
 from collections.abc import Callable, Iterable
@@ -24,27 +23,27 @@ OWN_REQUESTS: Final = 2
 """Not read because too many bytes of its own requests are unanswered."""
 
 ALL_REQUESTS: Final = 4
-"""Not read because too many bytes of everybody's requests are unanswered."""
+"""Not read because too many bytes of requests are unanswered on all connections together."""
 
 RESTING: Final = 8
-"""Not read for a while because there are too many requests: one read that brings many costs less than many reads."""
+"""Not read for a while because there are too many requests: one read of many requests costs less than many reads."""
 
 
 NO_ROOM: Final = 16
-"""Not read because requests of it were set aside until there is room for their answers."""
+"""Not read because requests of this connection were set aside until there is room for their answers."""
 
 NEXT_TURN: Final = 32
-"""Not read because what was read last is not all taken: others have their turn first."""
+"""Not read because the last read is not handled completely: other connections have their turn first."""
 
 UNCOUNTED_BYTES: Final = 64 * 1024
 """A connection with fewer unsent bytes is not counted: most of what is written leaves in the same turn."""
 
 LOOK_EVERY_S: Final = 0.1
-"""How often all connections with unsent bytes are looked at, at most."""
+"""Seconds between two checks of all connections with unsent bytes, at least."""
 
 
 class Reading(Protocol):
-    """Something that can be told to stop reading, for one or more reasons."""
+    """A connection that can stop reading, for one or more reasons."""
 
     def hold(self, reason: int) -> None:
         """Stop reading."""
@@ -58,7 +57,7 @@ class Reading(Protocol):
 class Budget:
     """Bytes of unanswered requests on all connections in ``readers``.
 
-    Connections add to ``held`` and take from it themselves, because that is done for every parked request; they call
+    Connections change ``held`` themselves, which spares a call for every request whose answer is owed; they call
     ``check`` when ``held`` has reached ``limit``, or has fallen while the budget is exhausted.
     """
 
@@ -72,7 +71,7 @@ class Budget:
         self.is_exhausted = False
 
     def check(self) -> None:
-        """Stop everybody, or let everybody go on."""
+        """Stop reading from all connections, or read from all again."""
         if self.held >= self.limit and not self.is_exhausted:
             self.is_exhausted = True
             for reader in tuple(self._readers):
@@ -84,7 +83,7 @@ class Budget:
 
 
 class Dribbler(Protocol):
-    """Something that may be cut for holding half a frame too long."""
+    """A connection that may be cut because its frame has been incomplete for too long."""
 
     def cut(self, reason: str) -> None:
         """End the connection at once."""
@@ -101,13 +100,13 @@ class Partials:
         self._sizes: dict[Dribbler, int] = {}
         self.held = 0
         self.most = 0
-        """The most that was held since somebody set this."""
+        """The largest value of ``held`` since ``most`` was last set to 0."""
 
     def __len__(self) -> int:
         return len(self._sizes)
 
     def update(self, connection: Dribbler, size: int, *, is_new: bool) -> None:
-        """Remember that ``connection`` holds ``size`` bytes of a frame, which is a new one or still the same."""
+        """Count ``size`` bytes of an incomplete frame of ``connection``: a new frame, or more of the same one."""
         if is_new:
             self.forget(connection)
         if size:
@@ -120,15 +119,15 @@ class Partials:
                 oldest.cut("max_partial_bytes is reached and this connection has held half a frame the longest")
 
     def forget(self, connection: Dribbler) -> None:
-        """Remember nothing of ``connection``: its frame is whole, or it is gone."""
+        """Count nothing for ``connection`` any more: its frame is complete, or the connection has ended."""
         self.held -= self._sizes.pop(connection, 0)
 
 
 class Waiting(Protocol):
-    """Something that waits for room."""
+    """A connection whose requests wait for room."""
 
     def look_for_room(self) -> None:
-        """Go on if there is some."""
+        """Handle waiting requests if there is room."""
         ...
 
 
@@ -144,26 +143,26 @@ class Promises:
         self.has_room = True
 
     def take(self, size: int) -> None:
-        """Count so many more, or fewer."""
+        """Count ``size`` more bytes, or fewer if ``size`` is negative."""
         self.held += size
         self.has_room = self.held < self._limit
         if self.has_room and self._waiting:
             waiting, self._waiting = self._waiting, {}
-            for one in waiting:
-                one.look_for_room()
+            for connection in waiting:
+                connection.look_for_room()
 
     def wait(self, connection: Waiting) -> None:
-        """Tell ``connection`` when there is room again."""
+        """Call ``connection.look_for_room`` when there is room again."""
         self._waiting[connection] = None
 
     def forget(self, connection: Waiting, size: int) -> None:
-        """A connection is gone, and with it answers of so many bytes."""
+        """Remove an ended connection, and ``size`` bytes of answers that were being made for it."""
         self._waiting.pop(connection, None)
         self.take(-size)
 
 
 class Slow(Protocol):
-    """Something that may be cut for not reading what it is sent."""
+    """A connection that may be cut because its peer does not read."""
 
     @property
     def unsent(self) -> int:
@@ -176,7 +175,7 @@ class Slow(Protocol):
 
 
 class Unsent:
-    """Connections with many unsent bytes: how many, and since when none of them was sent."""
+    """Connections with many unsent bytes: the number of bytes, and since when none of them was sent."""
 
     __slots__ = ("_limit", "_looked_at", "_now", "_seen", "held")
 
@@ -186,13 +185,13 @@ class Unsent:
         self._seen: dict[Slow, tuple[int, float]] = {}
         self._looked_at = -LOOK_EVERY_S
         self.held = 0
-        """As last seen: no less than there are."""
+        """The bytes at the last check: never fewer than there are."""
 
     def __len__(self) -> int:
         return len(self._seen)
 
     def update(self, connection: Slow, size: int) -> None:
-        """A connection has so many unsent bytes now."""
+        """Note that ``connection`` has ``size`` unsent bytes now."""
         known = self._seen.get(connection)
         if known is None:
             self._seen[connection] = size, self._now()
@@ -204,13 +203,13 @@ class Unsent:
             self._look()
 
     def forget(self, connection: Slow) -> None:
-        """A connection has read, or is gone."""
+        """Count nothing for ``connection`` any more: its peer has read, or the connection has ended."""
         known = self._seen.pop(connection, None)
         if known is not None:
             self.held -= known[0]
 
     def _look(self) -> None:
-        """See who has read meanwhile; if that is not enough, cut whoever has not for the longest."""
+        """Count again; if that is still too much, cut the connections whose peers have read nothing for the longest."""
         now = self._now()
         if now - self._looked_at < LOOK_EVERY_S and self.held <= 2 * self._limit:
             return
@@ -222,7 +221,7 @@ class Unsent:
             if left <= UNCOUNTED_BYTES:
                 self.forget(connection)
         enough = self._limit - self._limit // 4
-        for connection in sorted(self._seen, key=lambda one: self._seen[one][1]) if self.held > self._limit else ():
+        for connection in sorted(self._seen, key=lambda slow: self._seen[slow][1]) if self.held > self._limit else ():
             if self.held <= enough:
                 break
             self.forget(connection)

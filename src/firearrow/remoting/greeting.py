@@ -1,7 +1,7 @@
 """The first bytes of a connection: a PROXY preamble, TLS, or plain frames.
 
-A plain frame opens with its length, so its first byte is 0x00 or 0x01 for every legal size. That leaves room to tell
-the three apart by what comes first::
+A plain frame opens with its length, so its first byte is 0x00 or 0x01 for every legal size. So the first bytes tell the
+three apart::
 
     0x16                      a TLS handshake record
     "PROXY "                  PROXY protocol version 1: one line of text, at most 107 bytes, ended by CR LF
@@ -11,7 +11,7 @@ the three apart by what comes first::
 A PROXY preamble may be followed by TLS or by plain frames. Agrees with ``HandshakeHandler`` and ``TlsModeHandler`` in
 Apache's ``NettyRemotingServer``, except that a preamble is believed only where the limits say so.
 
-Invariants: no byte is lost or seen twice (``Heard.rest`` begins where the preamble ended); at most one preamble is
+Invariants: no byte is lost or seen twice (``Opening.rest`` begins where the preamble ended); at most one preamble is
 read; nothing is buffered past the longest legal preamble.
 """
 
@@ -30,23 +30,23 @@ _V2_FIXED: Final = 16
 _V2_SOURCES: Final = {0x11: 4, 0x21: 16}  # family and transport: TCP over IPv4, TCP over IPv6
 
 
-class Voice(Enum):
-    """What a peer speaks."""
+class StreamKind(Enum):
+    """What follows the preamble, if there is one."""
 
     PLAIN = "plain"
     TLS = "tls"
 
 
-class Heard(NamedTuple):
-    """What the first bytes said. ``source`` is the client's address when a load balancer vouched for it."""
+class Opening(NamedTuple):
+    """How a connection opens. ``source`` is the client's address if a load balancer gave it, else None."""
 
-    voice: Voice
+    kind: StreamKind
     source: Address | None
     rest: bytes
 
 
 class Greeting:
-    """Collects bytes until it is known who speaks."""
+    """Collects bytes until they show how the connection opens."""
 
     __slots__ = ("_buffer", "_proxy_protocol")
 
@@ -54,8 +54,8 @@ class Greeting:
         self._proxy_protocol = proxy_protocol
         self._buffer = b""
 
-    def feed(self, data: bytes) -> Heard | None:
-        """Return what was heard, or None while more bytes are needed; raise ``BadFrame`` on a bad preamble."""
+    def feed(self, data: bytes) -> Opening | None:
+        """Return the opening, or None while more bytes are needed; raise ``BadFrame`` on a bad preamble."""
         buffer = self._buffer = self._buffer + data if self._buffer else data
         if not buffer:
             return None
@@ -77,12 +77,12 @@ def _starts(buffer: bytes, signature: bytes) -> bool:
     return signature.startswith(buffer[: len(signature)])
 
 
-def _after_preamble(rest: bytes, source: Address | None) -> Heard:
-    return Heard(Voice.TLS if rest[0] == TLS_HANDSHAKE else Voice.PLAIN, source, rest)
+def _after_preamble(rest: bytes, source: Address | None) -> Opening:
+    return Opening(StreamKind.TLS if rest[0] == TLS_HANDSHAKE else StreamKind.PLAIN, source, rest)
 
 
 def _version_1(buffer: bytes) -> tuple[Address | None, int] | None:
-    """Return the source and the preamble's length, or None while its line is not whole."""
+    """Return the source and the preamble's length, or None while its line is incomplete."""
     end = buffer.find(b"\r\n", 0, _V1_LONGEST)
     if end < 0:
         if len(buffer) >= _V1_LONGEST:
@@ -102,7 +102,7 @@ def _version_1(buffer: bytes) -> tuple[Address | None, int] | None:
 
 
 def _version_2(buffer: bytes) -> tuple[Address | None, int] | None:
-    """Return the source and the preamble's length, or None while it is not whole."""
+    """Return the source and the preamble's length, or None while the preamble is incomplete."""
     if len(buffer) < _V2_FIXED:
         return None
     command, family = buffer[12], buffer[13]

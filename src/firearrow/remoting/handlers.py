@@ -1,26 +1,26 @@
-"""What a server is made of: functions that answer requests.
+"""Handlers: the functions that answer requests.
 
 A handler is a plain function ``(request, call) -> Answer | Later | None``, registered by the type of its request. It
 runs inside ``data_received``, so it must not block; None means success with nothing to add. When the answer has to
-wait (a flush, a replica) the handler returns ``call.later()`` and keeps it in a list of its own; answering any number
-of them in one turn of the loop costs one write for each connection. What may wait for long (a message that has not
-come yet) is ``call.hold()`` instead: nothing of the request is kept but what an answer needs, and whoever holds it
-counts it.
+wait (a flush, a replica) the handler returns ``call.later()`` and keeps that `Later` in a list of its own; answering
+any number of them in one turn of the loop costs one write for each connection. For a long wait (for a message that has
+not come yet) it returns ``call.hold()`` instead: only what an answer needs is kept of the request, and the holder must
+bound the number of such requests.
 
-Answers are made only while there is room for them (``room``). A handler that will give a large one later says so
-beforehand (``Later.promise``); one that answers what it held looks first whether the peer reads (``Peer.is_writable``).
+Answers are made only while there is room for them (``room``). A handler that will give a large answer later announces
+its size (``Later.promise``); before a held request is answered, ``Peer.is_writable`` says whether the peer reads.
 
 To decline, a handler raises ``Refused(ResponseCode.X, "why")``. Any other exception is a bug: it is logged as "handler
 failed", counted in ``Handlers.failures``, and the peer reads its text under SYSTEM_ERROR, as Apache's peers do
-(``NettyRemotingAbstract.buildProcessRequestHandler``). Whoever answers later gives what it caught to ``Later.fail``,
-which does the same. ``BrokenInvariant`` is not answered at all: it goes on to the loop's exception handler, which ends
-the process.
+(``NettyRemotingAbstract.buildProcessRequestHandler``). Code that answers later passes an exception to ``Later.fail``,
+which does the same. ``BrokenInvariant`` is not answered: it reaches the loop's exception handler, which ends the
+process.
 
 Invariants: a request is answered at most once; a one-way request never; an answer to a connection that has ended is
-dropped, and ``Later.answer`` says so.
+dropped, and ``Later.answer`` returns False.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
@@ -28,18 +28,20 @@ import msgspec
 from firearrow.protocol.command import Heading
 from firearrow.protocol.connection import RequestArrived
 from firearrow.protocol.conversation import A, Fields, Request
-from firearrow.protocol.shedding import Refusals
+from firearrow.protocol.requests.message.send import Send, ShortSend
+from firearrow.protocol.sends import SEND_CODES, SendsArrived, SendShapes
+from firearrow.remoting.load_shedding import SheddingPolicy
 from firearrow.remoting.reply import CALL_TIMEOUT_MS, SUCCESS_ONLY, OnOutcome, Reply
 from firearrow.runtime.network import Address
 
 Buffer = bytes | bytearray | memoryview
 
-PARKED_OVERHEAD_BYTES: Final = 512
-"""What one parked request costs beside its own bytes, as the in-flight limits count it."""
+OWED_OVERHEAD_BYTES: Final = 512
+"""What a request whose answer is owed costs beside its own bytes, as the in-flight limits count it."""
 
 
 class Answer(msgspec.Struct, frozen=True, gc=False):
-    """What goes back: the header's fields, a body, and a code other than success where there is one to give."""
+    """An answer: the header's fields, a body, a response code (default: success) and a remark."""
 
     fields: Fields | None = None
     body: Buffer = b""
@@ -55,26 +57,26 @@ class Peer(Protocol):
 
     @property
     def address(self) -> Address:
-        """Where the peer is: what a trusted load balancer said, else the socket's own view."""
+        """The peer's address: from a trusted load balancer's PROXY preamble if there was one, else from the socket."""
         ...
 
     @property
     def is_open(self) -> bool:
-        """Whether anything can still reach it."""
+        """Whether frames can still be sent to the peer."""
         ...
 
     @property
     def is_writable(self) -> bool:
-        """Whether it keeps up with reading: False from the high water mark of unsent bytes down to the low one."""
+        """Whether the peer keeps up with reading: False from the high-water mark of unsent bytes to the low one."""
         ...
 
     @property
     def slots(self) -> dict[object, Any]:
-        """A place for what the owners of handlers want to remember about this connection."""
+        """Values that handlers keep for this connection, by a key of their own."""
         ...
 
     def push(self, request: Request[Any], body: Buffer = b"") -> None:
-        """Send a one-way request; raise ``ConnectionLost`` or ``Overloaded`` when it cannot leave."""
+        """Send a one-way request; raise ``ConnectionLost`` or ``Overloaded`` when it cannot be sent."""
         ...
 
     async def call(
@@ -101,42 +103,42 @@ class Peer(Protocol):
         ...
 
     def close(self) -> None:
-        """End the connection after what was already said has left."""
+        """End the connection after everything that is queued has been written."""
         ...
 
 
-class Debtor(Peer, Protocol):
-    """A peer as ``Call`` and ``Later`` need it: somebody who is owed answers."""
+class Creditor(Peer, Protocol):
+    """A peer that is owed answers, as ``Call`` and ``Later`` use it."""
 
-    def park(self, size: int) -> None:
+    def owe(self, size: int) -> None:
         """Count a request whose answer is owed."""
         ...
 
-    def unpark(self, size: int) -> None:
-        """Count it no more: it is held instead, and somebody else counts it."""
+    def owe_no_more(self, size: int) -> None:
+        """Count a request no more: it is held instead, and its holder counts it."""
         ...
 
     def promise(self, size: int) -> None:
-        """Count an answer of up to so many bytes that is being made; a negative number takes it back."""
+        """Count an answer of up to ``size`` bytes that is being made; a negative size takes it back."""
         ...
 
     def explain(self, asked: RequestArrived, error: Exception) -> Answer:
-        """The answer that an exception leads to; one that is not a refusal is logged and counted."""
+        """The answer that stands for an exception; an exception that is not a refusal is logged and counted."""
         ...
 
     def pay(self, asked: RequestArrived, answer: Answer, size: int) -> None:
-        """Give an answer that was owed. It leaves at once if it is the last, else at the end of this turn."""
+        """Send an answer that was owed: at once if it is the last one owed, else at the end of this turn."""
         ...
 
-    def pay_together(self, encoding: int, owed: Sequence[tuple[int, Fields]], answer: Answer, size: int) -> None:
-        """Queue answers that were owed, each with its opaque and, unless the answer has fields, with its own."""
+    def pay_many(self, encoding: int, owed: Sequence[tuple[int, Fields]], answer: Answer, size: int) -> None:
+        """Queue answers that were owed, by opaque, with the fields of ``answer`` or, if it has none, with their own."""
         ...
 
 
 class Later(msgspec.Struct, eq=False, gc=False):
     """An answer that is owed. Only the first of ``answer`` and ``refuse`` counts."""
 
-    _peer: Debtor
+    _peer: Creditor
     _asked: RequestArrived
     _size: int
     _is_open: bool = True
@@ -144,11 +146,11 @@ class Later(msgspec.Struct, eq=False, gc=False):
 
     @property
     def is_owed(self) -> bool:
-        """Whether somebody still waits: nothing was answered and the connection is open."""
+        """Whether the peer still waits: the request is not answered and the connection is open."""
         return self._is_open and self._peer.is_open
 
     def answer(self, answer: Answer | None = None) -> bool:
-        """Answer (None is success with nothing to add); return whether anybody could still be told."""
+        """Send the answer (None is plain success); return whether the peer still waited for it."""
         if not self._is_open:
             return False
         self._is_open = False
@@ -160,24 +162,24 @@ class Later(msgspec.Struct, eq=False, gc=False):
         return True
 
     def promise(self, size: int) -> None:
-        """Say that the answer will come of itself and may have so many bytes: until then it takes their room."""
+        """Reserve room for an answer of up to ``size`` bytes, which will come without another request of the peer."""
         self._peer.promise(size - self._promised)
         self._promised = size
 
     def let_go(self) -> None:
-        """Keep nothing of the request but what an answer needs, and count it no more."""
-        self._peer.unpark(self._size)
+        """Keep only what an answer needs of the request, and count the request no more."""
+        self._peer.owe_no_more(self._size)
         self._size = 0
         if self._promised:
             self.promise(0)
         self._asked = _bare(self._asked)
 
     def refuse(self, code: int, remark: str) -> bool:
-        """Decline; return whether anybody could still be told."""
+        """Refuse the request; return whether the peer still waited for an answer."""
         return self.answer(Answer(code=code, remark=remark))
 
     def fail(self, error: Exception) -> bool:
-        """Answer with what an exception means; raise a ``BrokenInvariant``."""
+        """Send the answer that stands for an exception; a ``BrokenInvariant`` is raised instead."""
         return self.answer(self._peer.explain(self._asked, error))
 
 
@@ -187,32 +189,32 @@ def _bare(asked: RequestArrived) -> RequestArrived:
     return RequestArrived(Heading(heading.code, heading.flag, heading.opaque), b"", asked.encoding, b"")
 
 
-class LaterTogether(msgspec.Struct, eq=False, gc=False):
-    """Answers that are owed to requests of one peer that came together: each has its fields, all have one outcome."""
+class ManyLater(msgspec.Struct, eq=False, gc=False):
+    """Answers owed to requests of one peer that came in one read: fields for each request, one outcome for all."""
 
-    _peer: Debtor
+    _peer: Creditor
     _encoding: int
     _owed: Sequence[tuple[int, Fields]]
     _size: int
     _is_open: bool = True
 
     def answer(self, answer: Answer | None = None) -> bool:
-        """Answer everybody with the fields that are owed, or with those of ``answer``; say if anybody could be told."""
+        """Answer all requests, with their own fields or those of ``answer``; return whether the peer still waited."""
         if not self._is_open:
             return False
         self._is_open = False
         if not self._peer.is_open:
             return False
-        self._peer.pay_together(self._encoding, self._owed, answer or SUCCESS, self._size)
+        self._peer.pay_many(self._encoding, self._owed, answer or SUCCESS, self._size)
         return True
 
 
 class Call(msgspec.Struct, eq=False, gc=False):
-    """One request as it arrived, with whoever sent it."""
+    """One request as it arrived, and the peer that sent it."""
 
     asked: RequestArrived
-    peer: Debtor
-    parked: Later | None = None
+    peer: Creditor
+    owed: Later | None = None
 
     @property
     def body(self) -> bytes:
@@ -235,81 +237,35 @@ class Call(msgspec.Struct, eq=False, gc=False):
         return self.asked.encoding
 
     @property
-    def is_oneway(self) -> bool:
-        """Whether nobody waits for an answer."""
-        return self.asked.is_oneway
-
-    @property
     def ext_fields(self) -> dict[str, str]:
-        """All header fields as text, unknown ones included. Parsed anew at every reading."""
+        """All header fields as text, unknown ones included. Parsed anew at every access."""
         return self.asked.ext_fields
 
     def later(self) -> Later:
-        """Return the answer as something to give later. Until then the request counts as in flight."""
-        if self.parked is None:
-            size = len(self.asked.body) + len(self.asked.header) + PARKED_OVERHEAD_BYTES
-            self.peer.park(size)
-            self.parked = Later(self.peer, self.asked, size)
-        return self.parked
+        """Return a `Later` to answer with afterwards. Until then the request counts as in flight."""
+        if self.owed is None:
+            size = len(self.asked.body) + len(self.asked.header) + OWED_OVERHEAD_BYTES
+            self.peer.owe(size)
+            self.owed = Later(self.peer, self.asked, size)
+        return self.owed
 
     def hold(self) -> Later:
-        """Return the answer as something to give much later. It is for whoever holds it to count it."""
-        if self.parked is None:
-            self.parked = Later(self.peer, _bare(self.asked), 0)
+        """Return a `Later` for a long wait. The request does not count as in flight; its holder bounds the number."""
+        if self.owed is None:
+            self.owed = Later(self.peer, _bare(self.asked), 0)
         else:
-            self.parked.let_go()
-        return self.parked
+            self.owed.let_go()
+        return self.owed
 
 
 Handler = Callable[[Any, Call], Answer | Later | None]
+ManySends = Callable[[SendsArrived, Creditor], bool]
+"""Handles sends that arrived as one event; returns False if it handled none, and they are handled one by one."""
 R = TypeVar("R", bound=Request[Any])
 
 
-class Pacing(Protocol):
-    """Says how long connections are left alone while there are too many requests."""
-
-    @property
-    def rest_s(self) -> float:
-        """How long after its requests were refused unread."""
-        ...
-
-    @property
-    def pace_s(self) -> float:
-        """How long after a small read that is served; 0 while there is time for all."""
-        ...
-
-
-class Gate(Protocol):
-    """Somebody who may want requests refused unread, because there are too many."""
-
-    @property
-    def beginnings(self) -> tuple[bytes, ...]:
-        """What follows the prefix of the first frame in reads that it wants to see; others are read as they come."""
-        ...
-
-    def refusals(self, *, has_rested: bool) -> Refusals | None:
-        """What to refuse, and how, in this turn of the loop; None while everything is to be read.
-
-        What comes from a connection that ``has_rested`` was not looked at for ``pacing.rest_s``.
-        """
-        ...
-
-    def refused(self, count: int) -> None:
-        """So many were refused unread."""
-        ...
-
-    @property
-    def pacing(self) -> Pacing:
-        """How often connections are read."""
-        ...
-
-    def take(self, peer: Debtor, data: bytes) -> bytes:
-        """Take requests that ``data`` begins with, as handlers would have, and return the rest of it."""
-        ...
-
-
 class Failures:
-    """How many requests met a bug: an exception that is not a refusal."""
+    """How many requests failed by a bug: an exception that is not a refusal."""
 
     __slots__ = ("count",)
 
@@ -322,7 +278,9 @@ class Handlers:
 
     def __init__(self) -> None:
         self.failures = Failures()
-        self.gate: Gate | None = None
+        self.shedding: SheddingPolicy | None = None
+        self.send_shapes: SendShapes | None = None
+        self.many_sends: ManySends | None = None
         self.by_code: Final[dict[int, Handler]] = {}
         self.urgent: Final[set[int]] = set()
 
@@ -339,3 +297,18 @@ class Handlers:
         self.by_code[int(request.code)] = function
         if urgent:
             self.urgent.add(int(request.code))
+
+    def on_many_sends(self, function: ManySends, is_wanted: Callable[[Send | ShortSend], bool]) -> None:
+        """Answer sends that arrive as one event with ``function``, if ``is_wanted`` accepts the first of them."""
+        self.many_sends = function
+        self.send_shapes = SendShapes(is_wanted)
+
+    def without(self, codes: Collection[int]) -> "Handlers":
+        """A copy without the handlers of these codes, which are then not supported."""
+        left = Handlers()
+        left.by_code.update({code: handler for code, handler in self.by_code.items() if code not in codes})
+        left.urgent.update(self.urgent)
+        if SEND_CODES.isdisjoint(codes):
+            left.shedding, left.send_shapes, left.many_sends = self.shedding, self.send_shapes, self.many_sends
+        left.failures = self.failures
+        return left

@@ -14,7 +14,7 @@ MIB: Final = 1024 * KIB
 
 
 class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Bounds on frames, memory, connections and silence. Every refusal for one of them names it in the log."""
+    """Bounds on frames, memory, connections and idle time. Every refusal names its limit in the log."""
 
     max_frame_bytes: Annotated[
         int, Meta(ge=64, le=1024 * MIB, description="Longest frame; a longer one ends the connection.")
@@ -23,7 +23,7 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         int, Meta(ge=64, le=16 * MIB, description="Longest header; a longer one ends the connection.")
     ] = 1 * MIB
     max_connections: Annotated[
-        int, Meta(ge=1, description="Connections a server holds open; one more is closed as it arrives.")
+        int, Meta(ge=1, description="Connections that a server holds open; further ones are closed as they arrive.")
     ] = 60_000
     max_connection_bytes: Annotated[
         int,
@@ -40,7 +40,7 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         int,
         Meta(
             ge=KIB,
-            description="Bytes of half-received frames on all connections; past it the longest-waiting one is cut.",
+            description="Bytes of half-received frames on all connections; past it the oldest one is cut.",
         ),
     ] = 64 * MIB
     max_unsent_bytes: Annotated[
@@ -50,8 +50,8 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         int,
         Meta(
             ge=KIB,
-            description="Bytes waiting to be read by all peers; past it the peer is cut that has read nothing for the "
-            "longest.",
+            description="Bytes waiting to be read by all peers; past it the peer that has read nothing for the longest "
+            "is cut.",
         ),
     ] = 64 * MIB
     max_connection_answer_bytes: Annotated[
@@ -63,26 +63,26 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Meta(ge=KIB, description="Bytes of answers being made for all connections; at the limit requests wait."),
     ] = 48 * MIB
     write_high_water_bytes: Annotated[
-        int, Meta(ge=KIB, description="Unsent bytes at which a peer is not read any more, until a quarter is left.")
+        int, Meta(ge=KIB, description="Unsent bytes at which a peer is no longer read, until a quarter is left.")
     ] = 1 * MIB
     max_calls: Annotated[
-        int, Meta(ge=1, description="Requests of ours outstanding on one connection; one more is Overloaded.")
+        int, Meta(ge=1, description="Calls in flight on one connection; a further call raises Overloaded.")
     ] = 65_536
     idle_s: Annotated[
         float, Meta(gt=0, description="Seconds without a byte in either direction after which a connection is closed.")
     ] = 120.0
     first_frame_s: Annotated[
-        float, Meta(ge=0, description="Seconds within which a new connection must say something whole; 0 is never.")
+        float, Meta(ge=0, description="Seconds within which a new connection must send a whole frame; 0: no limit.")
     ] = 0.0
     frame_s: Annotated[
-        float, Meta(ge=0, description="Seconds within which a frame that began must be whole; 0 is never.")
+        float, Meta(ge=0, description="Seconds within which a frame that began must be complete; 0: no limit.")
     ] = 0.0
     proxy_protocol: Annotated[
         bool,
         Meta(
             description=(
-                "Believe a PROXY protocol preamble about where a connection comes from. Only for a port that nobody "
-                "but the load balancer can reach; while it is off, a connection that opens with one is closed."
+                "Trust the client address in a PROXY protocol preamble. Only for a port that nothing but the load "
+                "balancer can reach; while this is off, a connection that opens with a preamble is closed."
             )
         ),
     ] = False

@@ -1,10 +1,10 @@
-"""A read in pieces: what one connection brings takes a part of a turn of the loop, whatever it is.
+"""A read in pieces: a large read of one connection takes a limited part of a turn of the loop.
 
-A read that is larger than a piece is taken piece by piece while there is time in this turn, and the rest in the next
-ones. Nothing more is read from the connection meanwhile, because a loop may read one connection again and again within
-a turn. Requests of one piece that take too long are set aside for the next turn as well (`Room`).
+A read that is larger than a piece is handled piece by piece while there is time in this turn, and the rest in later
+turns. The connection is not read meanwhile, because a loop may read one connection several times within a turn.
+Requests of one piece that take too long are set aside for the next turn as well (`Room`).
 
-Invariant: what was read is received in its order, or ends with the connection.
+Invariant: the bytes of a read are received in order, or dropped when the connection ends.
 """
 
 from typing import Final
@@ -15,13 +15,13 @@ from firearrow.remoting.room import Room
 from firearrow.runtime.network import Address
 
 PIECE_BYTES: Final = 64 * 1024
-"""Bytes that are split and decoded without a look at the time."""
+"""Bytes that are split and decoded between two readings of the clock."""
 TURN_S: Final = 0.002
-"""How long a connection may take of one turn of the loop, before others have theirs."""
+"""Seconds of one turn of the loop that one connection may take before the others are served."""
 
 
 class Pieces(Room):
-    """A connection that is read in pieces, at the end that may let others wait."""
+    """A connection that handles large reads in pieces, if it is a server's; a caller handles a read at once."""
 
     def __init__(self, endpoint: Endpoint, address: Address | None = None) -> None:
         super().__init__(endpoint, address)
@@ -30,7 +30,7 @@ class Pieces(Room):
         self._read_to = 0
 
     def data_received(self, data: bytes) -> None:
-        """Take what one read brought."""
+        """Handle the bytes of one read."""
         if not self._unread and (len(data) <= PIECE_BYTES or not self._is_server):
             self.receive(data)
             return
@@ -41,7 +41,7 @@ class Pieces(Room):
             self._read_some()
 
     def receive(self, data: bytes) -> None:
-        """Take a piece of what the peer says."""
+        """Handle a piece of the stream."""
         raise NotImplementedError
 
     def _read_some(self) -> None:

@@ -1,9 +1,9 @@
-"""Connections to servers, one for each address, opened when somebody needs one.
+"""Connections to servers, one for each address, opened by the first request that needs one.
 
-Decisions: callers that ask for an address while it is being dialled share that one attempt. After a failed attempt
-the address is not dialled again for a while (50 ms, doubling up to 500 ms); whoever asks in that time is told at once,
-so that it can turn to another server. A connection that ends is forgotten, and the next request opens a new one. One
-that the server asked us to leave (GO_AWAY) is given to nobody any more, and closes when its last answer has come.
+Decisions: requests for an address that is being dialled share that attempt. After a failed attempt there is a back-off
+(50 ms, doubling up to 500 ms) in which requests for the address fail at once, so that the caller can turn to another
+server. A connection that ends is removed, and the next request opens a new one. A connection whose server answered
+GO_AWAY takes no further requests, and closes when its last answer has come.
 
 Invariants: every waiter is called exactly once; every dialling task is owned by the pool and gone after ``close``.
 """
@@ -56,7 +56,7 @@ class Pool:
         self._is_closed = False
 
     def ready(self, address: Address) -> Connection | None:
-        """Return the connection to ``address`` if it stands."""
+        """Return the connection to ``address`` if it is open, else None."""
         route = self._routes.get(address)
         if route is None or route.connection is None:
             return None
@@ -64,7 +64,7 @@ class Pool:
         return connection if connection.is_open and not connection.is_leaving else None
 
     def reach(self, address: Address, on_connected: OnConnected) -> None:
-        """Call ``on_connected`` with the connection to ``address``, now or when it stands, or with the error."""
+        """Call ``on_connected`` with the connection to ``address``, now or when it is open, or with the error."""
         connection = self.ready(address)
         if connection is not None:
             on_connected(connection)
@@ -79,7 +79,7 @@ class Pool:
             route.dialling = self._endpoint.loop.create_task(self._dial(address, route))
 
     async def connect(self, address: Address, timeout_ms: float) -> Connection:
-        """Return the connection to ``address``; raise ``ConnectionFailed`` when none stands in time."""
+        """Return the connection to ``address``; raise ``ConnectionFailed`` when it is not open in time."""
         future: asyncio.Future[Connection] = self._endpoint.loop.create_future()
         self.reach(address, partial(_settle, future))
         try:
@@ -133,7 +133,7 @@ class Pool:
                 waiter(outcome)
 
     async def close(self) -> None:
-        """Give up dialling. Connections that stand belong to the endpoint, which ends them."""
+        """Cancel all dialling. Open connections belong to the endpoint, which ends them."""
         self._is_closed = True
         tasks = [route.dialling for route in self._routes.values() if route.dialling is not None]
         for task in tasks:

@@ -1,7 +1,7 @@
-"""What comes back from a request: a typed reply, or an error that says what is known.
+"""The outcome of a request: a typed reply, or an error that says what is known.
 
-``Reply`` is the answer with its body. An *outcome* is a reply or the error that stands in its place; callbacks get
-outcomes, awaiting callers get the reply or the exception.
+``Reply`` is the answer with its body. An *outcome* is a reply or the error in its place; callbacks get outcomes,
+awaiting callers get the reply or the exception.
 """
 
 from collections.abc import Callable
@@ -14,10 +14,10 @@ from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.conversation import A
 
 CALL_TIMEOUT_MS: Final = 3000
-"""How long an answer is awaited unless the caller says otherwise; Apache's default too."""
+"""The default time to wait for an answer, the same as Apache's."""
 
 SUCCESS_ONLY: Final = frozenset({int(ResponseCode.SUCCESS)})
-"""The codes that make a reply unless the caller says otherwise; every other one is ``RequestRefused``."""
+"""The response codes that make a reply by default; every other code raises ``RequestRefused``."""
 
 
 class Reply(msgspec.Struct, Generic[A], frozen=True, gc=False):

@@ -1,11 +1,11 @@
-"""Room for answers: asked for before an answer is made, by each connection and by all together.
+"""Room for answers: limits on the answers that are being made, for a connection and for all.
 
 A connection has room for another large answer while its peer reads (fewer than ``write_high_water_bytes`` wait to be
 sent) and while less than ``max_connection_answer_bytes`` of answers are being made for it, and less than
-``max_answer_bytes`` for all. Requests that came in one read with those that took the room are set aside, and the
-connection is not read. They go on as soon as there is room, and so do those for which a turn of the loop had no time.
+``max_answer_bytes`` for all. When a request takes the last room, the requests behind it in the same read are set aside
+and the connection is not read until there is room. Requests for which a turn had no time are set aside too.
 
-Invariant: what is set aside goes on, in its order, when there are room and time, or ends with the connection.
+Invariant: requests that are set aside are handled in order, or dropped when the connection ends.
 """
 
 from collections import deque
@@ -19,7 +19,7 @@ from firearrow.runtime.network import Address
 
 
 class Room(Wire):
-    """A wire that knows how much is under way."""
+    """A wire that counts the bytes of the answers that are being made."""
 
     def __init__(self, endpoint: Endpoint, address: Address | None = None) -> None:
         super().__init__(endpoint, address)
@@ -39,7 +39,7 @@ class Room(Wire):
         )
 
     def promise(self, size: int) -> None:
-        """Count an answer of up to so many bytes that is being made; a negative number takes it back."""
+        """Count an answer of up to ``size`` bytes that is being made; a negative size takes it back."""
         if not self.is_open:
             return
         self._promised += size
@@ -48,7 +48,7 @@ class Room(Wire):
             self.look_for_room()
 
     def look_for_room(self) -> None:
-        """Go on with what was set aside, if there is room: in the next turn of the loop."""
+        """If there is room, handle the requests that were set aside in the next turn of the loop."""
         if self._is_going_on or not self._aside:
             return
         if self.has_room:
@@ -61,7 +61,7 @@ class Room(Wire):
         self._is_going_on = False
         if not self.is_open:
             return
-        if not self.has_room:  # others were faster
+        if not self.has_room:  # other connections took it since `look_for_room`
             self.look_for_room()
             return
         aside, self._aside = self._aside, deque()
@@ -72,18 +72,18 @@ class Room(Wire):
         self.flush()
 
     def handle(self, events: Collection[Event]) -> None:
-        """Handle what arrived."""
+        """Handle events."""
         raise NotImplementedError
 
     def set_aside(self, events: Iterator[Event]) -> None:
-        """Handle these when there is room, and read no more until then."""
+        """Keep events until there is room, and do not read this connection until then."""
         self._aside.extend(events)
         if self._aside:
             self.hold(NO_ROOM)
             self.look_for_room()
 
     def resume_writing(self) -> None:
-        """Note that the peer has caught up."""
+        """Note that the peer has caught up with reading."""
         super().resume_writing()
         self.look_for_room()
 

@@ -1,9 +1,9 @@
 """The listening end: accepts connections and hands their requests to handlers.
 
 A connection opens with TLS or with plain frames, on the same port (``greeting``). Until that is known an ``_Arrival``
-listens in place of the connection's own protocol; afterwards it is out of the way and costs nothing.
+is the transport's protocol; afterwards the ``Connection`` takes its place, so that later reads cost nothing extra.
 
-Agrees with Apache's ``NettyRemotingServer``: hooks run when a connection opens and ends, whatever it speaks.
+Agrees with Apache's ``NettyRemotingServer``: hooks run when a connection opens and ends, with TLS or without.
 """
 
 import asyncio
@@ -14,12 +14,12 @@ from typing import Final, cast
 from firearrow.errors import BadFrame, SettingsError
 from firearrow.remoting.connection import Connection
 from firearrow.remoting.endpoint import Endpoint, PeerHook
-from firearrow.remoting.greeting import Greeting, Heard, Voice
+from firearrow.remoting.greeting import Greeting, Opening, StreamKind
 from firearrow.remoting.handlers import Handlers, Peer
 from firearrow.remoting.limits import Limits
 from firearrow.runtime.network import Address, Listener, Network
 from firearrow.runtime.tls import TlsLayer
-from firearrow.runtime.tlssettings import TlsMode
+from firearrow.runtime.tls_settings import TlsMode
 
 log: Final = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ log: Final = logging.getLogger(__name__)
 class Server:
     """Answers requests at one address.
 
-    ``tls`` is the certificate to show to peers that speak TLS; without one they are turned away.
+    ``tls`` holds the certificate for peers that open with TLS; without it such connections are cut.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Server:
         on_disconnect: PeerHook | None = None,
     ) -> None:
         if tls is None and tls_mode is TlsMode.ENFORCING:
-            raise SettingsError("TLS is enforced and there is no certificate: give one, or change the mode")
+            raise SettingsError("TLS is enforced and there is no certificate: give a certificate, or change the mode")
         self._network = network
         self._tls = tls
         self._tls_mode = tls_mode
@@ -55,18 +55,18 @@ class Server:
 
     @property
     def address(self) -> Address:
-        """Where it listens, with the real port."""
+        """The address that the server listens at; the port is the real one, also if 0 was asked for."""
         assert self._listener is not None, "the server has not been started"
         return self._listener.address
 
     @property
     def failures(self) -> int:
-        """How many requests met a bug of a handler since it was made."""
+        """How many requests failed by a bug of a handler since the server was made."""
         return self._handlers.failures.count
 
     @property
     def peers(self) -> tuple[Peer, ...]:
-        """Who is connected, in order of arrival."""
+        """The connected peers, in order of arrival."""
         return tuple(self._endpoint.connections) if self._endpoint else ()
 
     async def start(self, address: Address) -> None:
@@ -81,7 +81,7 @@ class Server:
         self._listener = await self._network.listen(lambda: _Arrival(endpoint, self._tls, self._tls_mode), address)
 
     async def stop(self) -> None:
-        """Accept nobody any more, end every connection after its queued answers, and return when all are gone."""
+        """Stop accepting, end every connection after its queued answers, and return when all have ended."""
         if self._listener is not None:
             self._listener.close()
             await self._listener.wait_closed()
@@ -90,7 +90,7 @@ class Server:
 
 
 class _Arrival(asyncio.Protocol):
-    """Listens to the first bytes of a connection, on its behalf."""
+    """Reads the first bytes of a connection, then passes the transport to its `Connection`."""
 
     def __init__(self, endpoint: Endpoint, tls: ssl.SSLContext | None, mode: TlsMode) -> None:
         self._endpoint = endpoint
@@ -108,7 +108,7 @@ class _Arrival(asyncio.Protocol):
             self._transport.abort()
             return
         self._connection = Connection(endpoint)
-        self._connection.wait_for_voice()
+        self._connection.wait_for_greeting()
         self._connection.connection_made(transport)
 
     def _refuse(self, peer: str) -> None:
@@ -124,39 +124,40 @@ class _Arrival(asyncio.Protocol):
         if connection is None or transport is None:
             return
         try:
-            heard = self._greeting.feed(data)
+            opening = self._greeting.feed(data)
         except BadFrame as error:
             connection.cut(str(error))
             return
-        if heard is None:
+        if opening is None:
             return
-        if heard.voice is Voice.PLAIN:
-            self._plain(connection, transport, heard)
+        if opening.kind is StreamKind.PLAIN:
+            self._plain(connection, transport, opening)
         else:
-            self._secure(connection, transport, heard)
+            self._secure(connection, transport, opening)
 
-    def _plain(self, connection: Connection, transport: asyncio.Transport, heard: Heard) -> None:
+    def _plain(self, connection: Connection, transport: asyncio.Transport, opening: Opening) -> None:
         if self._mode is TlsMode.ENFORCING:
-            connection.cut("the peer speaks plaintext and TLS is enforced here")
+            connection.cut("the peer does not use TLS, which is enforced here")
             return
-        connection.speak_through(transport, heard.source)
+        connection.continue_over(transport, opening.source)
         transport.set_protocol(connection)
-        connection.data_received(heard.rest)
+        connection.data_received(opening.rest)
 
-    def _secure(self, connection: Connection, transport: asyncio.Transport, heard: Heard) -> None:
+    def _secure(self, connection: Connection, transport: asyncio.Transport, opening: Opening) -> None:
         if self._tls is None or self._mode is TlsMode.DISABLED:
-            connection.cut("the peer speaks TLS, which is disabled here or has no certificate")
+            connection.cut("the peer uses TLS, which is disabled here or has no certificate")
             return
 
         def failed(error: Exception) -> None:
-            log.warning("TLS handshake failed", extra={"peer": str(connection.address), "reason": str(error)})
+            extra = {"peer": str(connection.address), "reason": str(error)}
+            log.warning("TLS handshake of %s failed: %s", connection.address, error, extra=extra)
             connection.connection_lost(error)
 
-        inner = _Secured(connection, heard.source)
+        inner = _Secured(connection, opening.source)
         layer = TlsLayer(self._tls, inner, server_side=True, on_failure=failed)
         transport.set_protocol(layer)
         layer.connection_made(transport)
-        layer.data_received(heard.rest)
+        layer.data_received(opening.rest)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._connection is not None:
@@ -172,7 +173,7 @@ class _Arrival(asyncio.Protocol):
 
 
 class _Secured(asyncio.Protocol):
-    """Puts the connection over the TLS layer once the handshake is done."""
+    """Gives the TLS layer's transport to the connection once the handshake is done."""
 
     def __init__(self, connection: Connection, source: Address | None) -> None:
         self._connection = connection
@@ -181,4 +182,4 @@ class _Secured(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         secured = cast("asyncio.Transport", transport)
         secured.set_protocol(self._connection)
-        self._connection.speak_through(secured, self._source)
+        self._connection.continue_over(secured, self._source)

@@ -1,8 +1,8 @@
-"""The transport side of a connection: what is written when, what is read when, and when it is over.
+"""The transport side of a connection: when to write, when to read, and when to end.
 
-Everything that is said within one turn of the loop is gathered and leaves in one write. A server does not read from a
-peer that does not read (``write_high_water_bytes``), nor from one that is owed too much (``max_connection_bytes``), nor
-from one whose requests wait for room (``room``). A caller always reads: if neither end did, both would wait for ever.
+Frames that are queued within one turn of the loop are gathered and leave in one write. A server does not read from a
+peer that does not read (``write_high_water_bytes``), nor from a peer that is owed too much (``max_connection_bytes``),
+nor from a peer whose requests wait for room (``room``). A caller always reads: else both ends could wait for ever.
 
 Invariants: nothing is written after ``close``; reading is paused exactly while there is a reason for it.
 """
@@ -22,7 +22,7 @@ from firearrow.runtime.network import Address
 log: Final = logging.getLogger(__name__)
 
 JOIN_BELOW_BYTES: Final = 64 * 1024
-"""Answers up to this many bytes in all are copied into one buffer; above it the copy would cost more than it saves."""
+"""Frames up to this many bytes in all are copied into one buffer; above it the copy would cost more than it saves."""
 
 CLOSING_S: Final = 5.0
 """How long a closed connection may take to send what was queued before it is cut."""
@@ -34,15 +34,16 @@ class Wire(asyncio.Protocol):
     def __init__(self, endpoint: Endpoint, address: Address | None = None) -> None:
         limits = endpoint.limits
         self._endpoint = endpoint
-        self._talk = Talk(limits=endpoint.frame_limits, outstanding_max=limits.max_calls)
+        shapes = endpoint.handlers.send_shapes
+        self._talk = Talk(limits=endpoint.frame_limits, outstanding_max=limits.max_calls, shapes=shapes)
         self._address = address
         self._transport: asyncio.Transport | None = None
         self._holds = 0
         self._is_gathering = False
-        self._is_mute = False
-        self._opened_at = self._last_heard = self._last_said = 0.0
+        self._awaits_greeting = False
+        self._opened_at = self._last_received = self._last_sent = 0.0
         self._frame_began: float | None = None
-        self._frames_heard = 0
+        self._frames_received = 0
         self._closing_at: float | None = None
         self._writable: list[asyncio.Future[None]] = []
         self._gathered = 0
@@ -53,27 +54,27 @@ class Wire(asyncio.Protocol):
 
     @property
     def address(self) -> Address:
-        """Where the peer is."""
+        """The peer's address."""
         assert self._address is not None
         return self._address
 
-    # -- what the transport says
+    # -- callbacks of the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin."""
+        """Take the new transport."""
         self._transport = cast("asyncio.Transport", transport)
         endpoint = self._endpoint
         if self._address is None:
             self._address = Address(*transport.get_extra_info("peername")[:2])
         limits = endpoint.limits
         self._transport.set_write_buffer_limits(limits.write_high_water_bytes, limits.write_high_water_bytes // 4)
-        self._opened_at = self._last_heard = self._last_said = endpoint.loop.time()
+        self._opened_at = self._last_received = self._last_sent = endpoint.loop.time()
         self.is_open = True
         if endpoint.budget.is_exhausted:
             self.hold(ALL_REQUESTS)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End."""
+        """End the connection: the transport is gone."""
         self._transport = None
         self._end("the connection was lost" if exc is None else f"the connection was lost: {exc}")
 
@@ -83,22 +84,22 @@ class Wire(asyncio.Protocol):
         self.hold(WRITE_BUFFER)
 
     def resume_writing(self) -> None:
-        """Note that the peer has caught up."""
+        """Note that the peer has caught up with reading."""
         self.is_writable = True
         self._endpoint.unsent.forget(self)
         self.unhold(WRITE_BUFFER)
         self._wake_writers()
 
-    def wait_for_voice(self) -> None:
-        """Write nothing until ``speak_through``: it is not known yet what the peer speaks."""
-        self._is_mute = True
+    def wait_for_greeting(self) -> None:
+        """Write nothing until ``continue_over``: it is not known yet whether the peer uses TLS."""
+        self._awaits_greeting = True
 
-    def speak_through(self, transport: asyncio.Transport, source: Address | None) -> None:
-        """Go on over this transport, which may be a layer over the first; ``source`` is what a balancer vouched for."""
+    def continue_over(self, transport: asyncio.Transport, source: Address | None) -> None:
+        """Use this transport, perhaps a TLS layer over the first; ``source`` is the address from a load balancer."""
         self._transport = transport
         if source is not None:
             self._address = source
-        self._is_mute = False
+        self._awaits_greeting = False
         self._gather()
 
     def _note_partial(self, has_ended_frames: bool) -> None:
@@ -106,7 +107,7 @@ class Wire(asyncio.Protocol):
         if not kept:
             self._frame_began = None
         elif has_ended_frames or self._frame_began is None:
-            self._frame_began = self._last_heard
+            self._frame_began = self._last_received
         self._endpoint.partials.update(self, kept, is_new=has_ended_frames)
 
     # -- writing
@@ -127,7 +128,7 @@ class Wire(asyncio.Protocol):
                 async with asyncio.timeout_at(began + timeout_ms / 1000):
                     await future
             except TimeoutError:
-                message = f"{self.address} has not read what it was sent for {timeout_ms:.0f} ms; nothing more was sent"
+                message = f"{self.address} has read nothing for {timeout_ms:.0f} ms; the request was not sent"
                 raise Overloaded(message) from None
         return loop.time() - began
 
@@ -135,7 +136,7 @@ class Wire(asyncio.Protocol):
         limits = self._endpoint.limits
         if not self.is_open or self._transport is None or self._talk.is_ended:
             raise ConnectionLost(f"the connection to {self._address} has ended", sent=False)
-        if len(body) > limits.max_frame_bytes:  # the peer would end the connection, with everybody's calls on it
+        if len(body) > limits.max_frame_bytes:  # the peer would end the connection with all calls on it
             raise BadFrame(f"a body of {len(body)} bytes does not fit into a frame of max_frame_bytes")
         if not self.is_writable and self._transport.get_write_buffer_size() > limits.max_unsent_bytes:
             raise Overloaded(f"{self.address} does not read: max_unsent_bytes is reached")
@@ -143,21 +144,23 @@ class Wire(asyncio.Protocol):
     def _gather(self) -> None:
         if not self._is_gathering:
             self._is_gathering = True
-            self._endpoint.speak_this_turn(self)
+            self._endpoint.flush_this_turn(self)
 
     def flush(self) -> None:
-        """Write everything that was gathered, at once."""
+        """Write everything that was gathered."""
         self._is_gathering = False
         self._gathered = 0
         if self._aside:
             self.look_for_room()
-        if self._is_mute:
+        if self._awaits_greeting:
             return
-        data = self._talk.data_to_send()
-        transport = self._transport
-        if not data or transport is None or self._closing_at is not None:
+        talk, transport = self._talk, self._transport
+        if not talk.to_send:
             return
-        self._last_said = self._endpoint.loop.time()
+        data = talk.data_to_send()
+        if transport is None or self._closing_at is not None:
+            return
+        self._last_sent = self._endpoint.loop.time()
         if len(data) == 1:
             transport.write(data[0])
         elif sum(map(len, data)) <= JOIN_BELOW_BYTES:
@@ -171,13 +174,13 @@ class Wire(asyncio.Protocol):
                 self.cut("max_unsent_bytes is reached: the peer does not read")
 
     def look_for_room(self) -> None:
-        """Go on with requests that were set aside, if there is room for their answers."""
+        """Handle requests that were set aside, if there is room for their answers."""
         raise NotImplementedError
 
-    # -- reading or not
+    # -- pausing and resuming reads
 
     def hold(self, reason: int) -> None:
-        """Stop reading, for this reason too, if this is the end that may."""
+        """Stop reading for this reason, besides others; a no-op at a caller, which must always read."""
         if not self._endpoint.is_server:
             return
         if not self._holds and self._transport is not None and not self._transport.is_closing():
@@ -195,21 +198,21 @@ class Wire(asyncio.Protocol):
     # -- the end
 
     def check_silence(self, now: float) -> None:
-        """End the connection if it has been silent, or slow, for too long."""
+        """End the connection if it has been idle, or slow with a frame, for too long."""
         limits = self._endpoint.limits
         if self._closing_at is not None:
             if now - self._closing_at >= CLOSING_S and self._transport is not None:
                 self._transport.abort()
-        elif now - max(self._last_heard, self._last_said) >= limits.idle_s:
+        elif now - max(self._last_received, self._last_sent) >= limits.idle_s:
             log.info("idle connection closed", extra={"peer": str(self.address), "idle_s": limits.idle_s})
             self.close()
         elif limits.frame_s and self._frame_began is not None and now - self._frame_began >= limits.frame_s:
-            self.cut("frame_s is over and the frame is not whole")
-        elif limits.first_frame_s and not self._frames_heard and now - self._opened_at >= limits.first_frame_s:
-            self.cut("first_frame_s is over and nothing whole was said")
+            self.cut("a frame was not complete within frame_s")
+        elif limits.first_frame_s and not self._frames_received and now - self._opened_at >= limits.first_frame_s:
+            self.cut("no whole frame came within first_frame_s")
 
     def close(self, reason: str = "the connection was closed here") -> None:
-        """End the connection after what was already said has left."""
+        """End the connection after everything that is queued has been written."""
         if self._transport is None or self._closing_at is not None:
             return
         self.flush()
@@ -228,8 +231,8 @@ class Wire(asyncio.Protocol):
             self._transport.abort()
         self._end(reason)
 
-    def _end(self, reason: str) -> None:  # noqa: ARG002 - for those who build on this
-        """Let go of everything that waits for this peer. It may be called more than once."""
+    def _end(self, reason: str) -> None:  # noqa: ARG002 - subclasses use the reason
+        """Release everything that waits for this peer. May be called more than once."""
         self.is_open = False
         self._wake_writers()
 

@@ -6,12 +6,13 @@ move forward but count from an arbitrary start, and they are for metrics alone: 
 them.
 """
 
+import asyncio
 import time
 from typing import Protocol
 
 
 class Clock(Protocol):
-    """What time it is."""
+    """Wall time and ticks."""
 
     def now_ms(self) -> int:
         """Return wall time in milliseconds since the epoch. It may jump forwards or backwards."""
@@ -32,3 +33,8 @@ class SystemClock:
     def ticks(self) -> int:
         """Return a steady count of nanoseconds."""
         return time.perf_counter_ns()
+
+
+def elapsed_ms() -> int:
+    """Return the running event loop's time in milliseconds: it only moves forward, from an arbitrary start."""
+    return int(asyncio.get_running_loop().time() * 1000)

@@ -28,9 +28,9 @@ def new_loop() -> asyncio.AbstractEventLoop:
 
 
 def run(main: Callable[[], Coroutine[Any, Any, None]]) -> bool:
-    """Run a program to its end, with all descriptors it may have; return False when a signal ended it."""
-    # Here, because clients come to this module too, also where there is no Unix.
-    from firearrow.runtime.accepting import raise_descriptor_limit
+    """Run a program with the highest descriptor limit; return False if a signal ended it."""
+    # Imported here, because clients use this module too, also on systems other than Unix.
+    from firearrow.runtime.acceptor import raise_descriptor_limit
 
     raise_descriptor_limit()
     with asyncio.Runner(loop_factory=new_loop) as runner:
@@ -47,7 +47,7 @@ async def _until_signal(main: Callable[[], Coroutine[Any, Any, None]]) -> bool:
         nonlocal signalled
         signalled = True
         task.cancel()
-        loop.remove_signal_handler(number)  # the second one finds the default: it ends the process
+        loop.remove_signal_handler(number)  # the second signal meets the default handler, which ends the process
 
     for number in SIGNALS:
         loop.add_signal_handler(number, stop, number)

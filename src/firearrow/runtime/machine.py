@@ -1,4 +1,4 @@
-"""What a server must be told about the machine it runs on."""
+"""What a server needs to know about its machine."""
 
 import calendar
 import os
@@ -23,31 +23,31 @@ class Machine(NamedTuple):
     """The address by which other machines reach this one, in numbers."""
     memory_bytes: int
     boot_id: str
-    """Another one after every start of the machine."""
+    """The boot id: a new one after every start of the machine."""
     zone: tzinfo = UTC
-    """Where its hours count."""
+    """The local time zone."""
 
 
 class LocalZone(tzinfo):
-    """The zone that the system is set to, with its summer time, asked anew for every moment."""
+    """The system's time zone with daylight saving time, looked up for every time."""
 
     def fromutc(self, moment: datetime) -> datetime:
-        """The time here at a moment in UTC."""
+        """Return the local time of a UTC time."""
         return moment + _ahead_of_utc(calendar.timegm(moment.timetuple()))
 
     def utcoffset(self, moment: datetime | None) -> timedelta:
-        """How far the clocks here are ahead of UTC at a time here."""
+        """Return the offset from UTC at a local time."""
         if moment is None:
             return timedelta()
         return _ahead_of_utc(int(time.mktime(moment.replace(tzinfo=None).timetuple())))
 
     def dst(self, moment: datetime | None) -> timedelta | None:
-        """Not told apart from the rest."""
+        """Return None: daylight saving time is part of the offset."""
         del moment
         return None
 
     def tzname(self, moment: datetime | None) -> str:
-        """What the zone is called."""
+        """Return the name of the zone."""
         del moment
         return "local"
 
@@ -57,12 +57,12 @@ def _ahead_of_utc(seconds: int) -> timedelta:
 
 
 def this_machine() -> Machine:
-    """Look around."""
+    """Return the machine of this process."""
     return Machine(socket.gethostname(), own_ip(), _memory_bytes(), _boot_id(), LocalZone())
 
 
 def own_ip() -> str:
-    """The address from which this machine would reach others; loopback when it reaches nobody."""
+    """Return the IP address from which this machine reaches others; loopback without a network."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(_SOMEWHERE)
@@ -72,7 +72,7 @@ def own_ip() -> str:
 
 
 def numeric(host: str) -> str:
-    """An address in numbers; raise ``SettingsError`` for a name that nobody knows."""
+    """Return a host as an IP address; raise ``SettingsError`` for an unknown name."""
     try:
         return str(ip_address(host))
     except ValueError:
@@ -88,7 +88,7 @@ def _memory_bytes() -> int:
 
 
 def _boot_id() -> str:
-    """Where the system does not say, every start of a process counts as one of the machine: that is the safe side."""
+    """Return the boot id; if the system has none, a new one for every process, which is safe."""
     try:
         return BOOT_ID.read_text().strip()
     except OSError:

@@ -1,4 +1,4 @@
-"""Dialling and listening, in asyncio's own vocabulary.
+"""Connecting and listening, in terms of asyncio's transports and protocols.
 
 A connection is an ``asyncio.Transport`` that feeds an ``asyncio.Protocol``: an ordered stream of bytes, cut
 into arbitrary pieces, with ``pause_writing`` / ``resume_writing`` as back-pressure. The door keeps six
@@ -6,10 +6,10 @@ promises:
 
 * ``connect`` returns after ``connection_made``, or raises ``ConnectionFailed`` within the connect timeout;
 * bytes leave at once (``TCP_NODELAY``, which both loops set on every TCP connection);
-* a connection that we opened ends within seconds when the other machine is not there any more (the system probes it,
-  where the system can), so that nobody waits for an answer that cannot come;
+* a connection that we opened ends within seconds after the other machine has vanished (keep-alive probes, where the
+  system has them), so that no caller waits for an answer that cannot come;
 * a ``Listener`` accepts a few connections in a turn of the loop, and none that would take the last descriptors;
-* a ``Listener`` that was closed accepts nobody any more, and leaves the connections it accepted alone;
+* a closed ``Listener`` accepts nothing and leaves accepted connections open;
 * ``get_extra_info("peername")`` and ``("sockname")`` are ``(host, port, ...)`` tuples.
 
 TLS is a layer above this door (``runtime.tls``), so that it also runs over simulated transports.
@@ -26,13 +26,13 @@ from firearrow.errors import ConnectionFailed, ListenFailed, SettingsError
 CONNECT_TIMEOUT_S: Final = 3.0
 SILENT_FOR_S: Final = 3
 PROBES: Final = 3
-"""A peer from which nothing came for that long is probed once a second; after so many probes it is taken for gone."""
+"""Keep-alive: idle seconds before the first probe, and probes (one a second) without an answer before the end."""
 
 ProtocolFactory = Callable[[], asyncio.Protocol]
 
 
 class Address(NamedTuple):
-    """Where a server listens. IPv6 hosts are kept without brackets and printed with them."""
+    """The host and port of a server. IPv6 hosts are kept without brackets and printed with them."""
 
     host: str
     port: int
@@ -57,7 +57,7 @@ class Listener(Protocol):
 
     @property
     def address(self) -> Address:
-        """Where it really listens: the port is known even when 0 was asked for."""
+        """The bound address, with the real port if 0 was asked for."""
         ...
 
     def close(self) -> None:
@@ -65,15 +65,15 @@ class Listener(Protocol):
         ...
 
     async def wait_closed(self) -> None:
-        """Return once nobody can connect any more and the port is free."""
+        """Return once no client can connect any more and the port is free."""
         ...
 
 
 class Network(Protocol):
-    """How one node reaches the others."""
+    """Connects to other nodes and listens for them."""
 
     async def connect(self, factory: ProtocolFactory, address: Address) -> asyncio.Transport:
-        """Open a connection; raise ``ConnectionFailed`` when nobody answers in time."""
+        """Open a connection; raise ``ConnectionFailed`` if that fails or takes too long."""
         ...
 
     async def listen(self, factory: ProtocolFactory, address: Address) -> Listener:
@@ -85,7 +85,7 @@ class SystemNetwork:
     """TCP, on the running loop (stock asyncio or uvloop)."""
 
     def __init__(self, *, connect_timeout_s: float = CONNECT_TIMEOUT_S, descriptors: int | None = None) -> None:
-        """``descriptors`` may be in use before connections are refused; if none is said, what the system allows."""
+        """``descriptors`` is how many may be in use before connections are refused; by default the system's limit."""
         self._connect_timeout_s = connect_timeout_s
         self._descriptors = descriptors
 
@@ -106,7 +106,9 @@ class SystemNetwork:
     async def listen(self, factory: ProtocolFactory, address: Address) -> Listener:
         """Listen on a TCP port; ``0.0.0.0`` is every IPv4 interface and ``::`` every IPv6 one."""
         try:
-            from firearrow.runtime.accepting import bind  # a client does without it, and without Unix
+            from firearrow.runtime.acceptor import (
+                bind,  # clients do not need it, and may run on other systems than Unix
+            )
 
             sockets = await bind(address.host, address.port)
         except (OSError, UnicodeError, OverflowError) as error:
@@ -119,7 +121,7 @@ class _SystemListener:
     def __init__(self, sockets: list[socket.socket], factory: ProtocolFactory, descriptors: int | None) -> None:
         host, port = sockets[0].getsockname()[:2]
         self._address = Address(host, port)
-        from firearrow.runtime.accepting import Acceptor
+        from firearrow.runtime.acceptor import Acceptor
 
         self._acceptor = Acceptor(sockets, factory, descriptors)
 
@@ -163,5 +165,5 @@ def _advice(error: Exception) -> str:
 def _reason(error: Exception) -> str:
     if not isinstance(error, OSError) or not error.strerror:
         return str(error) or type(error).__name__
-    # asyncio puts a text of its own for the system's, with the address once more.
+    # asyncio replaces the system's text by its own, which repeats the address.
     return os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror

@@ -34,14 +34,14 @@ class Portal:
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         while not self._closed:
-            # SystemExit and KeyboardInterrupt of a task pass through the loop too. They are the task's result, which
+            # SystemExit and KeyboardInterrupt of a task also pass through the loop. They are the task's result, which
             # its caller gets: the loop goes on to tell it.
             with suppress(SystemExit, KeyboardInterrupt):
                 self._loop.run_forever()
 
     @property
     def is_here(self) -> bool:
-        """Whether it is the loop's own thread that asks."""
+        """Whether the caller runs in the loop's own thread."""
         return threading.current_thread() is self._thread
 
     def call(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:

@@ -1,4 +1,4 @@
-"""What a program may know about the process it runs in."""
+"""Facts about the running process."""
 
 import ctypes
 import os
@@ -20,7 +20,7 @@ def core_count() -> int:
 
 
 def give_back_memory() -> None:
-    """Return what was freed to the system, where its allocator would keep it (glibc); it takes some milliseconds."""
+    """Return freed memory to the system, which glibc would keep; this takes some milliseconds."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)

@@ -1,4 +1,4 @@
-"""Start and stop: who owns which tasks, in which order things end, and what a broken invariant does.
+"""Start and stop: owners of tasks, the order of shutdown, and the end of a process after a broken invariant.
 
 A ``Lifetime`` is what one owner (a server, a broker, a client) has started. It holds one ``TaskGroup`` and a
 list of endings; leaving it ends everything in reverse order of starting, each thing completely before the
@@ -51,7 +51,7 @@ class Lifetime:
         return self._count
 
     def forget(self, number: int) -> None:
-        """It ended by itself."""
+        """Remove an ending, because its object ended by itself."""
         self._endings.pop(number, None)
 
     async def __aexit__(

@@ -1,7 +1,7 @@
-"""Plain functions run beside the loop: handlers in a pool, what may be left behind in threads of its own.
+"""Threads for users' plain functions: a pool for handlers, a thread per call for functions that may be abandoned.
 
-A pool has a fixed number of threads. A function that has begun cannot be cut short: whoever waits for it waits to its
-end, even when cancelled, and gets its result, so that nothing of it goes on behind the back of its caller.
+A pool has a fixed number of threads. A function that has begun cannot be interrupted: its caller waits for its end,
+even if cancelled, and gets its result, so that no function runs on after its caller has returned.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def this_thread() -> int:
-    """The number of the thread that asks."""
+    """Return the id of the calling thread."""
     return threading.get_ident()
 
 
@@ -25,7 +25,7 @@ class Threads:
         self._pool = ThreadPoolExecutor(count, thread_name_prefix=name)
 
     async def run(self, function: Callable[[], T]) -> T:
-        """Call the function in a thread and return its result; a cancellation is for functions that have not begun."""
+        """Call the function in a thread and return its result; only a function that has not begun can be cancelled."""
         running = self._pool.submit(_called, function)
         future = asyncio.wrap_future(running)
         while True:
@@ -38,12 +38,12 @@ class Threads:
                     raise
 
     def close(self) -> None:
-        """Take nothing more; the threads end with what they are doing."""
+        """Accept no more calls; the threads end after their present calls."""
         self._pool.shutdown(wait=False)
 
 
 class ThreadPerCall:
-    """A thread for every call. Whoever is cancelled waits no longer; the function goes on by itself, unheard."""
+    """A thread for every call. A cancelled caller returns at once; the function runs on, and its result is dropped."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -57,7 +57,7 @@ class ThreadPerCall:
 
 
 def _called(function: Callable[[], T]) -> T:
-    """What a function returns; a ``StopIteration``, which no future carries, becomes a ``RuntimeError``."""
+    """Call a function; turn ``StopIteration``, which a future cannot hold, into ``RuntimeError``."""
     try:
         return function()
     except StopIteration as error:

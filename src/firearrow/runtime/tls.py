@@ -10,7 +10,7 @@ protocol it offers a transport of its own once the handshake is done. Rules it k
   closed over unread bytes (session tickets, say) would reset the connection and take what we sent last with
   it;
 * a peer that ends the connection without close_notify has cut the
-  stream: the inner protocol is told by an error, never by ``eof_received``;
+  stream: the inner protocol gets an error, never ``eof_received``;
 * after the peer's close_notify the inner protocol may go on writing if it says so in ``eof_received``.
 
 How a listening port tells TLS from plaintext is the business of ``remoting.greeting``.
@@ -57,7 +57,7 @@ class TlsLayer(asyncio.Protocol):
         self._established = False
         self._finished = False  # the peer's close_notify came
         self._notified = False  # ours went out
-        self._leaving = False  # closed by us, waiting for the peer's goodbye
+        self._leaving = False  # closed by us, waiting for the peer's close_notify
         self._reading = True
         self._error: Exception | None = None
 
@@ -90,7 +90,7 @@ class TlsLayer(asyncio.Protocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell the inner protocol, or whoever waits for the handshake."""
+        """Report the end to the inner protocol, or to the caller that waits for the handshake."""
         self._stop_timer()
         error = self._error or exc
         if self._established:
@@ -99,12 +99,12 @@ class TlsLayer(asyncio.Protocol):
             self._failed(error or ConnectionResetError("the connection ended during the TLS handshake"))
 
     def pause_writing(self) -> None:
-        """Pass back-pressure on."""
+        """Pass backpressure on."""
         if self._established:
             self.inner.pause_writing()
 
     def resume_writing(self) -> None:
-        """Pass relief on."""
+        """Pass the end of backpressure on."""
         if self._established:
             self.inner.resume_writing()
 
@@ -203,7 +203,7 @@ class TlsLayer(asyncio.Protocol):
         self._flush()
 
     def close(self) -> None:
-        """End the connection after what was written and the peer's goodbye."""
+        """End the connection after written data is sent and the peer has sent close_notify."""
         if self.closing:
             return
         self.notify()
@@ -220,12 +220,12 @@ class TlsLayer(asyncio.Protocol):
         while self._decrypt():
             pass
         if self._finished or self._error is not None:
-            self._error = None  # whatever the peer still says, we have left
+            self._error = None  # further data of the peer is ignored
             self._outer.close()
 
     def _no_goodbye(self) -> None:
         self._deadline = None
-        if self._outer.get_write_buffer_size():  # our last words are still going out, as slowly as the peer reads
+        if self._outer.get_write_buffer_size():  # written data is still being sent, as slowly as the peer reads
             self._deadline = asyncio.get_running_loop().call_later(GOODBYE_TIMEOUT_S, self._no_goodbye)
         else:
             self._outer.close()
@@ -235,13 +235,13 @@ class TlsLayer(asyncio.Protocol):
         self._outer.abort()
 
     def pause_reading(self) -> None:
-        """Hand nothing over until resumed."""
+        """Pass no data on until resumed."""
         if not self.closing:
             self._reading = False
             self._outer.pause_reading()
 
     def resume_reading(self) -> None:
-        """Hand over again, beginning with what was decrypted meanwhile."""
+        """Pass data on again, beginning with data decrypted meanwhile."""
         if not self._reading:
             self._reading = True
             asyncio.get_running_loop().call_soon(self._resume)
@@ -254,7 +254,7 @@ class TlsLayer(asyncio.Protocol):
 
     @property
     def reading(self) -> bool:
-        """Whether data is handed over."""
+        """Whether data is passed on."""
         return self._reading and not self.closing
 
     @property
@@ -301,7 +301,7 @@ class TlsTransport(asyncio.Transport):
         return True
 
     def close(self) -> None:
-        """Flush, say goodbye, end."""
+        """Flush, send close_notify, end."""
         self._layer.close()
 
     def abort(self) -> None:
@@ -313,19 +313,19 @@ class TlsTransport(asyncio.Transport):
         return self._layer.closing
 
     def pause_reading(self) -> None:
-        """Hand nothing over until resumed."""
+        """Pass no data on until resumed."""
         self._layer.pause_reading()
 
     def resume_reading(self) -> None:
-        """Hand over again."""
+        """Pass data on again."""
         self._layer.resume_reading()
 
     def is_reading(self) -> bool:
-        """Whether data is handed over."""
+        """Whether data is passed on."""
         return self._layer.reading
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        """Hand over to another protocol."""
+        """Pass data to another protocol from now on."""
         self._layer.inner = cast("asyncio.Protocol", protocol)
 
     def get_protocol(self) -> asyncio.BaseProtocol:
@@ -394,11 +394,11 @@ async def connect_tls(
 _CLOCKS: Final = frozenset({9, 10})
 """OpenSSL's verify codes of a certificate that is not valid yet, and of one that has expired."""
 _NAMES: Final = frozenset({62, 64})
-"""Those of a certificate for another host name or address."""
+"""OpenSSL's verify codes of a certificate for another host name or address."""
 
 
 def _explained(error: Exception) -> str:
-    """Why a handshake failed, and what to do about it."""
+    """Return why a handshake failed, and what to do about it."""
     if isinstance(error, ssl.SSLCertVerificationError):
         reason = f"the certificate is refused: {error.verify_message}"
         if error.verify_code in _CLOCKS:

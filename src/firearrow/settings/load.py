@@ -1,4 +1,4 @@
-"""Settings out of layers, each of which may name any leaf by either of its names."""
+"""Loads settings from layers; a layer may use either name of a setting."""
 
 import difflib
 import tomllib
@@ -18,7 +18,7 @@ ENVIRONMENT: Final = "the environment"
 
 
 class Source(msgspec.Struct, frozen=True):
-    """One layer of settings and where it came from, for messages."""
+    """One layer of settings, and its name for error messages."""
 
     name: str
     values: Mapping[str, Any]
@@ -50,18 +50,17 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class Loaded(msgspec.Struct, Generic[T], frozen=True):
-    """What came out, and what the user should hear about it."""
+    """The loaded settings, and warnings for the user."""
 
     value: T
     warnings: tuple[str, ...] = ()
 
 
 def load(kind: type[T], sources: Iterable[Source], *, ignored: Mapping[str, str] | None = None) -> Loaded[T]:
-    """Return a ``kind`` with each source laid over the one before.
+    """Return a ``kind`` in which later sources override earlier ones.
 
-    ``ignored`` maps keys that are known and have no effect here to the reason, which becomes a warning. The
-    environment is shared with other programs, so its unknown names pass in silence; anywhere else an unknown key is
-    warned about with the nearest known one.
+    ``ignored`` maps known keys without effect to the reason, which becomes a warning. Unknown names in the environment
+    are ignored, because other programs share it; elsewhere an unknown key causes a warning with the nearest known key.
     """
     by_name = _names(kind)
     values: dict[tuple[str, ...], Any] = {}

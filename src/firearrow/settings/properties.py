@@ -81,6 +81,6 @@ def _unescape(text: str) -> str:
             raise SettingsError(f"settings hold a \\u escape without {_HEX_DIGITS} digits: {text[:200]!r}")
         else:
             out.append(_ESCAPED.get(match["one"], match["one"]))
-    # Java's \uD83D\uDE00 is one character in two halves; a half alone is no text.
+    # Java's \uD83D\uDE00 is one character in two surrogates; a lone surrogate is not valid text.
     joined = "".join(out).encode("utf-16", "surrogatepass")
     return joined.decode("utf-16", "replace")

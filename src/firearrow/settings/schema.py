@@ -11,7 +11,7 @@ Kind = type[msgspec.Struct]
 
 
 class Leaf(msgspec.Struct, frozen=True):
-    """One setting: where it lives, what it is called, what it may be."""
+    """One setting: its path, its names, its type and bounds."""
 
     path: tuple[str, ...]
     apache_name: str
@@ -25,7 +25,7 @@ class Leaf(msgspec.Struct, frozen=True):
 
     @property
     def help(self) -> str:
-        """What the annotation says about the setting."""
+        """The help text of the annotation."""
         return next((m.description for m in _metas(self.annotation) if m.description), "")
 
     @property

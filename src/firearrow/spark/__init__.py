@@ -2,8 +2,8 @@
 
     spark.read.format("rocketmq").option("nameServer", "host:9876").option("subscribe", "orders").load()
 
-Spark finds the sources by itself where this package is installed on driver and executors. ``register`` names them to a
-session by hand, which is needed where it is not found so.
+Spark finds the sources by itself if this package is installed on driver and executors. Otherwise ``register`` adds them
+to a session.
 """
 
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def register(spark: "SparkSession") -> None:
     """Make ``format("rocketmq")`` and ``format("rocketmq-store")`` known to a session."""
-    from firearrow.spark.source import RocketmqSource, RocketmqStoreSource
+    from firearrow.spark.formats import RocketmqSource, RocketmqStoreSource
 
     spark.dataSource.register(RocketmqSource)
     spark.dataSource.register(RocketmqStoreSource)

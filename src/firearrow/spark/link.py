@@ -1,8 +1,8 @@
-"""A process's way to a cluster: one client for each set of connection options, kept for the life of the process.
+"""Links to clusters: one client for each set of connection options, kept for the life of the process.
 
-Spark keeps its Python workers between tasks, so a task finds the connections of the one before. A forked worker makes
-its own: a portal refuses to work in a child. Everything that may pass is tried again here, with pauses that double,
-because an error in a driver's call ends the query.
+Spark keeps its Python workers between tasks, so a task reuses the connections of the previous task. A forked worker
+opens its own, because a portal does not work in a child process. Transient errors are retried with exponential
+back-off, because an error in a driver's call ends the query.
 """
 
 import asyncio
@@ -28,9 +28,9 @@ from firearrow.errors import (
     Unsupported,
 )
 from firearrow.model.names import is_dlq_topic, is_retry_topic, is_system_topic
-from firearrow.protocol.bodies.route import TopicList
+from firearrow.protocol.bodies.naming.route import TopicList
 from firearrow.protocol.codes import ResponseCode
-from firearrow.protocol.requests.route import GetAllTopicListFromNameserver
+from firearrow.protocol.requests.naming.route import GetAllTopicListFromNameserver
 from firearrow.record.decode import peek
 from firearrow.runtime.portal import Portal
 from firearrow.runtime.process import process_id
@@ -43,20 +43,20 @@ T = TypeVar("T")
 
 LONGEST_PAUSE_S: Final = 5.0
 ROUTES_MS: Final = 5000
-"""How often routes are asked for: queues and brokers that come or go are noticed within this time."""
+"""How often routes are refreshed: new and removed queues and brokers are noticed within this time."""
 UNANSWERED: Final = (ConnectionFailed, ConnectionLost, RequestTimedOut)
 REPLICA_ID: Final = 1
 LOOKS_AT_ONCE: Final = 64
-"""Single messages that are asked for at once."""
+"""Most requests for single messages in flight at once."""
 NO_SQL: Final = "does not support consumer to filter message by SQL92"
-"""In the remark of brokers that do not filter so. Java: ``ClientManageProcessor``, ``PullMessageProcessor``."""
+"""Part of the remark of brokers without SQL92 filters. Java: ``ClientManageProcessor``, ``PullMessageProcessor``."""
 BUSY: Final = frozenset({int(ResponseCode.SYSTEM_BUSY), int(ResponseCode.SERVICE_NOT_AVAILABLE)})
 
 _links: dict[tuple[int, Connection, Fetching], "Link"] = {}
 
 
 def link_of(connection: Connection, fetching: Fetching) -> "Link":
-    """The client of this process for a cluster and a group, opened when it is first asked for."""
+    """Return the client of this process for a cluster and a group, opened at the first call."""
     key = (process_id(), connection, replace(fetching, tags="*", sql="", from_replica=False))
     found = _links.get(key)
     if found is None:
@@ -73,7 +73,7 @@ def close_links() -> None:
 
 
 class Link:
-    """Questions to a cluster, asked from outside its loop, and a door to that loop for whoever reads in bulk."""
+    """One client of a cluster: blocking requests from Spark's threads, and access to its loop for bulk reads."""
 
     def __init__(self, connection: Connection, fetching: Fetching) -> None:
         self._connection = connection
@@ -88,14 +88,14 @@ class Link:
         self.portal.call(self.consumer.open())
 
     def close(self) -> None:
-        """Say goodbye."""
+        """Close the client."""
         self.portal.call(self.consumer.close())
         self.portal.close()
 
     # -- which topics and queues
 
     def topics(self, chosen: Chosen) -> tuple[str, ...]:
-        """The topics that are chosen, as things are now."""
+        """Return the chosen topics that exist now."""
         if chosen.topics:
             return chosen.topics
         if chosen.assigned:
@@ -103,7 +103,7 @@ class Link:
         try:
             matches = re.compile(chosen.pattern).fullmatch
         except re.error as wrong:
-            raise SettingsError(f"subscribePattern {chosen.pattern!r} is no regular expression: {wrong}") from wrong
+            raise SettingsError(f"subscribePattern {chosen.pattern!r} is not a regular expression: {wrong}") from wrong
         names = self.portal.call(self._patiently(self._all_topics))
         return tuple(name for name in sorted(names) if matches(name) and _is_plain(name, chosen.pattern))
 
@@ -111,7 +111,7 @@ class Link:
         return fastjson.decode(await ask_names(self._connection, GetAllTopicListFromNameserver()), TopicList).topic_list
 
     def bounds(self, topics: Iterable[str]) -> dict[MessageQueue, Bounds]:
-        """The first and last offsets of every queue of some topics that can be read now."""
+        """Return the first and last offsets of every readable queue of some topics."""
         return self.portal.call(self._bounds_of_all(list(topics)))
 
     async def _bounds_of_all(self, topics: list[str]) -> dict[MessageQueue, Bounds]:
@@ -122,7 +122,7 @@ class Link:
         return found
 
     async def _require_checked_accounts(self, queues: Iterable[MessageQueue]) -> None:
-        """Brokers are asked once each: what they let in does not change while they run."""
+        """Ask each broker once whether it checks accounts; that does not change while it runs."""
         topics = {queue.topic for queue in queues if queue.broker_name not in self._checked}
         await self._patiently(partial(require_checked_accounts, self._connection, sorted(topics)))
         self._checked.update(queue.broker_name for queue in queues)
@@ -132,7 +132,7 @@ class Link:
         return {queue: bounds for queue, bounds in (await self.consumer.bounds(topic)).items() if queue in readable}
 
     def offsets_at(self, times: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
-        """Where queues are at times, each at its own."""
+        """Return the offset of each queue at its own time."""
         by_time: dict[int, list[MessageQueue]] = {}
         for queue, time_ms in times.items():
             by_time.setdefault(time_ms, []).append(queue)
@@ -159,7 +159,7 @@ class Link:
     async def pull(
         self, queue: MessageQueue, offset: int, most: int, fetching: Fetching, *, from_replica: bool = False
     ) -> PulledBytes:
-        """One pull, tried again while that may help. To be awaited on the loop of the portal."""
+        """Pull once, with retries after transient errors. Await it on the loop of the portal."""
         try:
             return await self._again_and_again(
                 lambda: self.consumer.pull_bytes(
@@ -179,7 +179,7 @@ class Link:
             raise
 
     def sizes(self, offsets: Mapping[MessageQueue, int]) -> dict[MessageQueue, float]:
-        """The usual size of a record of each queue from an offset on, by a sample."""
+        """Return the average size of records of each queue from an offset on, from a sample."""
 
         async def ask() -> list[PulledBytes]:
             return await asyncio.gather(*(self.pull(queue, at, 32, self.fetching) for queue, at in offsets.items()))
@@ -191,7 +191,7 @@ class Link:
         return found
 
     def stored_at(self, places: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
-        """When the messages at some places were stored, in milliseconds; those that are not there are left out."""
+        """Return the store times of the messages at some offsets, in milliseconds; missing messages are left out."""
         return self.portal.call(self._stored_at(places)) if places else {}
 
     async def _stored_at(self, places: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
@@ -209,14 +209,14 @@ class Link:
         return {queue: time_ms for queue, time_ms in zip(places, found, strict=True) if time_ms is not None}
 
     def report(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Tell brokers how far the group is. A broker that is gone for a while hears it the next time."""
+        """Commit the group's offsets to brokers. An unreachable broker gets them the next time."""
         try:
             self.portal.call(self.consumer.commit(offsets))
         except FireArrowError as error:
             log.warning("progress could not be reported", extra={"reason": str(error)})
 
     async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Ask, again and again while that may help; for less long while nobody of the cluster has ever answered."""
+        """Send a request, with retries after transient errors; give up earlier if the cluster has never answered."""
         if self._has_met:
             return await self._again_and_again(ask)
         try:
@@ -230,7 +230,7 @@ class Link:
     def _unreached(self) -> FireArrowError:
         last = self._last_failure
         if last is not None and not isinstance(last, UNANSWERED):
-            return last  # somebody answered, and said what is wrong
+            return last  # a server answered and said what is wrong
         return ConnectionFailed(
             f"the cluster at {self._connection.name_server} could not be reached ({last or 'no answer'}). Check the "
             "option nameServer, and that name servers and brokers run. To wait longer raise connectTimeoutMs (now "
@@ -264,7 +264,7 @@ def _without_sql(broker: str, refusal: RequestRefused) -> Unsupported:
 
 
 def _is_plain(name: str, pattern: str) -> bool:
-    """Whether a pattern may mean a topic: those of the system and of groups only when it says so."""
+    """Whether a pattern may match a topic: system and group topics only if the pattern names their prefix."""
     if is_system_topic(name):
         return False
     return pattern.startswith("%") or not (is_retry_topic(name) or is_dlq_topic(name))

@@ -1,4 +1,4 @@
-"""What the sources can be told, read from Spark's options. Pure; `optionlist` says what each is for.
+"""The options of the sources, read from Spark's. Pure; `option_list` describes each option.
 
 Option names are Spark's style and their case does not matter. Offsets are JSON by topic, broker and queue::
 
@@ -8,8 +8,8 @@ Option names are Spark's style and their case does not matter. Offsets are JSON 
     {"orders": {"0": 23}}                               Kafka's form, for topics that are on one broker
 
 Queues that a JSON text leaves out start at the earliest and end at the latest. A time is milliseconds since 1970 or ISO
-8601 with a zone. Options that contradict each other, and unknown ones with a near miss named, are refused before
-anything is read.
+8601 with a zone. Contradicting and unknown options are refused before anything is read; for an unknown option the error
+names the nearest known one.
 """
 
 import difflib
@@ -21,13 +21,13 @@ from typing import Any, Final
 from msgspec import Struct
 
 from firearrow.errors import SettingsError
-from firearrow.spark.optionlist import CONNECTION, SOURCE, STORE, Option
+from firearrow.spark.option_list import CONNECTION, SOURCE, STORE, Option
 
 EARLIEST: Final = -2
 LATEST: Final = -1
 DEFAULT_GROUP: Final = "SPARK_FIREARROW_SOURCE"
 MARKS: Final = "@stored"
-"""What stands beside topics in the offsets of a checkpoint, see `marks`; no topic can be called so."""
+"""The key of marks in the offsets of a checkpoint, see `marks`; not a legal topic name."""
 
 
 class Connection(Struct, frozen=True):
@@ -61,7 +61,7 @@ class Bound(Struct, frozen=True):
     everywhere: int | None = None
     by_queue: ByQueue = {}
     option: str = ""
-    """Which option the numbers by queue came from; `places` holds them against the queues that there are."""
+    """The option that gave the numbers by queue; `places` checks them against existing queues."""
 
 
 class Planning(Struct, frozen=True):
@@ -142,7 +142,7 @@ class StoreOptions(Struct, frozen=True):
 
 
 class Given:
-    """Options as they came, read by name whatever their case."""
+    """The given options, read by name without regard to case."""
 
     def __init__(self, options: Mapping[str, str], known: Iterable[Option]) -> None:
         self._values = {name.lower(): value for name, value in options.items()}
@@ -154,11 +154,11 @@ class Given:
                 raise SettingsError(f"there is no option {name!r}{hint}")
 
     def text(self, name: str, default: str = "") -> str:
-        """A text; white space around it does not count."""
+        """Return an option as text, stripped."""
         return self._values.get(name.lower(), default).strip()
 
     def number(self, name: str, default: int, least: int = 1) -> int:
-        """A whole number that is not below ``least``."""
+        """Return an option as a whole number of at least ``least``."""
         text = self.text(name)
         if not text:
             return default
@@ -171,7 +171,7 @@ class Given:
         return value
 
     def maybe(self, name: str) -> int | None:
-        """A whole number from 1 on, if one is given."""
+        """Return an option as a whole number from 1 on; None if it is not given."""
         return self.number(name, 0) or None
 
     def flag(self, name: str, *, default: bool) -> bool:
@@ -193,13 +193,13 @@ class Given:
         try:
             found = json.loads(self.text(name))
         except ValueError as wrong:
-            raise SettingsError(f"option {name} is no JSON: {wrong}") from wrong
+            raise SettingsError(f"option {name} is not JSON: {wrong}") from wrong
         if not isinstance(found, dict):
             raise SettingsError(f"option {name} takes a JSON object by topic")
         return found
 
     def at_most_one(self, *names: str) -> str:
-        """Which of several options is given, or none."""
+        """Return which one of several options is given; None if none is."""
         given = [name for name in names if self.text(name)]
         if len(given) > 1:
             raise SettingsError(f"options {' and '.join(given)} exclude each other; give one of them")
@@ -207,7 +207,7 @@ class Given:
 
 
 def connection_options(given: Given) -> Connection:
-    """How to reach the cluster; the sink reads it the same way."""
+    """Return the connection options, of sources and sink."""
     name_server = given.text("nameServer")
     if not name_server:
         raise SettingsError('option nameServer is missing; give the name servers, as "host:9876"')
@@ -228,7 +228,7 @@ def connection_options(given: Given) -> Connection:
 
 
 def source_options(options: Mapping[str, str], *, is_stream: bool, cores: int = 2) -> SourceOptions:
-    """Everything the topics source was told."""
+    """Return the options of the topics source."""
     given = Given(options, CONNECTION + SOURCE)
     if not given.at_most_one("subscribe", "subscribePattern", "assign"):
         raise SettingsError("nothing to read; give one of subscribe, subscribePattern and assign")
@@ -259,7 +259,7 @@ def source_options(options: Mapping[str, str], *, is_stream: bool, cores: int = 
 
 
 def store_options(options: Mapping[str, str], cores: int = 2) -> StoreOptions:
-    """Everything the store files source was told."""
+    """Return the options of the store files source."""
     given = Given(options, STORE)
     path = given.text("path").removeprefix("file://")
     if not path:
@@ -363,7 +363,7 @@ def _offset(value: object, name: str) -> int:
 
 
 def epoch_ms(text: str, name: str) -> int:
-    """A time in milliseconds since 1970, from that number or ISO 8601 with a zone."""
+    """Return milliseconds since 1970, from such a number or from ISO 8601 with a zone."""
     if text.isascii() and text.isdigit():
         return int(text)
     try:

@@ -1,6 +1,6 @@
-"""How a cluster is reached: TLS and accounts as options say them, and single questions that the client has no word for.
+"""How a cluster is reached: TLS and accounts from options, and single requests that the client has no method for.
 
-Questions here open a connection, ask once and close it; whoever wants patience adds it.
+A request here opens a connection, asks once and closes it; callers retry if they need to.
 """
 
 from collections.abc import Iterable
@@ -9,16 +9,16 @@ from typing import Any, Final
 from firearrow import fastjson
 from firearrow.client.access import Access
 from firearrow.client.doors import system_doors
-from firearrow.client.nameservers import NameServers, parse_name_servers
+from firearrow.client.name_servers import NameServers, parse_name_servers
 from firearrow.client.routes import MASTER_ID, Route, read_route
 from firearrow.errors import RequestRefused, Unsupported
-from firearrow.protocol.bodies.route import KVTable, TopicRouteData
+from firearrow.protocol.bodies.naming.route import KVTable, TopicRouteData
 from firearrow.protocol.conversation import Request
-from firearrow.protocol.requests.route import GetRouteInfoByTopic
-from firearrow.protocol.requests.stats import GetBrokerRuntimeInfo
+from firearrow.protocol.requests.admin.stats import GetBrokerRuntimeInfo
+from firearrow.protocol.requests.naming.route import GetRouteInfoByTopic
 from firearrow.remoting.caller import Caller
 from firearrow.runtime.network import Address
-from firearrow.runtime.tlssettings import ClientTls
+from firearrow.runtime.tls_settings import ClientTls
 from firearrow.spark.options import Connection
 
 OUR_MARK: Final = "firearrowInstance"
@@ -26,7 +26,7 @@ OUR_MARK: Final = "firearrowInstance"
 
 
 def client_tls(connection: Connection) -> ClientTls:
-    """What TLS is told."""
+    """Return the TLS settings."""
     return ClientTls(
         connection.tls,
         connection.tls_verify,
@@ -38,7 +38,7 @@ def client_tls(connection: Connection) -> ClientTls:
 
 
 def access_of(connection: Connection) -> Access:
-    """What servers are shown."""
+    """Return the keys of the account and TLS."""
     return Access(client_tls(connection), connection.access_key, connection.secret_key, connection.security_token)
 
 
@@ -55,16 +55,16 @@ async def ask_names(connection: Connection, request: Request[Any]) -> bytes:
 
 
 async def route_of(connection: Connection, topic: str) -> Route:
-    """Where a topic is now."""
+    """Return the present route of a topic."""
     request = GetRouteInfoByTopic(topic=topic, accept_standard_json_only=True)
     return read_route(topic, fastjson.decode(await ask_names(connection, request), TopicRouteData))
 
 
 async def require_checked_accounts(connection: Connection, topics: Iterable[str]) -> None:
-    """Raise where an account is shown to a broker of ours that lets everybody in: it would promise what is not so.
+    """Raise if an account is given but a FireArrow broker does not check accounts: it would suggest security.
 
-    A broker that checks accounts refuses this question, which is asked without one. Brokers of Apache's whose accounts
-    are switched off take signed requests as any other, so clients can have accounts before brokers ask for them.
+    A broker that checks accounts refuses this request, which is not signed. Apache's brokers without access control
+    accept signed requests like any other, so clients can have accounts before brokers check them.
     """
     if not connection.access_key:
         return
@@ -76,7 +76,7 @@ async def require_checked_accounts(connection: Connection, topics: Iterable[str]
         if await _lets_everybody_in(connection, address):
             raise Unsupported(
                 f"options accessKey and secretKey are given, but broker {broker} does not check accounts: this "
-                "version of FireArrow's broker lets everybody in. Leave both out, or use a broker that checks them"
+                "version of FireArrow's broker lets everyone in. Leave both out, or use a broker that checks them"
             )
 
 

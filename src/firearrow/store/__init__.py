@@ -1,4 +1,4 @@
-"""Durable storage: Apache's commit log, consume queues, index and configuration files, on any disk.
+"""Messages on disk in Apache's files: commit log, consume queues, key index.
 
-`store.Store` is the facade; ``docs/internals/store.md`` draws the parts.
+`store.Store` is the facade; ``docs/internals/store.md`` shows the parts.
 """

@@ -1,6 +1,6 @@
-"""What the store can be told, under Apache's key names where Apache has one.
+"""The settings of the commit log, under Apache's names where Apache has the setting.
 
-Java: ``MessageStoreConfig``. Settings of retention, queues and index sit beside their owners.
+Java: ``MessageStoreConfig``. Settings of retention, queues and index are in the modules that use them.
 """
 
 from typing import Annotated, Final, Literal
@@ -14,14 +14,14 @@ FlushMode = Literal["ASYNC_FLUSH", "SYNC_FLUSH"]
 
 
 class LogConfig(Struct, frozen=True, kw_only=True, rename="camel"):
-    """The commit log and how it reaches the device."""
+    """The commit log and how it is flushed to the device."""
 
     mapped_file_size_commit_log: Annotated[
         int,
         Meta(
             ge=0,
             le=(1 << 31) - 1,
-            description="Bytes of one commit log file; 0 takes the size of the files that are there, else 1 GiB.",
+            description="Bytes of one commit log file; 0 keeps the size of existing files, else 1 GiB.",
         ),
     ] = 0
     flush_disk_type: Annotated[
@@ -31,12 +31,12 @@ class LogConfig(Struct, frozen=True, kw_only=True, rename="camel"):
         int, Meta(ge=10, le=60_000, description="Milliseconds between two syncs under ASYNC_FLUSH.")
     ] = 500
     flush_commit_log_least_pages: Annotated[
-        int, Meta(ge=0, le=4096, description="Pages of 4 KiB that must be unsynced for such a sync to happen.")
+        int, Meta(ge=0, le=4096, description="Pages of 4 KiB that must be unsynced for an interval sync to happen.")
     ] = 4
     flush_commit_log_thorough_interval: Annotated[
-        int, Meta(ge=10, le=600_000, description="Milliseconds after which it happens whatever the pages.")
+        int, Meta(ge=10, le=600_000, description="Milliseconds after which a sync happens with fewer pages too.")
     ] = 10_000
-    max_message_size: Annotated[int, Meta(ge=1, le=1 << 30, description="Bytes of the largest body taken.")] = 4_194_304
+    max_message_size: Annotated[int, Meta(ge=1, le=1 << 30, description="Bytes of the largest body.")] = 4_194_304
     zero_fill_ahead: Annotated[
         bool,
         Meta(
@@ -44,7 +44,7 @@ class LogConfig(Struct, frozen=True, kw_only=True, rename="camel"):
         ),
     ] = True
     max_pending_bytes: Annotated[
-        int, Meta(ge=4096, le=1 << 28, description="Bytes of appends held back at most before they are written.")
+        int, Meta(ge=4096, le=1 << 28, description="Bytes of appends that may wait in memory before they are written.")
     ] = 1 << 20
     verify_window_bytes: Annotated[
         int, Meta(ge=0, description="Bytes before the flushed end of the log that every start checks again.")

@@ -1,29 +1,29 @@
-"""Brings the rows of the log to the views that make messages findable: queues, index, and whoever else looks on.
+"""Dispatch: passes the rows of the log to the queues, the index and other views.
 
-Rows come in the order of the log, a batch at a time, while running and while catching up alike. Everything done here
-can be done again: a row that a view has already changes nothing. So after a crash the log is read again from what
-`views` has made durable. Java: ``DefaultMessageStore.CommitLogDispatcherBuildConsumeQueue``,
+Rows come in the order of the log, a batch at a time, both while the store runs and while it catches up. Dispatch is
+idempotent: a row that a view has already changes nothing. So after a crash the log is dispatched again from the offset
+up to which `views` are durable. Java: ``DefaultMessageStore.CommitLogDispatcherBuildConsumeQueue``,
 ``CommitLogDispatcherBuildIndex``.
 """
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import Final, Protocol, TypeAlias, cast
+from typing import Final, Protocol, TypeAlias
 
 from firearrow.model.delays import delay_of_level
 from firearrow.model.flags import PREPARED
 from firearrow.model.java_hash import java_hash, tag_code
-from firearrow.store.consumequeue import ENTRY, ENTRY_BYTES, SCHEDULE_TOPIC, ConsumeQueue, is_storable
-from firearrow.store.placement import Placed, PlacedRun, Rows
-from firearrow.store.propertyfields import DELAY_MARK, SEPARATOR, TAGS_MARK, field
-from firearrow.store.queues import Queues
+from firearrow.store.placement import Placed, Rows, UniformRows
+from firearrow.store.property_fields import DELAY_MARK, SEPARATOR, TAGS_MARK, field
+from firearrow.store.queue.consume_queue import ENTRY, ENTRY_BYTES, SCHEDULE_TOPIC, ConsumeQueue, is_storable
+from firearrow.store.queue.table import Queues
 
 Row: TypeAlias = tuple[ConsumeQueue, int, int, int, int, int, bytes]
-"""`Placed` by a table of queues: its tails are queues."""
+"""`Placed` whose tail is a queue of the table."""
 
 PassedOver: TypeAlias = tuple[ConsumeQueue, int, int]
-"""A queue, and the places in the log and in the queue of a row that it did not take."""
+"""A queue, and the physical offset and queue offset of a row that the queue did not take."""
 
 View: TypeAlias = Callable[[Rows], None]
 
@@ -34,41 +34,41 @@ _SIZE_AND_CODE = struct.Struct(">iq")
 
 
 class KeyIndex(Protocol):
-    """Where keys go."""
+    """The key index as dispatch uses it."""
 
     def put(self, rows: Rows) -> None:
-        """Take the keys of some rows."""
+        """Take the keys of rows."""
         ...
 
 
 class Dispatch:
-    """The one sink of the log."""
+    """The sink of the log: passes rows to every view."""
 
     def __init__(
         self, queues: Queues, index: KeyIndex | None, delays: tuple[int, ...], position: int = 0, last_store_ms: int = 0
     ) -> None:
         self.position = position
-        """Everything below has been brought to every view."""
+        """The rows of all records below this physical offset have been passed to every view."""
         self.last_store_ms = last_store_ms
         """Store time of the last row."""
         self.views: list[View] = []
-        """Others who look on, after queues and index."""
+        """Further views, which get rows after queues and index."""
         self._queues = queues
+        self._writer = queues.writer
         self._index = index
         self._delays = delays
         self._tag_codes: dict[bytes, int] = {}
-        self._passed_over: list[PassedOver] | None = None  # None while nobody asks
+        self._passed_over: list[PassedOver] | None = None  # None outside of `enter_queues_again`
 
-    def __call__(self, rows: Rows) -> None:
-        """Bring rows to the views, in order."""
+    def __call__(self, rows: Rows, *, are_in_queues: bool = False) -> None:
+        """Pass rows to the views, in order; not to the queues if ``are_in_queues``."""
         if not rows:
             return
-        if type(rows) is not PlacedRun or not self._enter_run(rows):
-            self.enter_queues(rows)
-        self.tell(rows)
-
-    def tell(self, rows: Rows) -> None:
-        """Bring rows that are in the queues to everybody else, in order."""
+        if not are_in_queues:
+            if type(rows) is UniformRows:
+                self._enter_uniform(rows)
+            else:
+                self.enter_queues(rows)
         if self._index is not None:
             self._index.put(rows)
         last = rows[-1]
@@ -78,14 +78,15 @@ class Dispatch:
             view(rows)
 
     def enter_queues(self, rows: Rows) -> None:
-        """Bring rows to the queues alone, in order."""
-        queues = self._queues
-        fresh, pack, codes = queues.fresh, ENTRY.pack, self._tag_codes
+        """Pass rows only to the queues, in order."""
+        writer = self._writer
+        fresh, pack, codes = writer.fresh, ENTRY.pack, self._tag_codes
         added = 0
-        for queue, physical, size, queue_offset, store_ms, sys_flag, properties in cast("list[Row]", rows):
+        table_rows: Iterable[Row] = rows  # type: ignore[assignment]  # a `cast` would cost a call
+        for queue, physical, size, queue_offset, store_ms, sys_flag, properties in table_rows:
             if sys_flag & PREPARED:
                 continue
-            # What `field` does, for the plain case, without the call.
+            # `field` inlined for the common case, with the code of a known tag looked up at once.
             before, found, after = properties.rpartition(TAGS_MARK)
             code = codes.get(after.partition(b"\x02")[0]) if found else 0
             if code is None or (found and before and before[-1] != SEPARATOR):
@@ -100,34 +101,38 @@ class Dispatch:
             pending += pack(physical, size, code)
             queue.max_offset = queue_offset + 1
             added += 1
-        queues.pending_bytes += added * ENTRY_BYTES
-        queues.relieve(max(2 * len(rows), _RELIEVED_AT_LEAST))
+        writer.pending_bytes += added * ENTRY_BYTES
+        if writer.pending_bytes > writer.max_pending:
+            writer.relieve(max(2 * len(rows), _RELIEVED_AT_LEAST))
 
     def enter_queues_again(self, rows: list[Placed]) -> list[PassedOver]:
-        """Bring rows to the queues alone; return those that a queue did not take."""
+        """Pass rows only to the queues; return those that a queue did not take."""
         passed_over = self._passed_over = []
         self.enter_queues(rows)
         self._passed_over = None
         return passed_over
 
-    def _enter_run(self, run: PlacedRun) -> bool:
-        """What `enter_queues` does with rows that are alike, at once; False when a second look at each is needed."""
-        queue, count = cast("ConsumeQueue", run.tail), len(run.places)
-        if run.sys_flag & PREPARED or run.queue_offset != queue.max_offset or not queue.plain:
-            return False
-        # They differ in their UNIQ_KEY alone, so the first one's tag is everybody's.
-        fields: list[object] = [_SIZE_AND_CODE.pack(run.size, self._code(run.properties.of(0)))] * (2 * count)
-        fields[0::2] = run.places
-        queues = self._queues
+    def _enter_uniform(self, rows: UniformRows) -> None:
+        """As `enter_queues`, but packs the entries of all rows with one `struct` if they follow the last entry."""
+        queue, count = rows.tail, len(rows.places)
+        assert isinstance(queue, ConsumeQueue)
+        if rows.sys_flag & PREPARED or rows.queue_offset != queue.max_offset or not queue.plain:
+            self.enter_queues(rows)
+            return
+        # Two fields an entry: offset, size with code. [0::2] are the offsets. All rows have the tag of the first: only
+        # their UNIQ_KEYs differ.
+        fields: list[object] = [_SIZE_AND_CODE.pack(rows.size, self._code(rows.properties[0]))] * (2 * count)
+        fields[0::2] = rows.places
+        writer = self._writer
         pending = queue.pending
         if pending is None:
             pending = queue.pending = bytearray()
-            queues.fresh[queue] = None
+            writer.fresh[queue] = None
         pending += _entries(count).pack(*fields)
         queue.max_offset += count
-        queues.pending_bytes += count * ENTRY_BYTES
-        queues.relieve(max(2 * count, _RELIEVED_AT_LEAST))
-        return True
+        writer.pending_bytes += count * ENTRY_BYTES
+        if writer.pending_bytes > writer.max_pending:
+            writer.relieve(max(2 * count, _RELIEVED_AT_LEAST))
 
     def _enter_slowly(
         self, queue: ConsumeQueue, physical: int, size: int, offset: int, store_ms: int, properties: bytes, code: int
@@ -157,7 +162,7 @@ def _entries(count: int) -> struct.Struct:
 
 
 def delivery_ms(properties: bytes, store_ms: int, delays: tuple[int, ...]) -> int:
-    """When a parked message is due; 0 when it does not say how long it waits."""
+    """When a delayed message is due; 0 when its properties name no delay."""
     level = field(properties, DELAY_MARK)
     if not level.isdigit() or int(level) == 0:
         return 0
@@ -174,8 +179,8 @@ def code_of(topic: str, properties: bytes, store_ms: int, delays: tuple[int, ...
 def may_have_code(code: int, topic: str, properties: bytes, store_ms: int, delays: tuple[int, ...]) -> bool:
     """Whether a queue entry with this tag code can be that of a record.
 
-    Parked messages may have got their time from another table of delays. Every delay is a number of whole seconds, and
-    no flipped bit turns one such number into another.
+    The time of a delayed message may come from another table of delays. Every delay is a number of whole seconds, and
+    no flipped bit turns such a number into another one.
     """
     if code == code_of(topic, properties, store_ms, delays):
         return True

@@ -1,16 +1,16 @@
-"""Long work in turns: others run on the loop after every so much of it, or after every so much time."""
+"""Long work that yields to the event loop after a number of steps or a time."""
 
 from asyncio import get_running_loop, sleep
 from typing import Final
 
 TURN_S: Final = 0.001
-"""How long work goes on before others get their turn, however little of it is done; loops count whole milliseconds."""
+"""Seconds of work after which the loop runs, however few steps are done; a loop counts whole milliseconds."""
 REST_S: Final = 0.001
-"""How long work that nobody waits for leaves the loop to others after such a turn."""
+"""Seconds that background work pauses after each such time."""
 
 
 class Pace:
-    """Counts work, and lets others run whenever enough of it is done."""
+    """Counts steps of work, and yields to the loop whenever enough are done."""
 
     __slots__ = ("_at_once", "_began_s", "_done", "_rest_s")
 
@@ -21,7 +21,7 @@ class Pace:
         self._began_s = 0.0
 
     async def did(self, work: int = 1) -> None:
-        """So much is done."""
+        """Count ``work`` steps; yield to the loop if it is time."""
         self._done += work
         loop = get_running_loop()
         is_long = loop.time() - self._began_s >= TURN_S

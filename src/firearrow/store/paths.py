@@ -1,7 +1,7 @@
-"""Every name below the root of a store. Apache's names are Apache's; ours sit where Apache never looks.
+"""Every path below the root of a store: Apache's names, and ours where Apache never looks.
 
-``commitlog/`` must hold nothing but segments of the configured size: Apache refuses to start otherwise. So a segment in
-the making lies in ``firearrow/``. Java: ``StorePathConfigHelper``, ``UtilAll.offset2FileName``.
+``commitlog/`` must hold nothing but segments of the configured size: Apache refuses to start otherwise. So a segment is
+prepared in ``firearrow/``. Java: ``StorePathConfigHelper``, ``UtilAll.offset2FileName``.
 """
 
 from typing import Final
@@ -30,7 +30,7 @@ def segment_name(start: int) -> str:
 
 
 def segment_start(name: str) -> int | None:
-    """The offset that a file name stands for, or None for a name of another kind."""
+    """The offset in a file name; None if the name is not 20 digits."""
     return int(name) if len(name) == _DIGITS and name.isascii() and name.isdigit() else None
 
 
@@ -40,5 +40,5 @@ def log_path(start: int) -> str:
 
 
 def quarantine_path(start: int, end: int) -> str:
-    """Where the bytes of a bad range of the commit log are kept."""
+    """The path of the copy of a bad range of the commit log."""
     return f"{QUARANTINE}/commitlog.{start:020d}.{end:020d}"

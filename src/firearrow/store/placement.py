@@ -1,14 +1,14 @@
-"""Where a record went: what travels from the commit log to the views that are built behind it.
+"""Rows: what the commit log passes to the views for each record.
 
-`Placed` is a plain tuple because one is made for every message::
+A row, `Placed`, is a plain tuple because one is made for every message::
 
     (tail, physical offset, size, queue offset, store time in ms, sysFlag, properties)
 
-The same row comes from an append and from reading the log again, so running and recovering feed the views alike. The
-properties are as stored; read from the log they end with the stamp, from an append they do not have it.
+Appends and recovery make the same rows. The properties are as stored; in a row from the log they end with the stamp, in
+a row from an append they do not.
 
-`PlacedRun` is the rows of a batch whose messages are alike. It reads as a sequence of rows, which are made when asked
-for; who can do with the columns does not ask.
+`UniformRows` are the rows of a batch with `UniformProperties`: a sequence that makes a row only when it is accessed, so
+that a view that needs only the columns makes none.
 """
 
 from collections.abc import Sequence
@@ -17,16 +17,16 @@ from typing import TypeAlias, final, overload
 
 from msgspec import Struct
 
-from firearrow.record.alike import AlikeProperties
+from firearrow.record.columns import UniformProperties
 
 
 class Level(IntEnum):
     """How far bytes of the log have come."""
 
     WRITTEN = 0
-    """They survive the end of this process."""
+    """The bytes survive the end of this process."""
     FLUSHED = 1
-    """They survive the loss of power."""
+    """The bytes survive a power loss."""
 
 
 WRITTEN = Level.WRITTEN
@@ -34,7 +34,7 @@ FLUSHED = Level.FLUSHED
 
 
 class QueueTail:
-    """One queue as the log sees it: where its next message goes. The queue table makes one and keeps it."""
+    """One queue as the log sees it: the offset of its next message. The table of queues owns it."""
 
     __slots__ = ("next_offset", "queue_id", "topic")
 
@@ -47,8 +47,12 @@ class QueueTail:
         return f"QueueTail({self.topic!r}, {self.queue_id}, next_offset={self.next_offset})"
 
 
-def take_offsets(tails: Sequence[QueueTail]) -> list[int]:
-    """Give each of some messages the next place in its queue."""
+def take_offsets(tails: Sequence[QueueTail]) -> Sequence[int]:
+    """Give each message the next offset of its queue. ``tails`` are the queues of the messages."""
+    first, count = tails[0], len(tails)
+    if tails.count(first) == count:
+        first.next_offset += count
+        return range(first.next_offset - count, first.next_offset)
     offsets: list[int] = []
     for tail in tails:
         offset = tail.next_offset
@@ -67,10 +71,10 @@ Placed: TypeAlias = tuple[QueueTail, int, int, int, int, int, bytes]
 
 
 @final
-class PlacedRun(Sequence[Placed]):
+class UniformRows(Sequence[Placed]):
     """Rows of one queue, one after the other in the log and in the queue, of one size, time and sysFlag.
 
-    Told from a list by its type: `isinstance` of a `Sequence` would cost every list a microsecond.
+    Recognised with ``type(rows) is``: `isinstance` with a `Sequence` would cost every list a microsecond.
     """
 
     __slots__ = ("places", "properties", "queue_offset", "size", "store_ms", "sys_flag", "tail")
@@ -83,15 +87,15 @@ class PlacedRun(Sequence[Placed]):
         queue_offset: int,
         store_ms: int,
         sys_flag: int,
-        properties: AlikeProperties,
+        properties: UniformProperties,
     ) -> None:
         self.tail = tail
-        self.places = range(physical, physical + len(properties.ends) * size, size)
-        """Where the records lie."""
+        self.places = range(physical, physical + len(properties) * size, size)
+        """The physical offsets of the records."""
         self.size = size
-        """Of each record."""
+        """The size of each record."""
         self.queue_offset = queue_offset
-        """Of the first message."""
+        """The queue offset of the first message."""
         self.store_ms = store_ms
         self.sys_flag = sys_flag
         self.properties = properties
@@ -117,15 +121,15 @@ class PlacedRun(Sequence[Placed]):
             self.queue_offset + number,
             self.store_ms,
             self.sys_flag,
-            self.properties.of(number),
+            self.properties[number],
         )
 
 
-Rows: TypeAlias = list[Placed] | PlacedRun
+Rows: TypeAlias = list[Placed] | UniformRows
 
 
 class Appended(Struct, frozen=True, gc=False):
-    """The place that an append got. Wait for ``end`` to know that it is written or flushed."""
+    """The position of an append. The record is written or flushed once the log has reached ``end``."""
 
     physical_offset: int
     queue_offset: int
@@ -133,18 +137,10 @@ class Appended(Struct, frozen=True, gc=False):
     store_timestamp: int
 
 
-class AppendedTogether(Struct, frozen=True):
-    """The places that messages of several queues got, each in its queue."""
+class AppendedColumns(Struct, frozen=True):
+    """The positions of messages of one append: consecutive in the log, each at the end of its queue."""
 
     physical_offsets: Sequence[int]
     queue_offsets: Sequence[int]
-    end: int
-
-
-class AppendedBatch(Struct, frozen=True):
-    """The places that a batch got: one after the other in one segment, and with consecutive queue offsets."""
-
-    physical_offsets: Sequence[int]
-    queue_offset: int
     end: int
     store_timestamp: int

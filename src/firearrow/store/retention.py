@@ -1,15 +1,15 @@
-"""What may be deleted, and when sends must be refused. `decide` is pure; `Retention` acts on it, a round at a time.
+"""Retention: which files to delete, and when to refuse sends. `decide` is pure; `Retention` carries it out, in rounds.
 
 ==========  ====================================================================================================
 disk used   what happens
 ==========  ====================================================================================================
-any         at the hours of ``deleteWhen`` log files go that were last written ``fileReservedTime`` hours ago
-above 75 %  such files go at any hour
-above 85 %  the oldest files go even if they are younger, with a warning for every group that had not read them
+any         at the hours of ``deleteWhen`` log files are deleted whose last write is ``fileReservedTime`` hours ago
+above 75 %  such files are deleted at any hour
+above 85 %  the oldest files are deleted even if they are younger, with a warning for every group with unread messages
 above 90 %  sends are refused too, until usage is back at 85 %
 ==========  ====================================================================================================
 
-A round deletes ten files at most and never the one in use. Then queue and index files go whose messages are all gone.
+A round deletes ten log files at most, never the one in use, then queue and index files whose messages are all deleted.
 Java: ``DefaultMessageStore.CleanCommitLogService``, ``CleanConsumeQueueService``.
 """
 
@@ -23,21 +23,21 @@ from msgspec import Meta, Struct
 
 from firearrow.errors import DiskError, DiskFull, ResourceShortage
 from firearrow.runtime.clock import Clock
-from firearrow.runtime.disk import Disk, Usage
-from firearrow.store.commitlog import CommitLog
-from firearrow.store.consumequeue import ENTRY
-from firearrow.store.opening import OpenedLog
+from firearrow.runtime.disk.door import Disk, Usage
+from firearrow.store.log.commit_log import CommitLog
 from firearrow.store.pacing import Pace
 from firearrow.store.paths import COMMIT_LOG, log_path
-from firearrow.store.views import Views
+from firearrow.store.queue.consume_queue import ENTRY
+from firearrow.store.recovery.open_log import OpenedLog
+from firearrow.store.views.views import Views
 
 HOUR_MS: Final = 3_600_000
 DERIVED_FILES_A_ROUND: Final = 200
 QUEUES_AT_ONCE: Final = 32
-"""Queues looked at for what groups lose before others get their turn on the loop."""
+"""Queues checked for unread messages before the work yields to the loop."""
 
 Offsets = Iterable[tuple[str, str, Mapping[int, int]]]
-"""What groups have read: group, topic, offsets by queue."""
+"""Committed offsets: group, topic, offsets by queue."""
 
 logger = logging.getLogger(__name__)
 
@@ -56,10 +56,10 @@ class RetentionConfig(Struct, frozen=True, kw_only=True, rename="camel"):
         ),
     ] = "04"
     disk_max_used_space_ratio: Annotated[
-        int, Meta(ge=10, le=95, description="Percent of the disk above which expired files go at any hour.")
+        int, Meta(ge=10, le=95, description="Percent of the disk above which expired files are deleted at any hour.")
     ] = 75
     disk_space_clean_forcibly_ratio: Annotated[
-        int, Meta(ge=30, le=85, description="Percent of the disk above which files go that are not expired.")
+        int, Meta(ge=30, le=85, description="Percent of the disk above which unexpired files are deleted.")
     ] = 85
     disk_space_warning_level_ratio: Annotated[
         int, Meta(ge=35, le=90, description="Percent of the disk above which sends are refused.")
@@ -79,7 +79,7 @@ class RetentionConfig(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class LogFile(NamedTuple):
-    """A file of the log that is not in use any more."""
+    """A full file of the log, which may be deleted."""
 
     start: int
     size: int
@@ -87,11 +87,11 @@ class LogFile(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """What one round does."""
+    """What one round deletes, and whether sends are refused."""
 
     delete: list[LogFile]
     forced: int
-    """How many of them, the last ones, are not expired."""
+    """How many of the files to delete, the last ones, are not expired."""
     refuse: bool
     """Whether sends are refused from now on."""
 
@@ -106,7 +106,7 @@ def decide(
     asked: bool = False,
     refusing: bool = False,
 ) -> Decision:
-    """What to delete of ``files``, which are in order, oldest first. ``asked``: expired ones are to go at any hour."""
+    """Which of ``files`` (oldest first) to delete. ``asked``: delete expired files at any hour."""
     percent = 100 * (usage.total - usage.free) / max(usage.total, 1)
     expired_before = now_ms - config.file_reserved_time * HOUR_MS
     delete: list[LogFile] = []
@@ -141,7 +141,9 @@ class Retention:
         zone: tzinfo = UTC,
         offsets: Callable[[], Offsets] = tuple,
     ) -> None:
-        self._refusal: DiskFull | None = None
+        self.refusal: ResourceShortage | None = None
+        """Why sends are refused, because of the disk or of the views; None while they are accepted."""
+        self._disk_full: DiskFull | None = None
         self._disk = disk
         self._clock = clock
         self._config = config
@@ -151,11 +153,11 @@ class Retention:
         self._zone = zone
         self._offsets = offsets
         self._asked = 0
+        views.pressure.on_change = self._note_refusal
 
-    @property
-    def refusal(self) -> ResourceShortage | None:
-        """Why sends are refused, here or by the views; None while they are taken."""
-        return self._refusal or self._views.refusal
+    def _note_refusal(self) -> None:
+        # Every send reads `refusal`, so it is computed here, when it changes.
+        self.refusal = self._disk_full or self._views.pressure.refusal
 
     def delete_expired_now(self, rounds: int = 20) -> None:
         """Let the next rounds delete expired files whatever the hour."""
@@ -168,16 +170,16 @@ class Retention:
             try:
                 await self.round()
             except DiskError:
-                logger.exception("a round of deleting failed; the next one tries again")
+                logger.exception("deleting old files failed; the next round tries again")
 
     async def round(self) -> Decision:
-        """Look at the disk, delete what may go, and refuse or take sends."""
+        """Check the disk, delete files that may be deleted, and refuse or accept sends."""
         now_ms = self._clock.now_ms()
         hour = datetime.fromtimestamp(now_ms / 1000, self._zone).hour
         asked, self._asked = self._asked > 0, max(self._asked - 1, 0)
         usage = self._disk.usage()
         decision = decide(
-            self._config, self._files(), usage, now_ms, hour, asked=asked, refusing=self._refusal is not None
+            self._config, self._files(), usage, now_ms, hour, asked=asked, refusing=self._disk_full is not None
         )
         self._refuse(decision.refuse, usage)
         if decision.delete:
@@ -195,19 +197,20 @@ class Retention:
         ]
 
     def _refuse(self, refuse: bool, usage: Usage) -> None:
-        if refuse == (self._refusal is not None):
+        if refuse == (self._disk_full is not None):
             return
         used = 100 * (usage.total - usage.free) // max(usage.total, 1)
-        self._refusal = None
+        self._disk_full = None
         if refuse:
             config = self._config
-            self._refusal = DiskFull(
+            self._disk_full = DiskFull(
                 f"the disk is {used} % full, above the {config.disk_space_warning_level_ratio} % at which sends are "
-                f"refused; they are taken again at {config.disk_space_clean_forcibly_ratio} %"
+                f"refused; they are accepted again at {config.disk_space_clean_forcibly_ratio} %"
             )
-            logger.error("sends are refused: %s", self.refusal, extra={"used_percent": used, "free": usage.free})
+            logger.error("sends are refused: %s", self._disk_full, extra={"used_percent": used, "free": usage.free})
         else:
-            logger.warning("sends are taken again: the disk is %d %% full", used, extra={"used_percent": used})
+            logger.warning("sends are accepted again: the disk is %d %% full", used, extra={"used_percent": used})
+        self._note_refusal()
 
     async def _delete(self, decision: Decision) -> None:
         names = {"files": len(decision.delete), "not_expired": decision.forced}
@@ -223,7 +226,7 @@ class Retention:
         await self._opened.ranges.save(self._opened.segments.size)
 
     async def _warn(self, until: int) -> None:
-        """Say which groups lose messages that they have not read, in turns with others."""
+        """Warn about groups that lose unread messages. Yields to the loop."""
         pace = Pace(QUEUES_AT_ONCE)
         for group, topic, read in self._offsets():
             lost = 0
@@ -240,7 +243,7 @@ class Retention:
                 )
 
     async def _unread(self, topic: str, queue_id: int, offset: int, until: int) -> int:
-        """How many messages of a queue from an offset on lie below a place in the log."""
+        """How many messages of a queue from ``offset`` on have records below the physical offset ``until``."""
         queues = self._views.queues
         queue = queues.find(topic, queue_id)
         if queue is None or offset >= queue.max_offset:
@@ -254,4 +257,4 @@ class Retention:
         start = self._log.min_offset
         await self._views.queues.drop_files_below(start, DERIVED_FILES_A_ROUND)
         if self._views.index is not None:
-            await self._views.index.drop_below(start, DERIVED_FILES_A_ROUND)
+            await self._views.index.files.drop_below(start, DERIVED_FILES_A_ROUND)

@@ -1,13 +1,13 @@
-"""The store as a broker sees it. Wiring only: it builds the parts, connects them, starts and ends them in order.
+"""The store as a broker sees it. Wiring only: it builds and connects the parts, starts and ends them in order.
 
-Opening: the log is recovered; queues and index are loaded and cut to it; what they miss is read from the log again;
-then appends are taken. Closing is the reverse, and only when all of it went well does the directory say so. `run` must
-be a task of the owner's while the store is open.
+Opening: the log is recovered; queues and index are loaded and cut to its end; missing rows are dispatched again; then
+appends are accepted. Closing is the reverse; the directory is marked as closed only when every step succeeded. The
+owner must run `run` as a task while the store is open.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from datetime import UTC, tzinfo
 from typing import Final
 
@@ -16,17 +16,18 @@ from msgspec import Struct, field
 from firearrow.errors import DiskError
 from firearrow.record.encode import Draft
 from firearrow.runtime.clock import Clock
-from firearrow.runtime.disk import Disk
+from firearrow.runtime.disk.door import Disk
 from firearrow.store.config import LogConfig
-from firearrow.store.lookups import Lookups
-from firearrow.store.opening import OpenedLog, open_log
-from firearrow.store.placement import FLUSHED, Appended, AppendedBatch, Level
-from firearrow.store.pulling import Pull, Pulled, QueueReader
+from firearrow.store.log.waiters import OnReached
+from firearrow.store.placement import FLUSHED, Appended, Level
+from firearrow.store.read.log_bytes import LogBytes
+from firearrow.store.read.lookup import Lookups
+from firearrow.store.read.queue_reader import QueueReader, ReadRequest, ReadResult
+from firearrow.store.recovery.open_log import OpenedLog, open_log
+from firearrow.store.recovery.scrub import Scrub, ScrubConfig
 from firearrow.store.retention import Offsets, Retention, RetentionConfig
-from firearrow.store.running import RunningLog
-from firearrow.store.scrub import Scrub, ScrubConfig
-from firearrow.store.views import Views, ViewsConfig
-from firearrow.store.waiting import Told
+from firearrow.store.running_log import RunningLog
+from firearrow.store.views.views import Views, ViewsConfig
 
 DAMAGE_KEPT_SECONDS: Final = 1.0
 
@@ -34,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 
 class StoreConfig(Struct, frozen=True, kw_only=True):
-    """Everything the store can be told."""
+    """All settings of the store."""
 
     log: LogConfig = field(default_factory=LogConfig)
     views: ViewsConfig = field(default_factory=ViewsConfig)
@@ -43,7 +44,7 @@ class StoreConfig(Struct, frozen=True, kw_only=True):
 
 
 class Store:
-    """Messages, kept and found."""
+    """The messages of one directory: append, read, look up."""
 
     def __init__(
         self,
@@ -63,11 +64,12 @@ class Store:
             disk, clock, config.log, opened, views.dispatch, last_store_ms=views.dispatch.last_store_ms
         )
         self.log = self._running.log
+        self.bytes = LogBytes(self.log, opened.segments)
         self.lookups = Lookups(self.log, views.queues, views.index, opened)
         self.retention = Retention(disk, clock, config.retention, self.log, opened, views, zone=zone, offsets=offsets)
         self.scrub = Scrub(self.log, opened, config.scrub)
         self._reader = QueueReader(self.log, views.queues, opened, config.views.delays_ms)
-        self._errands: list[asyncio.Task[None]] = []
+        self._tasks: list[asyncio.Task[None]] = []
         self._stopped = False
 
     @classmethod
@@ -81,10 +83,10 @@ class Store:
         zone: tzinfo = UTC,
         offsets: Callable[[], Offsets] = tuple,
     ) -> "Store":
-        """Recover the store of a directory, or begin one.
+        """Recover the store of a directory, or create it.
 
-        ``zone`` is where the hours of ``deleteWhen`` count and after which index files are named, as Apache names them;
-        ``offsets`` says what groups have read, for warnings.
+        ``zone`` is the time zone of ``deleteWhen`` and, as in Apache's store, of the names of index files; ``offsets``
+        returns the committed offsets of groups, for warnings.
         """
         opened = await open_log(disk, clock, config.log, boot_id)
         try:
@@ -98,13 +100,13 @@ class Store:
         return cls(disk, clock, config, opened, views, zone=zone, offsets=offsets)
 
     async def run(self) -> None:
-        """Flush, prepare and tidy until `close` or cancellation."""
+        """Flush, prepare segments and delete old files until `close` or cancellation."""
         if self._stopped:
             return
-        errands = (self._flush_views, self._keep_damage, self.retention.run, self.scrub.run)
+        tasks = (self._flush_views, self._keep_damage, self.retention.run, self.scrub.run)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._running.run())
-            self._errands = [group.create_task(errand()) for errand in errands]
+            self._tasks = [group.create_task(task()) for task in tasks]
 
     async def _flush_views(self) -> None:
         try:
@@ -124,11 +126,11 @@ class Store:
         await self.log.reached(offset, FLUSHED)
 
     async def close(self) -> None:
-        """End in order; raise when something could not be made durable."""
+        """End in order; raise when a part could not be made durable."""
         self._stopped = True
-        for task in self._errands:
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._errands, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         try:
             await self._running.close(self._finish_views)
         finally:
@@ -140,19 +142,13 @@ class Store:
     # ---- writing
 
     def append(self, draft: Draft) -> Appended:
-        """Give a message its place. Promise nothing before its end is `reached`."""
+        """Append a message. It is not safe before its end is `reached`."""
         if self.retention.refusal is not None:
             raise self.retention.refusal
         return self.log.append(self.queues.tail_of(draft.topic, draft.queue_id), draft)
 
-    def append_batch(self, drafts: Sequence[Draft]) -> AppendedBatch:
-        """Give messages of one queue places side by side: all or none."""
-        if self.retention.refusal is not None:
-            raise self.retention.refusal
-        return self.log.append_batch(self.queues.tail_of(drafts[0].topic, drafts[0].queue_id), drafts)
-
-    def on_reached(self, offset: int, level: Level, call: Told) -> None:
-        """Call once everything below ``offset`` is written or flushed, or with the error that prevents it."""
+    def on_reached(self, offset: int, level: Level, call: OnReached) -> None:
+        """Call ``call`` once everything below ``offset`` is written or flushed, or with the error that prevents it."""
         self.log.on_reached(offset, level, call)
 
     async def reached(self, offset: int, level: Level) -> None:
@@ -161,43 +157,43 @@ class Store:
 
     # ---- reading
 
-    def read_hot(self, topic: str, queue_id: int, pull: Pull) -> Pulled | None:
-        """Read a queue without waiting; None when `read` must be asked."""
-        return self._reader.read_hot(topic, queue_id, pull)
+    def read_hot(self, topic: str, queue_id: int, request: ReadRequest) -> ReadResult | None:
+        """Read a queue without waiting; None when `read` is needed."""
+        return self._reader.read_hot(topic, queue_id, request)
 
     async def read(
-        self, topic: str, queue_id: int, pull: Pull, *, far: Pull | None = None, near_bytes: int = 0
-    ) -> Pulled:
-        """Read a queue: buffers of the log. ``far`` is asked instead where what is read must come from the device and
-        lies more than ``near_bytes`` before the log's end."""
-        return await self._reader.read(topic, queue_id, pull, far=far, near_bytes=near_bytes)
+        self, topic: str, queue_id: int, request: ReadRequest, *, far: ReadRequest | None = None, near_bytes: int = 0
+    ) -> ReadResult:
+        """Read a queue: buffers of the log. ``far`` replaces ``request`` when the records must be read from the device
+        and lie more than ``near_bytes`` before the log's end."""
+        return await self._reader.read(topic, queue_id, request, far=far, near_bytes=near_bytes)
 
     def min_offset(self, topic: str, queue_id: int) -> int:
-        """The oldest message of a queue that is left; its end when none is; 0 without such a queue."""
+        """The offset of the oldest message of a queue; the queue's end when it has none; 0 without such a queue."""
         queue = self.queues.find(topic, queue_id)
         return 0 if queue is None else self.queues.min_offset(queue, self.log.min_offset)
 
     def max_offset(self, topic: str, queue_id: int) -> int:
-        """The offset after the last message of a queue that can be read; 0 without such a queue."""
+        """The offset after the last readable message of a queue; 0 without such a queue."""
         queue = self.queues.find(topic, queue_id)
         return 0 if queue is None else queue.max_offset
 
     async def delete_topics(self, topics: Iterable[str]) -> int:
-        """Forget the queues of topics, durably; return how many there were. Their messages stay in the log a while.
+        """Delete the queues of topics, durably; return how many there were. Their records stay in the log for a while.
 
-        Whoever deletes takes no messages for them meanwhile. Raises when a crash could still bring them back; the next
-        flush of the views makes it durable then.
+        The caller must not append to these topics meanwhile. Raises when a crash could still bring the queues back; the
+        next flush of the views makes the deletion durable then.
         """
         deleted = await self.views.delete_topics(topics)
-        # What was appended before and is in no queue yet would be brought to its queue again by a start after a crash.
+        # After a crash, rows that were appended before and are in no queue yet would be dispatched to the queue again.
         await self._log_flushed(self.log.tail)
         await self.views.flush(self._log_flushed)
         return deleted
 
     def read_from(self, physical: int, max_bytes: int) -> bytes:
-        """Read the log as it lies, for whoever copies it."""
-        return self.log.read_from(physical, max_bytes)
+        """Read raw bytes of the log, for copies of it."""
+        return self.bytes.read_from(physical, max_bytes)
 
     def on_growth(self, call: Callable[[], None]) -> None:
-        """Call once when the log has grown: the tail signal."""
+        """Call ``call`` once, when the log has grown."""
         self.log.on_growth(call)

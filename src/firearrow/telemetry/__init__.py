@@ -1,4 +1,4 @@
-"""Logging for programs: constant messages that name the event, values in ``extra``.
+"""Logging: one line an event, its values in ``extra``, repeated events damped.
 
 Metric declarations and spans join this package with their first user.
 """

@@ -1,4 +1,4 @@
-"""Events that may come by the thousand: all are counted, the first is said at once, the others now and then together.
+"""Frequent events, damped for the log: all are counted, the first is logged at once, repeats now and then with a count.
 
 number = refusals.count(loop.time())
 if number:
@@ -8,7 +8,7 @@ if number:
 from typing import Final
 
 EVERY_S: Final = 10.0
-"""How often repeats are said."""
+"""How often repeats are logged."""
 
 
 class Damped:
@@ -23,7 +23,7 @@ class Damped:
         self._said_at = -EVERY_S
 
     def count(self, now: float) -> int:
-        """Count one more; return how many are to be said now: those since the last time, or 0."""
+        """Count an event; return the number to log now: the events since the last log line, or 0."""
         self.total += 1
         if now - self._said_at < EVERY_S:
             return 0

@@ -1,6 +1,6 @@
-"""How a program of ours logs: one line an event, the constant message first, then its values.
+"""The log format of servers: one line an event, the message first, then its values.
 
-2026-11-15 10:00:00,123 WARNING firearrow.nameserver.server: broker is gone broker=broker-a id=0 why='silent'
+2026-11-15 10:00:00,123 WARNING firearrow.nameserver.server: broker broker-a is removed: silent broker=broker-a id=0
 """
 
 import logging
@@ -10,7 +10,7 @@ _KNOWN: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asc
 
 
 class ValuesFormatter(logging.Formatter):
-    """Writes what was given in ``extra`` after the message."""
+    """Writes the values of ``extra`` after the message."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -22,7 +22,7 @@ class ValuesFormatter(logging.Formatter):
 
 
 def log_to_stderr(level: str = "INFO") -> None:
-    """Send everything of ``level`` and above to standard error."""
+    """Log everything of ``level`` and above to standard error."""
     handler = logging.StreamHandler()
     handler.setFormatter(ValuesFormatter())
     logging.basicConfig(level=level, handlers=[handler], force=True)

@@ -1,4 +1,4 @@
-"""The testing kit, shipped to users: real clusters on free ports, and simulated ones under virtual time.
+"""The testing kit, shipped to users: real clusters, simulated ones, a pytest plugin.
 
     async with Cluster() as cluster:                      # a real name server and broker, in this process
         async with Producer(cluster.address) as producer:

@@ -5,7 +5,7 @@
         with Producer(cluster.address) as producer:
             ...
 
-Also the right one for tests that are coroutines and keep their loop busy, and for fixtures that outlive one loop.
+Use it also for coroutine tests that block their loop, and for fixtures that outlive one loop.
 """
 
 from collections.abc import Mapping, Sequence
@@ -51,7 +51,7 @@ class Cluster:
         self._door.open(self._inner.open)
 
     def close(self) -> None:
-        """End everything, and throw the data away unless it has a directory of its own."""
+        """Stop everything, and delete the data unless a directory was given."""
         self._door.close(self._inner.close)
 
     @property
@@ -66,45 +66,45 @@ class Cluster:
 
     @property
     def directory(self) -> Path:
-        """Where the data is: a directory for each server."""
+        """The directory of the data, with a directory for each server."""
         return self._inner.directory
 
     def broker_address(self, name: str | None = None) -> str:
-        """Where a broker is."""
+        """Return the address of a broker."""
         return self._inner.broker_address(name)
 
     def create_topic(self, topic: str, *, queues: int = QUEUES, order: bool = False) -> str:
-        """Make a topic on every broker that runs, with ``queues`` queues each; return its name."""
+        """Create a topic on every running broker, with ``queues`` queues each; return its name."""
         return self._door.call(self._inner.create_topic(topic, queues=queues, order=order))
 
     def messages(self, topic: str) -> list[StoredMessage]:
-        """Everything that a topic holds now, in the order in which it was stored. Nothing is consumed by this."""
+        """Return all messages of a topic, in the order in which they were stored, without consuming them."""
         return self._door.call(self._inner.messages(topic))
 
     def consumed(self, group: str, topic: str, *, timeout_s: float = WAIT_SECONDS) -> None:
-        """Wait until a group has committed everything that a topic holds; ``TimeoutError`` says how far it is."""
+        """Wait until a group has committed all messages of a topic; ``TimeoutError`` says how far it is."""
         self._door.call(self._inner.consumed(group, topic, timeout_s=timeout_s))
 
     def start_broker(self, name: str | None = None) -> None:
-        """Start a broker over the files that it has."""
+        """Start a broker with its existing files."""
         self._door.call(self._inner.start_broker(name))
 
     def stop_broker(self, name: str | None = None) -> None:
-        """End a broker in order: what it took is safe, name servers and clients are told."""
+        """Shut a broker down in order: its messages are durable, name servers and clients are notified."""
         self._door.call(self._inner.stop_broker(name))
 
     def restart_broker(self, name: str | None = None) -> None:
-        """End a broker in order, and start it again."""
+        """Shut a broker down in order, and start it again."""
         self._door.call(self._inner.restart_broker(name))
 
     def kill_broker(self, name: str | None = None) -> None:
-        """Take a broker away as the death of its process does: nobody is told."""
+        """End a broker as a killed process would end: without notifying name servers or clients."""
         self._door.call(self._inner.kill_broker(name))
 
     def start_name_server(self, number: int = 0) -> None:
-        """Start a name server; the brokers that run are registered there when this returns."""
+        """Start a name server; all running brokers are registered there when this returns."""
         self._door.call(self._inner.start_name_server(number))
 
     def stop_name_server(self, number: int = 0) -> None:
-        """End a name server; brokers register again when it is back."""
+        """Stop a name server; brokers register again when it is back."""
         self._door.call(self._inner.stop_name_server(number))

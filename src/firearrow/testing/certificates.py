@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class CertificateFiles(NamedTuple):
-    """Where a certificate and its key are."""
+    """The paths of a certificate and its key."""
 
     certificate_path: str
     key_path: str

@@ -1,4 +1,4 @@
-"""A real cluster in this process: name servers and brokers on free ports, in a directory that is thrown away.
+"""A real cluster in this process: name servers and brokers on free ports, in a temporary directory.
 
     async with Cluster(brokers=2) as cluster:
         await cluster.create_topic("orders", queues=4)
@@ -7,13 +7,12 @@
         await cluster.restart_broker("broker-a")
         assert [message.body for message in await cluster.messages("orders")] == [b"one espresso"]
 
-Nothing is faked: these are the servers that ``firearrow broker`` runs, over loopback sockets and real files. They share
-the loop of whoever opened them, so a test that blocks its loop blocks them too: ``firearrow.testing.blocking`` has a
-cluster with a thread of its own.
+These are the servers that ``firearrow broker`` runs, with loopback sockets and real files. They share the loop of the
+test, so a test that blocks its loop blocks them too; the cluster of ``firearrow.testing.blocking`` has a thread of its
+own.
 
-A broker keeps its port and its files from one start to the next. ``stop_broker`` ends it in order. ``kill_broker`` is
-how the death of its process looks to everybody else: connections break, nobody is told goodbye, everything that it had
-taken is there when it starts again.
+A broker keeps its port and its files over restarts. ``stop_broker`` shuts it down in order. ``kill_broker`` ends it as
+a killed process would end: connections break without notice, and stored messages are there after the next start.
 """
 
 import asyncio
@@ -30,8 +29,8 @@ from msgspec.structs import replace
 
 from firearrow.admin import Admin
 from firearrow.broker.broker import Broker
-from firearrow.broker.config import BrokerSettings, load_settings
 from firearrow.broker.identity import Identity
+from firearrow.broker.settings.config import BrokerSettings, load_settings
 from firearrow.client import PullConsumer
 from firearrow.embedded.cluster import small
 from firearrow.errors import ClientClosed, NoRoute, NoSuchName, SettingsError
@@ -39,14 +38,14 @@ from firearrow.model import StoredMessage
 from firearrow.model.names import TOOLS_CONSUMER_GROUP
 from firearrow.nameserver.config import NameServerConfig
 from firearrow.nameserver.server import NameServer
-from firearrow.protocol.requests.config import UpdateBrokerConfig
+from firearrow.protocol.requests.admin.config import UpdateBrokerConfig
 from firearrow.runtime.clock import SystemClock
+from firearrow.runtime.disk.real_disk import RealDisk
 from firearrow.runtime.machine import this_machine
 from firearrow.runtime.network import Address
-from firearrow.runtime.realdisk import RealDisk
 from firearrow.settings import Source
-from firearrow.testing.apache.ports import free_broker_port, free_port
-from firearrow.testing.serving import Cable, Serving
+from firearrow.testing.ports import free_broker_port, free_port
+from firearrow.testing.running_server import Cable, Serving
 
 LOOPBACK: Final = "127.0.0.1"
 WAIT_SECONDS: Final = 60.0
@@ -73,7 +72,7 @@ class Cluster:
     """Name servers and brokers. Use it in an ``async with`` block.
 
     ``brokers`` is how many, or their names. ``settings`` are those of ``broker.conf``, under Apache's names. With a
-    ``directory`` the data stays there; without one it is thrown away at the end.
+    ``directory`` the data stays there; without one it is deleted at the end.
     """
 
     def __init__(
@@ -119,7 +118,7 @@ class Cluster:
             await self.start_broker(name)
 
     async def close(self) -> None:
-        """End everything, and throw the data away unless it has a directory of its own."""
+        """Stop everything, and delete the data unless a directory was given."""
         if self._admin is not None:
             await self._admin.close()
             self._admin = None
@@ -142,20 +141,20 @@ class Cluster:
 
     @property
     def directory(self) -> Path:
-        """Where the data is: a directory for each server."""
+        """The directory of the data, with a directory for each server."""
         if self._directory is None:
             raise ClientClosed("the cluster is not open; use it inside an async with block")
         return self._directory
 
     @property
     def admin(self) -> Admin:
-        """Everything that an administrator can do."""
+        """An ``Admin`` of this cluster."""
         if self._admin is None:
             raise ClientClosed("the cluster is not open; use it inside an async with block")
         return self._admin
 
     def broker_address(self, name: str | None = None) -> str:
-        """Where a broker is."""
+        """Return the address of a broker."""
         return self._broker(name).address
 
     def _broker(self, name: str | None) -> _Member:
@@ -168,12 +167,12 @@ class Cluster:
     # -- topics and messages
 
     async def create_topic(self, topic: str, *, queues: int = QUEUES, order: bool = False) -> str:
-        """Make a topic on every broker that runs, with ``queues`` queues each; return its name."""
+        """Create a topic on every running broker, with ``queues`` queues each; return its name."""
         await self.admin.topics.create(topic, queues=queues, order=order)
         return topic
 
     async def messages(self, topic: str) -> list[StoredMessage]:
-        """Everything that a topic holds now, in the order in which it was stored. Nothing is consumed by this."""
+        """Return all messages of a topic, in the order in which they were stored, without consuming them."""
         async with PullConsumer(self.address, group=TOOLS_CONSUMER_GROUP) as reader:
             found = []
             for queue, bounds in (await reader.bounds(topic)).items():
@@ -185,9 +184,9 @@ class Cluster:
         return sorted(found, key=lambda message: (message.store_timestamp, message.queue_id, message.queue_offset))
 
     async def consumed(self, group: str, topic: str, *, timeout_s: float = WAIT_SECONDS) -> None:
-        """Wait until a group has committed everything that a topic holds; ``TimeoutError`` says how far it is.
+        """Wait until a group has committed all messages of a topic; ``TimeoutError`` says how far it is.
 
-        Consumers commit every ``persist_ms``, by default 5 seconds: give those of a test a shorter one.
+        Consumers commit every ``persist_ms``, by default 5 seconds: set a shorter time in tests.
         """
         lag: int | None = None
         try:
@@ -204,10 +203,10 @@ class Cluster:
         if not held:
             return 0
         try:
-            told = await self.admin.groups.describe(group)
+            found = await self.admin.groups.describe(group)
         except NoSuchName:
             return None
-        committed = {each.queue: max(0, each.committed) for each in told.queues if each.queue.topic == topic}
+        committed = {each.queue: max(0, each.committed) for each in found.queues if each.queue.topic == topic}
         if not committed:
             return None
         return sum(max(0, end - committed.get(queue, 0)) for queue, end in held.items())
@@ -215,32 +214,32 @@ class Cluster:
     # -- failures
 
     async def start_broker(self, name: str | None = None) -> None:
-        """Start a broker over the files that it has."""
+        """Start a broker with its existing files."""
         member = self._broker(name)
         await self._start(member, lambda: self._serve_broker(member))
 
     async def stop_broker(self, name: str | None = None) -> None:
-        """End a broker in order: what it took is safe, name servers and clients are told."""
+        """Shut a broker down in order: its messages are durable, name servers and clients are notified."""
         await _stop(self._running(self._broker(name)))
 
     async def restart_broker(self, name: str | None = None) -> None:
-        """End a broker in order, and start it again."""
+        """Shut a broker down in order, and start it again."""
         await self.stop_broker(name)
         await self.start_broker(name)
 
     async def kill_broker(self, name: str | None = None) -> None:
-        """Take a broker away as the death of its process does: nobody is told."""
+        """End a broker as a killed process would end: without notifying name servers or clients."""
         member = self._running(self._broker(name))
         member.cable.pull()
         await _stop(member)
 
     async def start_name_server(self, number: int = 0) -> None:
-        """Start a name server; the brokers that run are registered there when this returns."""
+        """Start a name server; all running brokers are registered there when this returns."""
         member = self._names[number]
         await self._start(member, lambda: self._serve_names(member))
         running = [broker for broker in self._brokers.values() if broker.is_running]
         for broker in running:
-            # A changed setting makes a broker register at once; this one is set to what it is.
+            # A change of a setting makes a broker register at once; this change sets the present value.
             permission = f"brokerPermission={self._settings.broker.broker_permission}".encode()
             await self.admin.brokers.ask(Address.parse(broker.address), UpdateBrokerConfig(), permission)
         async with asyncio.timeout(WAIT_SECONDS):
@@ -253,7 +252,7 @@ class Cluster:
                 await asyncio.sleep(LOOK_SECONDS)
 
     async def stop_name_server(self, number: int = 0) -> None:
-        """End a name server; brokers register again when it is back."""
+        """Stop a name server; brokers register again when it is back."""
         await _stop(self._running(self._names[number]))
 
     @staticmethod
@@ -313,7 +312,7 @@ async def _stop(member: _Member) -> None:
 
 
 def names_of(brokers: int | Sequence[str]) -> list[str]:
-    """The names of brokers that may be given as a number: broker-a, broker-b, ..."""
+    """Return broker names; a number gives broker-a, broker-b, ..."""
     names = [f"broker-{_letter(number)}" for number in range(brokers)] if isinstance(brokers, int) else list(brokers)
     if not names:
         raise SettingsError("a cluster needs at least one broker")
@@ -325,7 +324,7 @@ def _letter(number: int) -> str:
 
 
 def broker_settings(given: Mapping[str, str]) -> BrokerSettings:
-    """Settings under Apache's names, for a small broker; raise ``SettingsError`` for one that has no effect."""
+    """Return settings of a small broker, from Apache's names; raise ``SettingsError`` for a setting without effect."""
     loaded = load_settings([Source("the settings of the cluster", dict(given))])
     if loaded.warnings:
         raise SettingsError("; ".join(loaded.warnings))

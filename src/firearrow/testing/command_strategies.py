@@ -1,8 +1,8 @@
 """Hypothesis strategies for commands: arbitrary header structs, arbitrary requests, arbitrary chops of a stream.
 
-``fields_of(T)`` makes values of any header struct from its own description, so a conversation added tomorrow is under
-test without a line here. Texts are what both header encodings carry: no lone surrogates, and not empty where the
-compact encoding would lose them.
+``fields_of(T)`` makes values of any header struct from its type, so new conversations are tested without a change here.
+Texts are limited to what both header encodings carry: no lone surrogates, and not empty where the compact encoding
+would drop them.
 """
 
 from enum import Enum
@@ -60,6 +60,6 @@ def _present(field: FieldLayout) -> st.SearchStrategy[Any]:
 
 @st.composite
 def chopped(draw: st.DrawFn, data: bytes) -> list[bytes]:
-    """The same bytes in arbitrary pieces, empty ones included."""
+    """Return the bytes cut into arbitrary pieces, empty ones included."""
     cuts = draw(st.lists(st.integers(0, len(data)), max_size=12).map(sorted))
     return [data[start:end] for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True)]

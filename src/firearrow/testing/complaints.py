@@ -1,10 +1,10 @@
-"""Exceptions that a server tells its log alone: a handler that raised, a callback of the loop, a task nobody awaited.
+"""Exceptions that a server only logs: of a handler, of a callback of the loop, of a task that is not awaited.
 
-The peer of such a server reads an error at most and tries again, so a suite that looks at messages alone stays green
-over thousands of them. Here they are heard: in this process by `hearing`, which listens to the loggers of FireArrow and
-of asyncio (uvloop writes to the same one), and in the log of another process by `complaints_in`.
+The client of such a server gets an error at most and retries, so a suite that checks only messages passes in spite of
+thousands of them. Tests collect them here: in this process by `hearing`, which listens to the loggers of FireArrow and
+asyncio (uvloop uses the same one), and from the log of another process by `complaints_in`.
 
-What a user's own message handler, filter or rebalance listener raises is logged by the client and is no complaint.
+Errors of a user's own message handler, filter or rebalance listener are logged by the client and do not count.
 """
 
 import logging
@@ -15,7 +15,9 @@ from typing import Final
 from firearrow.errors import FireArrowError
 
 LOGGERS: Final = ("firearrow", "asyncio")
-OF_USERS: Final = frozenset(f"firearrow.client.consumer.{name}" for name in ("message", "handling", "rebalance"))
+OF_USERS: Final = frozenset(
+    f"firearrow.client.consumer.{name}" for name in ("message", "queue.handler_call", "queue.rebalance_listener")
+)
 """Loggers of what handlers, filters and listeners of users raised."""
 MARKS: Final = ("Traceback (most recent call last)", "exception was never retrieved", "Exception in callback")
 """How a complaint looks in the log of a process."""
@@ -25,7 +27,7 @@ Hear = Callable[[str, BaseException | None], None]
 
 
 class Complained(FireArrowError):
-    """A server logged an exception that nobody ordered."""
+    """A server logged an exception that the test did not expect."""
 
 
 class _Ear(logging.Handler):
@@ -42,9 +44,9 @@ class _Ear(logging.Handler):
 
 @contextmanager
 def hearing(hear: Hear) -> Iterator[None]:
-    """Within the block call ``hear`` with the log's words and the exception of every complaint of this process.
+    """Within the block call ``hear`` with the log line and the exception of every complaint of this process.
 
-    Of blocks within each other the innermost hears alone.
+    If blocks are nested, only the innermost is called.
     """
     outer = [ear for ear in logging.getLogger(LOGGERS[0]).handlers if isinstance(ear, _Ear)]
     _exchange(outer, [_Ear(hear)])
@@ -64,7 +66,7 @@ def _exchange(old: list[_Ear], new: list[_Ear]) -> None:
 
 
 def complaints_in(log: str, forgiven: Iterable[str] = ()) -> list[str]:
-    """The complaints in the log of a server, each with the lines around it; not those that hold a forgiven word."""
+    """Return the complaints in the log of a server, with the lines around them, without those with a forgiven text."""
     lines = log.splitlines()
     found: list[str] = []
     end = 0

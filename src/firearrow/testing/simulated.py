@@ -10,8 +10,8 @@
     simulate(scenario, seed=7)
 
 The brokers are the real ones; clock, disk and network are the simulator's. So a client needs ``doors``, its place in
-the simulated network, and code under test must wait with ``asyncio.sleep``: what reads the machine's clock, or opens
-files or sockets of its own, fails the run. Threads do not exist there.
+the simulated network, and code under test must wait with ``asyncio.sleep``: code that reads the machine's clock, or
+opens files or sockets, fails the run. Threads are refused.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from firearrow.admin import Admin
 from firearrow.broker.broker import Broker
-from firearrow.broker.config import BrokerSettings
+from firearrow.broker.settings.config import BrokerSettings
 from firearrow.client.doors import Doors
 from firearrow.errors import NoSuchName
 from firearrow.nameserver.config import NameServerConfig
@@ -63,7 +63,7 @@ class SimulatedCluster:
         return list(self._brokers)
 
     def doors(self, machine: str) -> Doors:
-        """What a client on that machine gives as ``doors``; a machine that is not there yet is added."""
+        """Return the ``doors`` of a client on that machine; a new machine is added if needed."""
         node = self.world.nodes.get(machine) or self.world.node(machine)
         return Doors(node.network, node.clock, node.rng, node.host, 1, UTC, lambda: node.disk)
 
@@ -74,27 +74,27 @@ class SimulatedCluster:
             await self.start_broker(name)
 
     async def create_topic(self, topic: str, *, queues: int = QUEUES, order: bool = False) -> str:
-        """Make a topic on every broker, with ``queues`` queues each; return its name."""
+        """Create a topic on every broker, with ``queues`` queues each; return its name."""
         async with Admin(self.address, doors=self.doors("operator")) as admin:
             await admin.topics.create(topic, queues=queues, order=order)
         return topic
 
     async def start_broker(self, name: str | None = None) -> None:
-        """Start a broker over the disk that it has."""
+        """Start a broker with its existing disk."""
         node = self._node(name)
         node.start(self._serve_broker)
         await self._serving[node.name].wait()
 
     async def stop_broker(self, name: str | None = None) -> None:
-        """End a broker in order."""
+        """Shut a broker down in order."""
         await self._node(name).stop()
 
     async def kill_broker(self, name: str | None = None) -> None:
-        """End a broker's process at once; every byte that it wrote stays."""
+        """Kill a broker's process; all written bytes stay."""
         await self._node(name).crash()
 
     async def cut_power(self, name: str | None = None) -> None:
-        """End a broker's machine at once: what was not synced may be gone."""
+        """Cut the power of a broker's machine: unsynced data may be lost."""
         node = self._node(name)
         self._boots[node.name] += 1
         await node.power_loss()
@@ -134,7 +134,7 @@ def simulate(
     brokers: int | Sequence[str] = 1,
     settings: Mapping[str, str] | None = None,
 ) -> T:
-    """Run a scenario against a simulated cluster and return what it returns; an error carries the story of the run."""
+    """Run a scenario against a simulated cluster and return its result; an error carries the trace of the run."""
 
     async def main(world: World) -> T:
         cluster = SimulatedCluster(world, brokers, settings or {})

@@ -1,13 +1,13 @@
 """Hypothesis strategies for messages, properties and records.
 
-What they draw is legal: the codecs must take it and give it back. Hostile input is the fuzzers' business.
+They draw only legal values, which the codecs must encode and decode unchanged. Fuzzers make hostile input.
 """
 
 from typing import Literal
 
 from hypothesis import strategies as st
 
-from firearrow.model import Address, EpochMs, Message, PhysicalOffset, QueueOffset
+from firearrow.model import EpochMs, Host, Message, PhysicalOffset, QueueOffset
 from firearrow.model.flags import COMPRESSION_MASK, HOST_V6_MASK
 from firearrow.record.compression import Codec, compress, with_codec
 from firearrow.record.encode import Draft
@@ -48,11 +48,11 @@ def stored_properties() -> st.SearchStrategy[StoredProperties]:
     return properties().map(encode_properties)
 
 
-def addresses(version: Literal[4, 6] | None = None) -> st.SearchStrategy[Address]:
+def addresses(version: Literal[4, 6] | None = None) -> st.SearchStrategy[Host]:
     """A host of IP version 4 or 6, or of either."""
     ips = st.ip_addresses(v=version).map(str)
     unmapped = ips.filter(lambda ip: not ip.startswith("::ffff:"))
-    return st.builds(Address, unmapped, st.integers(0, 65_535))
+    return st.builds(Host, unmapped, st.integers(0, 65_535))
 
 
 def hosts(version: Literal[4, 6] | None = None) -> st.SearchStrategy[HostBytes]:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from firearrow.testing.apache import ApacheBroker, Judge, fresh
-from firearrow.testing.apache.scenarios import exchange
+from judges import ApacheBroker, Judge, fresh
+from judges.scenarios import exchange
 
 pytestmark = pytest.mark.apache
 

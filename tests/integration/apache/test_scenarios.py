@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from firearrow.testing.apache import CAPABILITIES, CLIENTS, fresh
-from firearrow.testing.apache.artifacts import SERVER_VERSIONS
-from firearrow.testing.apache.scenarios import SCENARIOS
-from firearrow.testing.apache.shared import SharedServers
+from judges import CAPABILITIES, CLIENTS, fresh
+from judges.install.artifacts import SERVER_VERSIONS
+from judges.scenarios import SCENARIOS
+from judges.shared import SharedServers
 
 pytestmark = pytest.mark.apache
 

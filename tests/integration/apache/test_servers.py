@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from firearrow.testing.apache import ApacheBroker, ApacheNameServer, ChildFailed, Judge, Mqadmin, MqadminFailed, fresh
-from firearrow.testing.apache.server import wait_for
-from firearrow.testing.apache.shared import SharedServers
-from firearrow.testing.apache.wire import GET_CLUSTER, ask
+from judges import ApacheBroker, ApacheNameServer, ChildFailed, Judge, Mqadmin, MqadminFailed, fresh
+from judges.server_process import wait_for
+from judges.shared import SharedServers
+from judges.wire import GET_CLUSTER, ask
 
 pytestmark = pytest.mark.apache
 
@@ -74,7 +74,7 @@ def test_consumers_end_with_the_test_that_started_them(shared_servers: SharedSer
 def test_nothing_outlives_a_killed_test_process(tmp_path: Path) -> None:
     script = (
         "import os, signal, sys\n"
-        "from firearrow.testing.apache import ApacheNameServer\n"
+        "from judges import ApacheNameServer\n"
         "names = ApacheNameServer('4.9.7').start()\n"
         "names.pause()\n"
         "print(names.address, names.pid, flush=True)\n"

@@ -6,7 +6,7 @@ from typing import Any, Self
 from firearrow.protocol.command import Heading
 from firearrow.protocol.conversation import Request
 from firearrow.protocol.frame import FrameSplitter
-from firearrow.protocol.requests.pull import PullMessage
+from firearrow.protocol.requests.message.pull import PullMessage
 from firearrow.protocol.serialize import encode_request, read_heading
 
 SUSPENDS = 0x2

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from firearrow.testing.apache.ports import free_broker_port
-from firearrow.testing.apache.server import wait_for
-from firearrow.testing.apache.wire import Answer, ask
 from firearrow.testing.complaints import complaints_in
+from firearrow.testing.ports import free_broker_port
+from judges.server_process import wait_for
+from judges.wire import Answer, ask
 
 pytestmark = pytest.mark.real
 
@@ -105,7 +105,7 @@ def test_a_broker_opens_its_port_and_the_one_two_below(tmp_path: Path) -> None:
     with running("broker", *where) as process:
         (said,) = lines(process, 1)
         assert f"127.0.0.1:{port}" in said
-        assert "nobody will find it" in said
+        assert "clients cannot find it" in said
         assert send(f"127.0.0.1:{port}").code == 0
         assert send(f"127.0.0.1:{port - 2}").code == 0
         code, errors = end(process)

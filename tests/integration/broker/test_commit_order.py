@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from firearrow import Message, Producer
-from firearrow.protocol.requests.offset import QueryConsumerOffset, UpdateConsumerOffset
-from firearrow.protocol.requests.pull import PullMessage
+from firearrow.protocol.requests.group.offset import QueryConsumerOffset, UpdateConsumerOffset
+from firearrow.protocol.requests.message.pull import PullMessage
 from firearrow.remoting.caller import Caller
 from firearrow.runtime.network import Address, SystemNetwork
 from firearrow.testing import Cluster

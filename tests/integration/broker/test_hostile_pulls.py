@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from firearrow.broker.handlers.pull import PullHandlers
-from firearrow.broker.longpoll import ParkedPulls
+from firearrow.broker.handlers.message.pull import PullHandlers
+from firearrow.broker.pull.long_poll import ParkedPulls
 from firearrow.client import Producer, PullConsumer
 from firearrow.errors import DiskError
 from firearrow.model import Message, MessageQueue
 from firearrow.protocol.codes import RequestCode, ResponseCode
-from firearrow.protocol.requests.offset import QueryConsumerOffset
+from firearrow.protocol.requests.group.offset import QueryConsumerOffset
 from firearrow.remoting import connection
 from firearrow.remoting.connection import Connection
 from firearrow.remoting.handlers import Call

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import uvloop
 
-from firearrow.broker.backlog import PULL_BYTES
-from firearrow.broker.handlers import pull
-from firearrow.broker.handlers.pull import PullHandlers
-from firearrow.broker.longpoll import Parked
+from firearrow.broker.handlers.message import pull
+from firearrow.broker.handlers.message.pull import PullHandlers
+from firearrow.broker.pull.backlog import PULL_BYTES
+from firearrow.broker.pull.long_poll import Parked
 from firearrow.remoting.connection import Connection
 from firearrow.remoting.handlers import Call
 from tests.integration.broker.test_hostile_pulls import (

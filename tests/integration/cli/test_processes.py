@@ -74,7 +74,7 @@ def test_what_is_typed_is_sent_at_once(firearrow_address: str, firearrow_topic: 
 def test_a_broken_line_ends_the_command_and_tells_what_was_sent(firearrow_address: str, firearrow_topic: str) -> None:
     command = Commands(firearrow_address)
     said = command.fails("produce", firearrow_topic, "-f", "json", stdin='{"body": "fine"}\nbroken\n')
-    assert "line 2 of standard input is no message" in said
+    assert "line 2 of standard input is not a message" in said
     assert [each["body"] for each in command.json_lines("consume", firearrow_topic)] in ([], ["fine"])
 
 

@@ -92,7 +92,7 @@ def test_empty_lines_are_counted_and_a_closed_input_is_named(firearrow_address: 
     command = Commands(firearrow_address)
     ran = command.process("produce", firearrow_topic, stdin="a\n\n\nb\n")
     assert ran.stdout.startswith("sent 2 messages")
-    assert ran.stderr == "empty lines passed over: 2\n"
+    assert ran.stderr == "empty lines skipped: 2\n"
     words = f'{sys.executable} -c "{MAIN}" produce {firearrow_topic} <&-'
     closed = subprocess.run(
         ["sh", "-c", words], env=command.environment, capture_output=True, text=True, timeout=SECONDS, check=False

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from firearrow.testing.apache import FireArrowBroker, FireArrowNameServer
+from judges import FireArrowBroker, FireArrowNameServer
 
 
 @pytest.fixture(scope="module")

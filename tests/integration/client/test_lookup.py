@@ -10,7 +10,7 @@ import pytest
 
 from firearrow.client import Consumer, Message, Producer
 from firearrow.errors import FireArrowError
-from firearrow.testing.apache import FireArrowBroker, FireArrowNameServer, fresh
+from judges import FireArrowBroker, FireArrowNameServer, fresh
 from tests.interop.client.ours import Collector, until
 
 pytestmark = pytest.mark.real

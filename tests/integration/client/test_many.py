@@ -9,7 +9,7 @@ import pytest
 
 from firearrow import blocking
 from firearrow.client import Consumer, Message, Producer, ReceivedMessage
-from firearrow.testing.apache import FireArrowBroker, fresh
+from judges import FireArrowBroker, fresh
 from tests.integration.client.test_workers import members
 from tests.interop.client.ours import until
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from firearrow.testing.apache import FireArrowBroker, FireArrowNameServer, fresh
+from judges import FireArrowBroker, FireArrowNameServer, fresh
 from tests.integration.client.network import Divided, can_divide
 
 pytestmark = [pytest.mark.real, pytest.mark.skipif(not can_divide(), reason="network namespaces need root")]

@@ -9,7 +9,7 @@ import pytest
 from firearrow import blocking
 from firearrow.client import Consumer, MessageQueue, Producer, PullConsumer, RebalanceListener, ReceivedMessage
 from firearrow.serializers import Json
-from firearrow.testing.apache import FireArrowBroker, fresh
+from judges import FireArrowBroker, fresh
 from tests.interop.client.ours import until
 
 pytestmark = pytest.mark.real

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from firearrow.testing.apache import FireArrowBroker, fresh
+from judges import FireArrowBroker, fresh
 
 pytestmark = pytest.mark.real
 

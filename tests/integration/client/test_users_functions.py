@@ -110,7 +110,7 @@ def test_a_handler_with_a_yield_is_told_and_its_message_is_not_acknowledged(
             return consumer.failures
 
     assert asyncio.run(story()) == COUNT
-    assert "has a yield, so nothing of it has run" in caplog.text
+    assert "is a generator, so its code has not run" in caplog.text
 
 
 BEGINNING = "import asyncio, os, signal, sys, threading; from firearrow.blocking import *; at, topic = sys.argv[1:]"

@@ -14,8 +14,8 @@ import pytest
 
 from firearrow.blocking import Consumer, Message, MessageQueue, Producer, PullConsumer, ReceivedMessage
 from firearrow.errors import PortalClosed
-from firearrow.testing.apache import FireArrowBroker, fresh
-from firearrow.testing.apache.server import answers, wait_for
+from judges import FireArrowBroker, fresh
+from judges.server_process import answers, wait_for
 
 pytestmark = pytest.mark.real
 

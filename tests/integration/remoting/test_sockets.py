@@ -21,7 +21,7 @@ from firearrow.errors import (
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.frame import FrameSplitter
 from firearrow.protocol.refusal import Refused
-from firearrow.protocol.requests.kvconfig import DeleteKvConfig, GetKvConfig, GetKvConfigAnswer, PutKvConfig
+from firearrow.protocol.requests.naming.kv_config import DeleteKvConfig, GetKvConfig, GetKvConfigAnswer, PutKvConfig
 from firearrow.protocol.serialize import encode_request
 from firearrow.remoting.caller import Caller
 from firearrow.remoting.handlers import Answer, Call, Handlers, Later
@@ -82,7 +82,7 @@ class Echo:
 
     def _put(self, request: PutKvConfig, call: Call) -> Later | None:
         self.told.append(request.value)
-        if call.is_oneway:
+        if call.asked.is_oneway:
             return None
         self.parked.append(call.later())
         return self.parked[-1]

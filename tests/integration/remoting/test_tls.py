@@ -9,14 +9,14 @@ import pytest
 import uvloop
 
 from firearrow.errors import ConnectionFailed, ConnectionLost, SettingsError
-from firearrow.protocol.requests.kvconfig import GetKvConfig, GetKvConfigAnswer
+from firearrow.protocol.requests.naming.kv_config import GetKvConfig, GetKvConfigAnswer
 from firearrow.protocol.serialize import encode_request
 from firearrow.remoting.caller import Caller
 from firearrow.remoting.handlers import Answer, Call, Handlers
 from firearrow.remoting.limits import Limits
 from firearrow.remoting.server import Server
 from firearrow.runtime.network import Address, Network, SystemNetwork
-from firearrow.runtime.tlssettings import ClientTls, ServerTls, TlsMode, client_context, server_context
+from firearrow.runtime.tls_settings import ClientTls, ServerTls, TlsMode, client_context, server_context
 from firearrow.testing.certificates import CertificateFiles, self_signed
 from firearrow.testing.sim.world import World
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from firearrow.testing.rotation import turn
+from campaigns.rotation import turn
 
 PATIENCE = 900
 """Seconds for a slice that takes half a minute on a quiet machine."""
@@ -28,7 +28,7 @@ def campaign() -> Campaign:
     """Run a campaign and return the figures of its pieces; fail with its complaints."""
 
     def run(name: str, *options: str) -> Figures:
-        command = [sys.executable, "-m", "firearrow.testing.faults", name, *options]
+        command = [sys.executable, "-m", "campaigns.faults", name, *options]
         ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
         assert ran.returncode == 0, f"{' '.join(options)}\n{ran.stdout[-2000:]}\n{ran.stderr[-4000:]}"
         return [json.loads(line) for line in ran.stdout.splitlines()]

@@ -1,4 +1,4 @@
-"""``kill -9`` at the system calls of the write path; the whole of it is ``python -m firearrow.testing.faults kill``."""
+"""``kill -9`` at the system calls of the write path; the whole of it is ``python -m campaigns.faults kill``."""
 
 import asyncio
 import tempfile
@@ -6,14 +6,14 @@ from collections.abc import Collection
 
 import pytest
 
-from firearrow.testing.faults.acks import parse_acks
-from firearrow.testing.faults.checker import check
-from firearrow.testing.faults.filters import WRITES
-from firearrow.testing.faults.interception import run_intercepted
-from firearrow.testing.faults.recipe import Recipe
-from firearrow.testing.faults.session import NEVER_MS, Options
-from firearrow.testing.faults.stracing import killed_by_strace, traced_calls, unknown_calls
-from firearrow.testing.faults.writer import live
+from campaigns.faults.acks import parse_acks
+from campaigns.faults.checker import check
+from campaigns.faults.intercept.filters import WRITES
+from campaigns.faults.intercept.interception import run_intercepted
+from campaigns.faults.intercept.strace import killed_by_strace, traced_calls, unknown_calls
+from campaigns.faults.recipe import Recipe
+from campaigns.faults.session import NEVER_MS, Options
+from campaigns.faults.writer import live
 from tests.integration.store.conftest import PATIENCE, Campaign, need
 
 pytestmark = pytest.mark.timeout(PATIENCE)

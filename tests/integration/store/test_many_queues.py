@@ -12,10 +12,10 @@ from time import perf_counter
 
 from firearrow.record.encode import Draft
 from firearrow.runtime.clock import SystemClock
-from firearrow.runtime.realdisk import RealDisk
+from firearrow.runtime.disk.real_disk import RealDisk
 from firearrow.store.config import LogConfig
 from firearrow.store.placement import FLUSHED
-from firearrow.store.pulling import Pull, ReadStatus
+from firearrow.store.read.queue_reader import ReadRequest, ReadStatus
 from firearrow.store.store import Store, StoreConfig
 from tests.simulation.store.kit import draft
 
@@ -84,7 +84,7 @@ async def _open_again(root: Path) -> float:
     assert len(store.queues) == QUEUES
     assert _descriptors() <= MAX_DESCRIPTORS
     for queue in random.Random(2).sample(range(1, QUEUES), 50):
-        pulled = await store.read(f"Topic-{queue // PER_TOPIC}", queue % PER_TOPIC, Pull(0, 32, 1 << 20))
+        pulled = await store.read(f"Topic-{queue // PER_TOPIC}", queue % PER_TOPIC, ReadRequest(0, 32, 1 << 20))
         assert (pulled.status, pulled.messages, pulled.next_offset) == (ReadStatus.FOUND, 3, 3)
     await store.close()
     await disk.close()

@@ -1,9 +1,9 @@
-"""The power of real file systems is cut; more are ``python -m firearrow.testing.faults power`` and ``... cut``."""
+"""The power of real file systems is cut; more are ``python -m campaigns.faults power`` and ``... cut``."""
 
 import pytest
 
-from firearrow.testing.faults.cutting import Cutting, Life
-from firearrow.testing.faults.loopfs import FileSystem, missing_tools
+from campaigns.faults.cuts import Cutting, Life
+from campaigns.faults.loop_file_system import FileSystem, missing_tools
 from tests.integration.store.conftest import PATIENCE, Campaign
 
 pytestmark = pytest.mark.timeout(PATIENCE)

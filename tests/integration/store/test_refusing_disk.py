@@ -1,4 +1,4 @@
-"""The disk refuses calls, fills up, and lies; the whole of it is ``python -m firearrow.testing.faults refuse``."""
+"""The disk refuses calls, fills up, and lies; the whole of it is ``python -m campaigns.faults refuse``."""
 
 import os
 

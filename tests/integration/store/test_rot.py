@@ -1,8 +1,8 @@
-"""Bytes of a real store turned over; the whole of it is ``python -m firearrow.testing.faults rot``."""
+"""Bytes of a real store turned over; the whole of it is ``python -m campaigns.faults rot``."""
 
 import pytest
 
-from firearrow.testing.faults.rotting import Rotting
+from campaigns.faults.rot import Rotting
 from tests.integration.store.conftest import PATIENCE, Campaign
 
 pytestmark = pytest.mark.timeout(PATIENCE)

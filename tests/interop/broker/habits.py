@@ -16,8 +16,8 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final
 
-from firearrow.testing.apache import ApacheBroker, ApacheNameServer, FireArrowBroker, FireArrowNameServer
-from firearrow.testing.apache.wire import Answer, ask
+from judges import ApacheBroker, ApacheNameServer, FireArrowBroker, FireArrowNameServer
+from judges.wire import Answer, ask
 
 AnyBroker = ApacheBroker | FireArrowBroker
 SEND, PULL, HEARTBEAT, NOTICE = 310, 11, 34, 40

@@ -2,9 +2,9 @@
 
 import pytest
 
-from firearrow.testing.apache import ApacheBroker, ApacheNameServer, FireArrowBroker, JudgeProcess, fresh
-from firearrow.testing.apache.artifacts import SERVER_VERSIONS
-from firearrow.testing.apache.scenarios import exchange
+from judges import ApacheBroker, ApacheNameServer, FireArrowBroker, JudgeProcess, fresh
+from judges.install.artifacts import SERVER_VERSIONS
+from judges.scenarios import exchange
 
 pytestmark = pytest.mark.apache
 

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from firearrow.testing.brokercheck.clustered import CHECKS
-from firearrow.testing.brokercheck.clusters import KINDS, Cluster
-from firearrow.testing.brokercheck.upkeep import JAVA_CLIENTS, RESIZINGS, WAYS, Way, restarts
-from firearrow.testing.faults.ledger import Figures
-from firearrow.testing.rotation import this_turn
+from campaigns.broker.cluster_checks import CHECKS
+from campaigns.broker.clusters import KINDS, Cluster
+from campaigns.broker.upkeep import JAVA_CLIENTS, RESIZINGS, WAYS, Way, restarts
+from campaigns.faults.ledger import Figures
+from campaigns.rotation import this_turn
 
 pytestmark = [pytest.mark.apache, pytest.mark.real, pytest.mark.timeout(300)]
 

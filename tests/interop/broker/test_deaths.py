@@ -2,10 +2,10 @@
 
 import pytest
 
+from campaigns.broker.deaths import killed, unpowered
+from campaigns.faults.loop_file_system import FileSystem, missing_tools
+from campaigns.rotation import this_turn, turn
 from firearrow.store.config import FlushMode
-from firearrow.testing.brokercheck.deaths import killed, unpowered
-from firearrow.testing.faults.loopfs import FileSystem, missing_tools
-from firearrow.testing.rotation import this_turn, turn
 
 pytestmark = [pytest.mark.apache, pytest.mark.real, pytest.mark.timeout(300)]
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from firearrow.testing.apache import ApacheBroker, FireArrowBroker, FireArrowNameServer
-from firearrow.testing.apache.wire import ask
+from judges import ApacheBroker, FireArrowBroker, FireArrowNameServer
+from judges.wire import ask
 from tests.interop.broker.script import SENDS, TOPICS, Step
 from tests.interop.nameserver.raw import Wire
 

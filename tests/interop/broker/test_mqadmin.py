@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from firearrow.testing.apache import FireArrowBroker, FireArrowNameServer, JudgeProcess, Mqadmin, fresh
-from firearrow.testing.apache.artifacts import SERVER_VERSIONS
-from firearrow.testing.apache.shared import SharedServers
+from judges import FireArrowBroker, FireArrowNameServer, JudgeProcess, Mqadmin, fresh
+from judges.install.artifacts import SERVER_VERSIONS
+from judges.shared import SharedServers
 
 pytestmark = pytest.mark.apache
 

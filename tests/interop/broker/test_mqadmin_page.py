@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from firearrow.testing.apache import FireArrowBroker, FireArrowNameServer, Mqadmin, fresh
-from firearrow.testing.apache.artifacts import SERVER_VERSIONS, TOOLS_VERSION
-from firearrow.testing.apache.producing import produce
-from firearrow.testing.apache.server import wait_for
-from firearrow.testing.apache.shared import SharedServers
+from judges import FireArrowBroker, FireArrowNameServer, Mqadmin, fresh
+from judges.install.artifacts import SERVER_VERSIONS, TOOLS_VERSION
+from judges.producers import produce
+from judges.server_process import wait_for
+from judges.shared import SharedServers
 
 pytestmark = pytest.mark.apache
 

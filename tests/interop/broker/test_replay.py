@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from firearrow.testing.apache import JudgeProcess
-from firearrow.testing.brokercheck.replay import CLIENTS, Replay, moves_a_running_group, moves_an_offline_group, replay
-from firearrow.testing.faults.ledger import Figures
-from firearrow.testing.rotation import this_turn
+from campaigns.broker.replay import CLIENTS, Replay, moves_a_running_group, moves_an_offline_group, replay
+from campaigns.faults.ledger import Figures
+from campaigns.rotation import this_turn
+from judges import JudgeProcess
 
 pytestmark = [pytest.mark.apache, pytest.mark.timeout(200)]
 

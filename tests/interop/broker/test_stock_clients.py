@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from firearrow.testing.apache import FireArrowBroker, FireArrowNameServer, JudgeProcess, fresh
-from firearrow.testing.apache.scenarios import SCENARIOS
-from firearrow.testing.brokercheck import matrix
-from firearrow.testing.brokercheck.matrix import LACKS, ROWS, Cell, Servers
-from firearrow.testing.rotation import this_turn
+from campaigns.broker import matrix
+from campaigns.broker.matrix import LACKS, ROWS, Cell, Servers
+from campaigns.rotation import this_turn
+from judges import FireArrowBroker, FireArrowNameServer, JudgeProcess, fresh
+from judges.scenarios import SCENARIOS
 
 pytestmark = pytest.mark.apache
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from firearrow.testing.apache import ApacheBroker, FireArrowBroker, FireArrowNameServer
-from firearrow.testing.apache.artifacts import SERVER_VERSIONS
-from firearrow.testing.apache.shared import SharedServers
+from judges import ApacheBroker, FireArrowBroker, FireArrowNameServer
+from judges.install.artifacts import SERVER_VERSIONS
+from judges.shared import SharedServers
 from tests.interop.cli.commands import Commands
 
 OURS = "firearrow"

@@ -7,7 +7,7 @@ import pytest
 
 from firearrow import Consumer
 from firearrow.client import ReceivedMessage
-from firearrow.testing.apache import ApacheBroker, fresh
+from judges import ApacheBroker, fresh
 from tests.interop.cli.commands import Commands
 
 pytestmark = pytest.mark.apache

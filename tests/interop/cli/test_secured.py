@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from firearrow.testing.apache import ApacheNameServer, fresh
-from firearrow.testing.apache.artifacts import SERVER_VERSIONS
+from judges import ApacheNameServer, fresh
+from judges.install.artifacts import SERVER_VERSIONS
 from tests.interop.cli.commands import Commands
 from tests.interop.client.secured import OWNER, SecuredBroker, TlsBroker, certified
 

@@ -8,7 +8,7 @@ from typing import Self
 
 from firearrow.client import Consumer, Message, Producer, ReceivedMessage
 from firearrow.errors import ClientClosed, FireArrowError
-from firearrow.testing.apache import fresh
+from judges import fresh
 from tests.interop.client.ours import until
 
 PAUSE_S = 0.02

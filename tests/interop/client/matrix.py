@@ -18,9 +18,9 @@ from firearrow.blocking import Consumer, Message, Producer, PullConsumer, Receiv
 from firearrow.client.consumer.settings import ConsumerOptions
 from firearrow.client.producer.settings import ProducerOptions
 from firearrow.errors import FireArrowError
-from firearrow.testing.apache import Delivery, Judge, Payload
-from firearrow.testing.apache.judge import CAPABILITIES
-from firearrow.testing.apache.server import wait_for
+from judges import Delivery, Judge, Payload
+from judges.judge import CAPABILITIES
+from judges.server_process import wait_for
 from tests.interop.client.ours import delivery
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from typing import Any
 
 from firearrow import blocking
 from firearrow.client import Consumer, Message, Producer, ReceivedMessage
-from firearrow.testing.apache import Delivery, Payload, ReceiveReport, SendReport, fresh
+from judges import Delivery, Payload, ReceiveReport, SendReport, fresh
 
 PATIENCE_S = 40.0
 

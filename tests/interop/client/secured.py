@@ -9,8 +9,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
 
-from firearrow.testing.apache import ApacheBroker
-from firearrow.testing.apache.process import Child
+from judges import ApacheBroker
+from judges.process import Child
 
 OWNER = ("firearrow", "owner-secret")
 """The account that may do everything."""

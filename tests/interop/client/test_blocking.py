@@ -7,7 +7,7 @@ import pytest
 
 from firearrow.blocking import Consumer, Producer, PullConsumer, ReceivedMessage
 from firearrow.errors import ClientClosed
-from firearrow.testing.apache import ApacheBroker, Payload, fresh
+from judges import ApacheBroker, Payload, fresh
 from tests.interop.client.ours import bodies
 
 pytestmark = pytest.mark.apache

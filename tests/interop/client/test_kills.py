@@ -2,7 +2,7 @@
 
 import pytest
 
-from firearrow.testing.rotation import this_turn, turn
+from campaigns.rotation import this_turn, turn
 from tests.interop.client.kills.run import IN_TIME_S, Side, run
 
 pytestmark = [pytest.mark.apache, pytest.mark.real, pytest.mark.timeout(300)]

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from firearrow.testing.apache import ApacheBroker, ApacheNameServer, FireArrowBroker, FireArrowNameServer
-from firearrow.testing.apache.aging import SMALL_FILES
-from firearrow.testing.apache.artifacts import SERVER_VERSIONS
-from firearrow.testing.apache.scenarios import SCENARIOS
+from judges import ApacheBroker, ApacheNameServer, FireArrowBroker, FireArrowNameServer
+from judges.aging import SMALL_FILES
+from judges.install.artifacts import SERVER_VERSIONS
+from judges.scenarios import SCENARIOS
 from tests.interop.client.conftest import OURS
 from tests.interop.client.matrix import ABILITIES, OurJudge
 from tests.interop.client.slices import ALL

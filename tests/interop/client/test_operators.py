@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from firearrow.client import Consumer, Message, Producer, ReceivedMessage
-from firearrow.testing.apache import ApacheBroker, Mqadmin, fresh
-from firearrow.testing.apache.artifacts import SERVER_VERSIONS
-from firearrow.testing.apache.shared import SharedServers
+from judges import ApacheBroker, Mqadmin, fresh
+from judges.install.artifacts import SERVER_VERSIONS
+from judges.shared import SharedServers
 from tests.interop.client.ours import Collector, until
 
 pytestmark = pytest.mark.apache

@@ -6,7 +6,7 @@ import hashlib
 import pytest
 
 from firearrow.client import Bounds, MessageQueue, Producer, PullConsumer, PullStatus, ReceivedMessage
-from firearrow.testing.apache import ApacheBroker, FireArrowBroker, Payload, fresh
+from judges import ApacheBroker, FireArrowBroker, Payload, fresh
 from tests.interop.client.ours import bodies, send
 
 pytestmark = pytest.mark.apache

@@ -5,15 +5,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from firearrow.testing.apache import (
+from judges import (
     ApacheBroker,
     ApacheNameServer,
     FireArrowBroker,
     FireArrowNameServer,
     fresh,
 )
-from firearrow.testing.apache.artifacts import SERVER_VERSIONS
-from firearrow.testing.apache.server import Server
+from judges.install.artifacts import SERVER_VERSIONS
+from judges.server_process import Server
 from tests.interop.client.conftest import OURS
 from tests.interop.client.disturbed import Disturbed
 from tests.interop.client.slices import rotating

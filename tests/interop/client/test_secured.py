@@ -10,9 +10,9 @@ from firearrow.client import Consumer, Message, Producer, PullConsumer
 from firearrow.client.consumer.settings import ConsumerOptions
 from firearrow.client.producer.settings import ProducerOptions
 from firearrow.errors import AccessDenied, ConnectionLost, FireArrowError, SendFailed, SettingsError
-from firearrow.runtime.tlssettings import ClientTls
-from firearrow.testing.apache import ApacheNameServer, fresh
-from firearrow.testing.apache.artifacts import SERVER_VERSIONS
+from firearrow.runtime.tls_settings import ClientTls
+from judges import ApacheNameServer, fresh
+from judges.install.artifacts import SERVER_VERSIONS
 from tests.interop.client.ours import Collector, until
 from tests.interop.client.secured import OWNER, READER, SecuredBroker, TlsBroker, certified
 

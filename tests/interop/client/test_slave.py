@@ -12,13 +12,13 @@ from typing import NamedTuple
 import pytest
 
 from firearrow.client import Consumer, Message, Producer, PullConsumer, PulledBytes, ReceivedMessage
-from firearrow.client.consumer.pulling import PullOrder
+from firearrow.client.consumer.broker_queries import PullOrder
 from firearrow.client.consumer.settings import ConsumerOptions
 from firearrow.errors import FireArrowError, SendFailed
-from firearrow.testing.apache import ApacheBroker, ApacheNameServer, fresh
-from firearrow.testing.apache.artifacts import SERVER_VERSIONS
-from firearrow.testing.apache.server import answers, wait_for
-from firearrow.testing.apache.wire import UPDATE_BROKER_SETTINGS, ask
+from judges import ApacheBroker, ApacheNameServer, fresh
+from judges.install.artifacts import SERVER_VERSIONS
+from judges.server_process import answers, wait_for
+from judges.wire import UPDATE_BROKER_SETTINGS, ask
 from tests.interop.client.ours import until
 from tests.interop.client.slices import rotating
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from firearrow.testing.apache import FireArrowBroker, FireArrowNameServer
+from judges import FireArrowBroker, FireArrowNameServer
 
 pytestmark = pytest.mark.real
 

@@ -7,7 +7,7 @@ import pytest
 
 from firearrow.client import Consumer, Message, Producer, SendStatus
 from firearrow.client.consumer.settings import ConsumerOptions
-from firearrow.testing.apache import ApacheBroker, Judge, Payload, ReceiveReport, fresh
+from judges import ApacheBroker, Judge, Payload, ReceiveReport, fresh
 from tests.interop.client.ours import Collector, bodies, receive, report, send, until
 
 pytestmark = pytest.mark.apache

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from firearrow.testing.apache import ApacheNameServer, FireArrowNameServer, Server
+from judges import ApacheNameServer, FireArrowNameServer, Server
 
 
 @pytest.fixture(scope="package")

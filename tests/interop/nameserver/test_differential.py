@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from firearrow.testing.apache import Server
+from judges import Server
 from tests.interop.nameserver.raw import Said, Wire
 from tests.interop.nameserver.scripts import NEW, OLD, REASONS, SCRIPTS, Step, broker
 

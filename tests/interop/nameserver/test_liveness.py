@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from firearrow.testing.apache import ApacheBroker, Server
-from firearrow.testing.apache.server import answers, wait_for
-from firearrow.testing.apache.wire import GET_CLUSTER
+from judges import ApacheBroker, Server
+from judges.server_process import answers, wait_for
+from judges.wire import GET_CLUSTER
 
 pytestmark = pytest.mark.apache
 

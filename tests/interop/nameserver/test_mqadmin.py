@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from firearrow.testing.apache import ApacheBroker, ApacheNameServer, FireArrowNameServer, Mqadmin, fresh
-from firearrow.testing.apache.server import wait_for
+from judges import ApacheBroker, ApacheNameServer, FireArrowNameServer, Mqadmin, fresh
+from judges.server_process import wait_for
 
 pytestmark = pytest.mark.apache
 

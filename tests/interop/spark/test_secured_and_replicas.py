@@ -10,10 +10,10 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from firearrow.blocking import Message, Producer
 from firearrow.errors import AccessDenied, FireArrowError
-from firearrow.runtime.tlssettings import ClientTls
-from firearrow.spark.writer import BatchWriter
-from firearrow.testing.apache import ApacheBroker, ApacheNameServer, fresh
-from firearrow.testing.apache.server import answers, wait_for
+from firearrow.runtime.tls_settings import ClientTls
+from firearrow.spark.sink.writer import BatchWriter
+from judges import ApacheBroker, ApacheNameServer, fresh
+from judges.server_process import answers, wait_for
 from tests.interop.client.secured import OWNER, SecuredBroker, TlsBroker, certified
 from tests.spark.source.conftest import APACHE
 from tests.spark.source.reading import numbered, numbers, read, rows_between, send, stream, wait_until

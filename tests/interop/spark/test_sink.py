@@ -6,10 +6,10 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 
-from firearrow.spark.rows import ROW_ID_PROPERTY, Origin
-from firearrow.spark.sinkoptions import sink_options
-from firearrow.spark.writer import FrozenQueues, Sent
-from firearrow.testing.apache import ApacheBroker, Judge, Payload, fresh
+from firearrow.spark.sink.rows import ROW_ID_PROPERTY, Origin
+from firearrow.spark.sink.sink_options import sink_options
+from firearrow.spark.sink.writer import FrozenQueues, Sent
+from judges import ApacheBroker, Judge, Payload, fresh
 from tests.interop.client.ours import report
 from tests.spark.serving import held
 

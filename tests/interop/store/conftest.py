@@ -7,12 +7,12 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import pytest
 
-from firearrow.testing.apache import ApacheBroker, fresh
-from firearrow.testing.apache.artifacts import SERVER_VERSIONS
-from firearrow.testing.apache.shared import SharedServers
-from firearrow.testing.faults.ledger import Ledger
-from firearrow.testing.storecheck.ours import save_topics
-from firearrow.testing.storecheck.talk import SETTINGS
+from campaigns.faults.ledger import Ledger
+from campaigns.store.ours import save_topics
+from campaigns.store.talk import SETTINGS
+from judges import ApacheBroker, fresh
+from judges.install.artifacts import SERVER_VERSIONS
+from judges.shared import SharedServers
 
 ZONES = {"4.9.7": "America/New_York", "5.5.0": "Asia/Shanghai"}
 """Apache names index files by local time: behind ours in the one, ahead in the other."""

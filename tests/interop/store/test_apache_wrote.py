@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from firearrow.testing.apache import ApacheBroker
-from firearrow.testing.storecheck.examine import Findings
-from firearrow.testing.storecheck.plan import BATCH, message, steps, topic_name
-from firearrow.testing.storecheck.programs import examine_as_ours, inspect_store
-from firearrow.testing.storecheck.talk import talking_to
+from campaigns.store.examine import Findings
+from campaigns.store.plan import BATCH, message, steps, topic_name
+from campaigns.store.programs import examine_as_ours, inspect_store
+from campaigns.store.talk import talking_to
+from judges import ApacheBroker
 from tests.interop.store.conftest import BrokerOf, Record, for_each_version
 from tests.interop.store.sizes import EVERY, KILLED, SECONDS, STOPPED
 
@@ -79,8 +79,8 @@ def test_killed(broker_of: BrokerOf, record: Record) -> None:
             findings = await asyncio.to_thread(examine_as_ours, broker.store, promised, every=EVERY)
         assert not findings.wrong, findings
         assert findings.by_queue == findings.records >= len(promised)
-        parked = sum(message(number).delay_level > 0 for number in promised)
-        assert findings.planned + parked >= len(promised)
+        scheduled = sum(message(number).delay_level > 0 for number in promised)
+        assert findings.planned + scheduled >= len(promised)
         assert findings.planned <= KILLED + BATCH
         record("Apache wrote, killed", version, acknowledged=len(promised), **figures_of(findings))
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from firearrow.testing.storecheck.examine import examine
-from firearrow.testing.storecheck.ours import opened, save_topics, write
-from firearrow.testing.storecheck.places import Place
-from firearrow.testing.storecheck.plan import BATCH, message, steps
+from campaigns.store.examine import examine
+from campaigns.store.ours import opened, save_topics, write
+from campaigns.store.places import Place
+from campaigns.store.plan import BATCH, message, steps
 
 MESSAGES = 50 * BATCH
 
@@ -28,8 +28,8 @@ def test_finds_everything(tmp_path: Path) -> None:
     findings = asyncio.run(examine(tmp_path, promised))
     assert not findings.wrong
     assert findings.records == findings.by_queue == findings.by_id == findings.whole == MESSAGES
-    assert findings.planned == MESSAGES - findings.parked
-    assert findings.parked == sum(message(number).delay_level > 0 for number in range(MESSAGES)) > 0
+    assert findings.planned == MESSAGES - findings.scheduled
+    assert findings.scheduled == sum(message(number).delay_level > 0 for number in range(MESSAGES)) > 0
 
 
 @pytest.mark.parametrize("part", ["body", "properties"])

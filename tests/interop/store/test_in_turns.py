@@ -12,22 +12,22 @@ from collections import Counter
 
 import pytest
 
+from campaigns.store.examine import fault_of
+from campaigns.store.places import Place
+from campaigns.store.plan import BATCH, LARGE_BYTES, message, number_of, topic_name
+from campaigns.store.programs import examine_as_ours, inspect_store, write_as_ours
+from campaigns.store.raw_log import Row, row_of
+from campaigns.store.talk import Talk, talking_to
 from firearrow.model import PhysicalOffset
 from firearrow.model.flags import COMPRESSED
 from firearrow.record.compression import decompress
 from firearrow.record.hosts import HostBytes
 from firearrow.record.message_id import offset_message_id
-from firearrow.testing.apache import ApacheBroker, Judge, ReceiveReport, fresh
-from firearrow.testing.apache.artifacts import TOOLS_VERSION
-from firearrow.testing.apache.server import answers, wait_for
-from firearrow.testing.apache.shared import SharedServers
-from firearrow.testing.apache.wire import GET_ROUTE
-from firearrow.testing.storecheck.examine import fault_of
-from firearrow.testing.storecheck.places import Place
-from firearrow.testing.storecheck.plan import BATCH, LARGE_BYTES, message, number_of, topic_name
-from firearrow.testing.storecheck.programs import examine_as_ours, inspect_store, write_as_ours
-from firearrow.testing.storecheck.rawlog import Row, row_of
-from firearrow.testing.storecheck.talk import Talk, talking_to
+from judges import ApacheBroker, Judge, ReceiveReport, fresh
+from judges.install.artifacts import TOOLS_VERSION
+from judges.server_process import answers, wait_for
+from judges.shared import SharedServers
+from judges.wire import GET_ROUTE
 from tests.interop.store.conftest import BrokerOf, Record, for_each_version
 from tests.interop.store.sizes import EVERY, IN_TURNS, SECONDS
 

@@ -14,25 +14,25 @@ import pytest
 from firearrow.model import keys
 from firearrow.model.flags import PREPARED
 from firearrow.protocol.conversation import Request
-from firearrow.protocol.requests.ack import AckMessage
-from firearrow.protocol.requests.offset import GetMaxOffset
-from firearrow.protocol.requests.pop import PopMessage
-from firearrow.protocol.requests.send import SendAnswer, SendMessageV2
-from firearrow.protocol.requests.transaction import EndTransaction
+from firearrow.protocol.requests.group.offset import GetMaxOffset
+from firearrow.protocol.requests.message.send import SendAnswer, SendMessageV2
+from firearrow.protocol.requests.pop.ack import AckMessage
+from firearrow.protocol.requests.pop.pop import PopMessage
+from firearrow.protocol.requests.transaction.transaction import EndTransaction
 from firearrow.record.message_id import parse_offset_message_id
 from firearrow.record.properties import format_properties
 from firearrow.remoting.caller import Caller
 from firearrow.remoting.reply import Reply
+from firearrow.runtime.disk.real_disk import RealDisk
 from firearrow.runtime.network import Address, SystemNetwork
-from firearrow.runtime.realdisk import RealDisk
-from firearrow.store.inspect import overview
-from firearrow.store.pending import Pending
-from firearrow.store.reading import StoreView
-from firearrow.testing.apache import ApacheBroker, FireArrowBroker, fresh
-from firearrow.testing.apache.artifacts import SERVER_VERSIONS
-from firearrow.testing.apache.process import ChildFailed
-from firearrow.testing.apache.server import wait_for
-from firearrow.testing.apache.shared import SharedServers
+from firearrow.store.outside.directory import StoreView
+from firearrow.store.outside.inspect import overview
+from firearrow.store.outside.pending import Pending
+from judges import ApacheBroker, FireArrowBroker, fresh
+from judges.install.artifacts import SERVER_VERSIONS
+from judges.process import ChildFailed
+from judges.server_process import wait_for
+from judges.shared import SharedServers
 from tests.interop.store.sizes import SECONDS
 
 pytestmark = [pytest.mark.apache, pytest.mark.timeout(SECONDS)]

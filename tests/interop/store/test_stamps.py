@@ -7,9 +7,9 @@ import asyncio
 
 import pytest
 
-from firearrow.testing.storecheck.plan import message
-from firearrow.testing.storecheck.programs import examine_as_ours, write_as_ours
-from firearrow.testing.storecheck.talk import talking_to
+from campaigns.store.plan import message
+from campaigns.store.programs import examine_as_ours, write_as_ours
+from campaigns.store.talk import talking_to
 from tests.interop.store.conftest import BrokerOf
 from tests.interop.store.sizes import SECONDS
 

@@ -7,7 +7,7 @@ from typing import cast
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from firearrow.broker.backlog import AHEAD_OF_SENDS, PULL_BYTES, BacklogLine, share
+from firearrow.broker.pull.backlog import AHEAD_OF_SENDS, PULL_BYTES, BacklogLine, share
 from firearrow.remoting.handlers import Answer, Call, Later
 from firearrow.testing.sim.loop import SimLoop
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firearrow.broker.journal import EDITION, Edition, encode_changes, encode_edition, encode_record, read_journal
+from firearrow.broker.state.journal import EDITION, Edition, encode_changes, encode_edition, encode_record, read_journal
 
 LINES = st.lists(st.binary(min_size=1, max_size=30).filter(lambda line: b"\n" not in line), min_size=1, max_size=4)
 EDITIONS = st.builds(Edition, st.integers(0, 1 << 40), st.integers(0, (1 << 32) - 1), st.integers(0, 9))

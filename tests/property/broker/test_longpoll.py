@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from firearrow.broker.longpoll import SLOT_MS, ParkedPulls
+from firearrow.broker.pull.long_poll import SLOT_MS, ParkedPulls
 
 QUEUES = st.tuples(st.sampled_from(["T", "U"]), st.integers(0, 2))
 TAGS = st.none() | st.frozensets(st.integers(0, 3), max_size=3)

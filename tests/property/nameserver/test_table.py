@@ -11,7 +11,7 @@ from firearrow.nameserver.brokers import Member
 from firearrow.nameserver.config import NameServerConfig
 from firearrow.nameserver.effects import Announcement
 from firearrow.nameserver.routes import Routes
-from firearrow.protocol.bodies.route import ClusterInfo, TopicRouteData
+from firearrow.protocol.bodies.naming.route import ClusterInfo, TopicRouteData
 from firearrow.protocol.bodies.version import DataVersion
 from tests.property.nameserver.naive import Naive
 

@@ -6,10 +6,10 @@ import msgspec
 from hypothesis import strategies as st
 from msgspec import inspect
 
+from firearrow.protocol.bodies.admin.properties import PropertiesText
+from firearrow.protocol.bodies.admin.store import TimerCheckpoint
 from firearrow.protocol.bodies.body import Body
-from firearrow.protocol.bodies.offset import ResetOffsetBodyForC
-from firearrow.protocol.bodies.properties import PropertiesText
-from firearrow.protocol.bodies.store import TimerCheckpoint
+from firearrow.protocol.bodies.group.offset import ResetOffsetBodyForC
 from firearrow.protocol.requests import ALL
 
 TEXTS = st.text(max_size=12) | st.sampled_from(["", "{", '{"', '"', "\\", "0", "true", "null", "中文", "\U0001f525"])

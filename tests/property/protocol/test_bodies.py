@@ -10,11 +10,16 @@ from hypothesis import strategies as st
 from firearrow import fastjson
 from firearrow.errors import BadBody
 from firearrow.model.message import MessageQueue
+from firearrow.protocol.bodies.admin.properties import PropertiesText
+from firearrow.protocol.bodies.admin.store import TimerCheckpoint
 from firearrow.protocol.bodies.body import Body, encode_body
-from firearrow.protocol.bodies.offset import ResetOffsetBody, for_c, read_reset_offsets
-from firearrow.protocol.bodies.properties import PropertiesText
-from firearrow.protocol.bodies.registration import RegisterBrokerBody, decode_registration, encode_registration
-from firearrow.protocol.bodies.store import TimerCheckpoint
+from firearrow.protocol.bodies.group.offset import (
+    QueueOffsetForC,
+    ResetOffsetBody,
+    ResetOffsetBodyForC,
+    read_reset_offsets,
+)
+from firearrow.protocol.bodies.naming.registration import RegisterBrokerBody, decode_registration, encode_registration
 from tests.property.protocol.body_values import body_structs, json_bodies, members_in_order, values_of
 
 few = settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow], deadline=None)
@@ -90,7 +95,11 @@ def _full(kind: Any) -> Any:
 @given(value=values_of(ResetOffsetBody))
 def test_new_offsets_are_read_from_either_form(value: ResetOffsetBody) -> None:
     assert read_reset_offsets(encode_body(value)) == value
-    assert read_reset_offsets(encode_body(for_c(value))) == value
+    listed = [
+        QueueOffsetForC(broker_name=queue.broker_name, offset=offset, queue_id=queue.queue_id, topic=queue.topic)
+        for queue, offset in value.offset_table.items()
+    ]
+    assert read_reset_offsets(encode_body(ResetOffsetBodyForC(offset_table=listed))) == value
 
 
 @some

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from firearrow.errors import BadHeader, ProtocolError
 from firearrow.protocol.auth import SIGNATURE, Credentials, sign, signing_fields
 from firearrow.protocol.command import Encoding
-from firearrow.protocol.compact_decoding import CompactDecoder
+from firearrow.protocol.compact_decoder import CompactDecoder
 from firearrow.protocol.connection import AnswerArrived, Connection, RequestArrived
 from firearrow.protocol.conversation import Fields, Request
 from firearrow.protocol.frame import FrameSplitter, prefix

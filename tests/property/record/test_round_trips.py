@@ -1,19 +1,21 @@
 """Whatever can be written can be read back, in every form of a record."""
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from firearrow.errors import BadBody, BadRecord
+from firearrow.errors import BadRecord
 from firearrow.model import EpochMs, Message, PhysicalOffset, QueueOffset
-from firearrow.record.batch import decode_batch, encode_batch, encode_each, encode_pieces, pieces_of, split_batch
+from firearrow.record.batch import columns_of, decode_batch, encode_batch
+from firearrow.record.columns import Envelope
 from firearrow.record.compression import Codec, decompress
 from firearrow.record.decode import decode, decode_all, heads, peek
-from firearrow.record.encode import Draft, encode, size_of
+from firearrow.record.encode import Draft, encode
+from firearrow.record.encode_columns import encode_columns
 from firearrow.record.hosts import host_address, host_bytes
 from firearrow.record.message_id import offset_message_id, parse_offset_message_id
 from firearrow.record.properties import decode_properties, encode_properties, format_properties, parse_properties
 from firearrow.testing import strategies as our
+from tests.property.record.envelopes import envelopes
 from tests.unit.record.stamps import check_stamp
 
 few = settings(max_examples=150, deadline=None)
@@ -24,7 +26,6 @@ places = st.tuples(our.queue_offsets, our.physical_offsets, our.timestamps)
 @given(our.drafts(), places, st.booleans())
 def test_records(draft: Draft, place: tuple[QueueOffset, PhysicalOffset, EpochMs], stamped: bool) -> None:
     record = encode(draft, *place, stamped=stamped)
-    assert len(record) == size_of(draft, stamped=stamped)
     head = peek(record)
     assert check_stamp(record, head, required=stamped) is stamped
     message = decode(record)
@@ -77,39 +78,22 @@ def test_junk_raises_bad_record_and_nothing_else(junk: bytes) -> None:
 
 
 @few
-@given(st.lists(our.messages(st.just("T")), max_size=8), our.drafts(our.topics), places)
-def test_batches(messages: list[Message], template: Draft, place: tuple[QueueOffset, PhysicalOffset, EpochMs]) -> None:
+@given(st.lists(our.messages(st.just("T")), max_size=8), envelopes(our.topics), places)
+def test_batches(
+    messages: list[Message], envelope: Envelope, place: tuple[QueueOffset, PhysicalOffset, EpochMs]
+) -> None:
     batch = encode_batch(messages)
     assert decode_batch(batch, "T") == messages
     queue_offset, physical_offset = QueueOffset(place[0] >> 1), PhysicalOffset(place[1] >> 1)
-    records = encode_each(split_batch(batch, template), queue_offset, physical_offset, place[2])
-    whole, sizes = encode_pieces(pieces_of(batch), template, queue_offset, physical_offset, place[2])
-    assert whole == b"".join(records)
-    assert sizes == [len(record) for record in records]
-    stored = list(decode_all(b"".join(records)))
+    offsets = range(queue_offset, queue_offset + len(messages))
+    records, sizes = encode_columns(envelope, columns_of(batch, 3, 7), offsets, physical_offset, place[2])
+    stored = list(decode_all(records))
+    assert [m.store_size for m in stored] == sizes
+    assert {(m.queue_id, m.born_timestamp) for m in stored} <= {(3, 7)}
     assert [(m.body, m.properties, m.flag) for m in stored] == [(m.body, m.properties, m.flag) for m in messages]
-    assert [m.queue_offset for m in stored] == list(range(queue_offset, queue_offset + len(messages)))
+    assert [m.queue_offset for m in stored] == list(offsets)
     ends = [m.physical_offset + m.store_size for m in stored]
     assert [m.physical_offset for m in stored] == [physical_offset, *ends][: len(stored)]
-
-
-@few
-@given(st.binary(min_size=16, max_size=16), st.integers(1, 9), st.sampled_from([None, 0, 7, 16, 38, 40]))
-def test_batches_of_messages_alike(body: bytes, count: int, wrong_at: int | None) -> None:
-    batch = encode_batch([Message("T", body, {"k": str(number)}, number) for number in range(count)])
-    assert [flag for flag, _, _ in pieces_of(batch)] == list(range(count))
-    assert {kept for _, kept, _ in pieces_of(batch)} == {body}
-    if wrong_at is None:
-        return
-    altered = bytearray(batch)
-    altered[-1 - wrong_at] ^= 1
-    try:
-        expected = list(decode_batch(bytes(altered), "T"))
-    except BadBody:
-        with pytest.raises(BadBody):
-            pieces_of(bytes(altered))
-    else:
-        assert [(flag, kept) for flag, kept, _ in pieces_of(bytes(altered))] == [(m.flag, m.body) for m in expected]
 
 
 @few

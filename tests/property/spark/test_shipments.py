@@ -12,8 +12,8 @@ from firearrow.client.producer.encoded import DrawnKeys
 from firearrow.client.producer.selector import queue_of_key
 from firearrow.model import Message, MessageQueue
 from firearrow.record.batch import decode_batch
-from firearrow.spark.rows import NOT_TAKEN_OVER, ROW_ID_PROPERTY, Origin, RowShape
-from firearrow.spark.shipments import Lane, Table
+from firearrow.spark.sink.rows import NOT_TAKEN_OVER, ROW_ID_PROPERTY, Origin, RowShape
+from firearrow.spark.sink.shipments import Lane, Table
 
 few = settings(max_examples=150, deadline=None)
 ORIGIN = Origin("q", 1, 2)

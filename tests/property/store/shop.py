@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from campaigns.drafts import columns_of_drafts
 from firearrow.model.delays import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from firearrow.model.flags import PREPARED, ROLLBACK, TRANSACTION_MASK
 from firearrow.model.java_hash import java_hash
@@ -11,17 +12,17 @@ from firearrow.record.decode import RecordHead
 from firearrow.record.encode import Draft
 from firearrow.record.properties import decode_properties
 from firearrow.store.config import LogConfig
-from firearrow.store.consumequeue import ENTRY, FILLER, SCHEDULE_TOPIC
-from firearrow.store.index import IndexConfig
-from firearrow.store.lookups import Lookups
-from firearrow.store.opening import OpenedLog, open_log
-from firearrow.store.placement import Appended, AppendedBatch
-from firearrow.store.pulling import QueueReader
-from firearrow.store.queues import QueueConfig
-from firearrow.store.rescan import pieces_again
-from firearrow.store.running import RunningLog
-from firearrow.store.views import Views, ViewsConfig
-from firearrow.testing.sim.diskimage import DiskImage
+from firearrow.store.index.key_index import IndexConfig
+from firearrow.store.placement import Appended, AppendedColumns
+from firearrow.store.queue.consume_queue import ENTRY, FILLER, SCHEDULE_TOPIC
+from firearrow.store.queue.table import QueueConfig
+from firearrow.store.read.lookup import Lookups
+from firearrow.store.read.queue_reader import QueueReader
+from firearrow.store.recovery.open_log import OpenedLog, open_log
+from firearrow.store.recovery.rescan import pieces_again
+from firearrow.store.running_log import RunningLog
+from firearrow.store.views.views import Views, ViewsConfig
+from firearrow.testing.sim.disk_image import DiskImage
 from tests.simulation.store.kit import FrozenClock, InstantDisk, config
 
 DELAYS = parse_delay_levels(DEFAULT_DELAY_LEVELS)
@@ -52,11 +53,11 @@ class Shop:
         self.running.log.write_pending()
         return place
 
-    def append_batch(self, drafts: Sequence[Draft]) -> AppendedBatch:
+    def append_batch(self, drafts: Sequence[Draft]) -> AppendedColumns:
         """Append messages of one queue."""
-        places = self.running.log.append_batch(
-            self.views.queues.tail_of(drafts[0].topic, drafts[0].queue_id), list(drafts)
-        )
+        envelope, columns = columns_of_drafts(drafts)
+        tail = self.views.queues.tail_of(drafts[0].topic, drafts[0].queue_id)
+        places = self.running.log.append_columns(envelope, [tail] * len(drafts), columns)
         self.running.log.write_pending()
         return places
 

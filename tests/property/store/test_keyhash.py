@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from firearrow.model.java_hash import java_hash
 from firearrow.record.properties import decode_properties
-from firearrow.store.keyhash import (
+from firearrow.store.index.key_hash import (
     AT_ONCE,
     LANE_BYTES,
     MASK,
@@ -16,7 +16,7 @@ from firearrow.store.keyhash import (
     head_hash,
     prefix_hash,
 )
-from firearrow.store.propertyfields import field, keys_of
+from firearrow.store.property_fields import field, keys_of
 
 CHARACTERS = st.characters(max_codepoint=127)
 ASCII = st.text(CHARACTERS, max_size=LANE_BYTES)

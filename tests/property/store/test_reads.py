@@ -12,15 +12,15 @@ from firearrow.model.java_hash import java_hash
 from firearrow.record.decode import heads
 from firearrow.record.message_id import offset_message_id
 from firearrow.record.properties import decode_properties
-from firearrow.store.consumequeue import ENTRY_BYTES, SCHEDULE_TOPIC
-from firearrow.store.lookups import MAX_FOUND, Boundary
-from firearrow.store.pulling import Pull, Pulled, ReadStatus
+from firearrow.store.queue.consume_queue import ENTRY_BYTES, SCHEDULE_TOPIC
+from firearrow.store.read.lookup import MAX_FOUND, Boundary
+from firearrow.store.read.queue_reader import ReadRequest, ReadResult, ReadStatus
 from tests.property.store.shop import Shop, Truth, open_shop, truth_of
 from tests.property.store.test_views import agrees, play
 from tests.simulation.store.kit import FrozenClock, clone, draft, fresh_image
 
 
-def offsets_in(pulled: Pulled) -> list[int]:
+def offsets_in(pulled: ReadResult) -> list[int]:
     """The queue offsets of the records in an answer."""
     return [head.queue_offset for buffer in pulled.buffers for head in heads(bytes(buffer))]
 
@@ -29,7 +29,7 @@ async def read_through(shop: Shop, topic: str, queue_id: int, tags: frozenset[in
     """Everything in a queue, an answer at a time."""
     offset, data = 0, b""
     while True:
-        pull = Pull(offset, rng.randrange(1, 6), rng.choice([1, 300, 100_000]), tags)
+        pull = ReadRequest(offset, rng.randrange(1, 6), rng.choice([1, 300, 100_000]), tags)
         pulled = await shop.reader.read(topic, queue_id, pull)
         if pulled.status in (ReadStatus.OFFSET_OVERFLOW_ONE, ReadStatus.NO_MESSAGE_IN_QUEUE):
             return data
@@ -160,10 +160,10 @@ def test_where_a_read_begins_decides_its_status(offset: int, status: ReadStatus,
         for _ in range(3):
             shop.append(draft(topic="T"))
         await shop.flush_log()
-        pulled = await shop.reader.read("T", 0, Pull(offset, 32, 1 << 20))
+        pulled = await shop.reader.read("T", 0, ReadRequest(offset, 32, 1 << 20))
         assert (pulled.status, pulled.next_offset, pulled.min_offset, pulled.max_offset) == (status, next_offset, 0, 3)
-        assert (await shop.reader.read("T", 9, Pull(0, 1, 1))).status is ReadStatus.NO_MATCHED_LOGIC_QUEUE
+        assert (await shop.reader.read("T", 9, ReadRequest(0, 1, 1))).status is ReadStatus.NO_MATCHED_LOGIC_QUEUE
         shop.views.queues.tail_of("T", 5)
-        assert (await shop.reader.read("T", 5, Pull(0, 1, 1))).status is ReadStatus.NO_MESSAGE_IN_QUEUE
+        assert (await shop.reader.read("T", 5, ReadRequest(0, 1, 1))).status is ReadStatus.NO_MESSAGE_IN_QUEUE
 
     asyncio.run(main())

@@ -5,12 +5,12 @@ from hypothesis import strategies as st
 
 from firearrow.model.flags import ROLLBACK
 from firearrow.model.java_hash import java_hash
-from firearrow.store.consumequeue import ConsumeQueue
 from firearrow.store.dispatch import Row
-from firearrow.store.keyhash import MASK
-from firearrow.store.propertyfields import keys_of
-from firearrow.store.rowkeys import hashed_keys
-from firearrow.store.uniformkeys import uniform_keys
+from firearrow.store.index.key_columns import keys_by_columns
+from firearrow.store.index.key_hash import MASK
+from firearrow.store.index.row_keys import hashed_keys
+from firearrow.store.property_fields import keys_of
+from firearrow.store.queue.consume_queue import ConsumeQueue
 
 few = settings(max_examples=150, deadline=None)
 QUEUES = [ConsumeQueue("T", 0), ConsumeQueue("T", 1)]
@@ -61,7 +61,7 @@ def expected(rows: list[Row]) -> list[tuple[int, int, int]]:
 @few
 @given(uniform())
 def test_rows_that_are_written_the_same_way_are_hashed_by_columns(rows: list[Row]) -> None:
-    assert uniform_keys(rows) == expected(rows)
+    assert keys_by_columns(rows) == expected(rows)
     assert hashed_keys(rows) == expected(rows)
 
 

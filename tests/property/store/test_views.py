@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from firearrow.errors import StoreFenced
 from firearrow.model.flags import PREPARED, ROLLBACK
-from firearrow.store.consumequeue import ENTRY_BYTES, SCHEDULE_TOPIC
+from firearrow.store.queue.consume_queue import ENTRY_BYTES, SCHEDULE_TOPIC
 from tests.property.store.shop import Shop, entries_of, keys_of_index, open_shop, truth_of
 from tests.simulation.store.kit import Died, FrozenClock, clone, draft, fresh_image
 
@@ -101,7 +101,7 @@ def test_views_agree_with_the_log_after_any_run_and_crash(seed: int, runs: int, 
         for _ in range(runs):
             shop = await open_shop(image, f"boot-{boot}", sync=sync, clock=clock)
             await agrees(shop)
-            shop.views.queues.synced_each = rng.choice([0, 2, 100])
+            shop.views.queues.writer.synced_each = rng.choice([0, 2, 100])
             await play(shop, rng, rng.randrange(40))
             ending = rng.choice(["close", "die", "power", "power", "inside"])
             if ending == "close":

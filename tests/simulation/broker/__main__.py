@@ -11,7 +11,7 @@ import sys
 import time
 from collections import Counter
 
-from firearrow.testing.faults.ledger import DEFAULT_PATH, Ledger
+from campaigns.faults.ledger import DEFAULT_PATH, Ledger
 from firearrow.testing.sim.history import History
 from firearrow.testing.sim.invariants import summary
 from tests.simulation.broker.chaos import is_valid, run_chaos

@@ -12,15 +12,15 @@ from msgspec.structs import replace
 
 from firearrow import fastjson
 from firearrow.broker.broker import Broker
-from firearrow.broker.config import BrokerConfig, BrokerSettings
-from firearrow.broker.consuming import Consuming
+from firearrow.broker.consumer_side import Consuming
+from firearrow.broker.settings.config import BrokerConfig, BrokerSettings
 from firearrow.errors import FireArrowError, RequestRefused
 from firearrow.model.delays import parse_delay_levels
 from firearrow.nameserver.config import NameServerConfig
 from firearrow.nameserver.server import NameServer
-from firearrow.protocol.bodies.stats import ConsumeStats
+from firearrow.protocol.bodies.admin.stats import ConsumeStats
 from firearrow.protocol.codes import ResponseCode
-from firearrow.protocol.requests.stats import GetConsumeStats
+from firearrow.protocol.requests.admin.stats import GetConsumeStats
 from firearrow.remoting.caller import Caller
 from firearrow.remoting.handlers import Peer
 from firearrow.remoting.limits import Limits
@@ -28,9 +28,9 @@ from firearrow.runtime.machine import Machine
 from firearrow.runtime.network import Address
 from firearrow.runtime.service import Lifetime
 from firearrow.store.config import FlushMode, LogConfig
-from firearrow.store.index import IndexConfig
-from firearrow.store.pulling import Pull, Pulled
-from firearrow.store.queues import QueueConfig
+from firearrow.store.index.key_index import IndexConfig
+from firearrow.store.queue.table import QueueConfig
+from firearrow.store.read.queue_reader import ReadRequest, ReadResult
 from firearrow.store.retention import RetentionConfig
 from firearrow.store.store import Store
 from firearrow.testing.sim.history import History, Outcome
@@ -40,7 +40,7 @@ from firearrow.testing.sim.workload.firsts import FirstSender
 from firearrow.testing.sim.workload.hostile import Hostile
 from firearrow.testing.sim.workload.lives import TopicLives, topic_of
 from firearrow.testing.sim.workload.producer import Post, Producer, send
-from firearrow.testing.sim.workload.reading import read_queue
+from firearrow.testing.sim.workload.queue_scan import read_queue
 from firearrow.testing.sim.world import Node, World
 
 NAMES_PORT = 9876
@@ -93,8 +93,8 @@ class WatchedBroker(Broker):
         store = self.store = await super()._open_store(life)
         read_hot = store.read_hot
 
-        def measured(topic: str, queue_id: int, pull: Pull) -> Pulled | None:
-            pulled = read_hot(topic, queue_id, pull)
+        def measured(topic: str, queue_id: int, request: ReadRequest) -> ReadResult | None:
+            pulled = read_hot(topic, queue_id, request)
             if pulled is not None:
                 self._answers_grew(pulled.size)
             return pulled
@@ -122,7 +122,7 @@ class WatchedBroker(Broker):
     def look(self) -> None:
         """Remember how much waited in memory for the queues at most."""
         if hasattr(self, "store"):
-            self.most_pending = max(self.most_pending, self.store.views.queues.pending_bytes)
+            self.most_pending = max(self.most_pending, self.store.views.queues.writer.pending_bytes)
 
     @property
     def forgotten_pulls(self) -> int:

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from firearrow.testing.sim.diskimage import STANDING
+from firearrow.testing.sim.disk_image import STANDING
 from firearrow.testing.sim.world import World
 from tests.simulation.broker.cluster import PORT, BrokerNode, SimCluster
 

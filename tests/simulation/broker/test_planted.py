@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
-from firearrow.broker import pullchecks, retry
-from firearrow.broker.acknowledging import Acks
-from firearrow.broker.handlers import sendback
-from firearrow.broker.offsets import OffsetTable
-from firearrow.broker.schedule import DelayedDelivery
-from firearrow.store.commitlog import CommitLog
+from firearrow.broker.delivery import retry
+from firearrow.broker.delivery.schedule import DelayedDelivery
+from firearrow.broker.handlers.message import return_message as sendback
+from firearrow.broker.pull import checks as pullchecks
+from firearrow.broker.send.waiting_answers import Acks
+from firearrow.broker.tables.offsets import OffsetTable
+from firearrow.store.log.commit_log import CommitLog
 from firearrow.store.placement import WRITTEN
 from tests.simulation.broker.chaos import Options, run_chaos
 
@@ -74,7 +75,8 @@ def answers_a_send_back_before_the_sync(patch: pytest.MonkeyPatch) -> None:
     made = sendback.SendBackHandlers.__init__
 
     def init(self: sendback.SendBackHandlers, *arguments: Any, **named: Any) -> None:
-        made(self, *arguments, **{**named, "kept_at": WRITTEN})
+        made(self, *arguments, **named)
+        self._kept_at = WRITTEN
 
     patch.setattr(sendback.SendBackHandlers, "__init__", init)
 

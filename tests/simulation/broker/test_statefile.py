@@ -13,14 +13,14 @@ from collections.abc import Callable
 import pytest
 
 from firearrow import fastjson
-from firearrow.broker.journal import read_journal
-from firearrow.broker.offsetrows import OffsetRows
-from firearrow.broker.offsets import OffsetTable
-from firearrow.broker.statefile import StateFile, journal_path
-from firearrow.broker.topics import PATH, TopicTable
+from firearrow.broker.state.journal import read_journal
+from firearrow.broker.state.state_file import StateFile, journal_path
+from firearrow.broker.tables.offset_rows import OffsetRows
+from firearrow.broker.tables.offsets import OffsetTable
+from firearrow.broker.tables.topics import PATH, TopicTable
 from firearrow.errors import DiskFull, FireArrowError, SettingsError, SyncFailed
-from firearrow.protocol.bodies.topic import TopicConfig, TopicConfigTable
-from firearrow.testing.sim.diskimage import DiskImage
+from firearrow.protocol.bodies.admin.topic import TopicConfig, TopicConfigTable
+from firearrow.testing.sim.disk_image import DiskImage
 from tests.simulation.store.kit import InstantDisk, clone, fresh_image, now
 from tests.simulation.store.wholes import WatchedDisk
 

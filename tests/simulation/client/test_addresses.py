@@ -6,8 +6,8 @@ import pytest
 
 from firearrow.client import Consumer, Message, Producer, ReceivedMessage
 from firearrow.errors import FireArrowError
-from firearrow.protocol.requests.route import DeleteTopicInNamesrv
-from firearrow.protocol.requests.topic import DeleteTopicInBroker, UpdateAndCreateTopic
+from firearrow.protocol.requests.admin.topic import DeleteTopicInBroker, UpdateAndCreateTopic
+from firearrow.protocol.requests.naming.route import DeleteTopicInNamesrv
 from firearrow.remoting.caller import Caller
 from firearrow.runtime.network import Address
 from firearrow.testing.sim.world import World

@@ -6,7 +6,7 @@ from contextlib import suppress
 import pytest
 
 from firearrow.client import Consumer, PullConsumer, ReceivedMessage
-from firearrow.client.consumer.returning import Returns
+from firearrow.client.consumer.queue.send_back import SendBack
 from firearrow.testing.sim.world import World
 from tests.simulation.broker.cluster import SimCluster
 from tests.simulation.client.chaos import doors_of
@@ -19,9 +19,9 @@ from tests.simulation.client.test_consumer import fill
 def test_a_cancellation_while_messages_are_sent_back_orphans_none(
     is_batch: bool, is_taken: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    send_back = Returns.send_back
+    send_back = SendBack.send_back
 
-    async def slowly(self: Returns, message: ReceivedMessage, level: int) -> bool:
+    async def slowly(self: SendBack, message: ReceivedMessage, level: int) -> bool:
         await asyncio.sleep(1)
         return is_taken and await send_back(self, message, level)
 
@@ -39,7 +39,7 @@ def test_a_cancellation_while_messages_are_sent_back_orphans_none(
         async with Consumer(names, group="G", topics="T", start="first", doors=doors) as consumer:
             loop = asyncio.get_running_loop()
             with monkeypatch.context() as patch:
-                patch.setattr(Returns, "send_back", slowly)
+                patch.setattr(SendBack, "send_back", slowly)
                 failing = consumer.run_batches(fail, size=5) if is_batch else consumer.run(fail, workers=5)
                 running = loop.create_task(failing)
                 await until(lambda: consumer.failures >= (1 if is_batch else 5))

@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 
 from firearrow.client import Consumer, Message, MessageQueue, Producer, PullConsumer, ReceivedMessage
-from firearrow.client.consumer.assignment import average
-from firearrow.client.consumer.flow import Flow
+from firearrow.client.consumer.division.strategies import average
+from firearrow.client.consumer.queue.owned_queue import OwnedQueue
 from firearrow.client.consumer.settings import ConsumerOptions
 from firearrow.errors import FireArrowError, NoRoute
 from firearrow.testing.sim.world import World
@@ -158,7 +158,7 @@ def test_a_queue_that_does_not_move_says_why() -> None:
         async with Consumer(names, group="G", topics="T", start="first", workers=1, doors=doors) as consumer:
             await asyncio.sleep(70)
             (stall,) = consumer.stalls()
-            assert "nobody takes messages" in stall.reason
+            assert "no task takes messages" in stall.reason
             running = asyncio.get_running_loop().create_task(consumer.run(slow_handler))
             await asyncio.sleep(70)
             (stall,) = consumer.stalls()
@@ -358,5 +358,5 @@ async def _nothing(_message: ReceivedMessage) -> None:
     return
 
 
-def _flows(consumer: Consumer) -> list[Flow]:
+def _flows(consumer: Consumer) -> list[OwnedQueue]:
     return list(consumer._member.receiver.flows.values())

@@ -103,7 +103,7 @@ def test_a_queue_that_is_reset_waits_for_its_handler() -> None:
             consumer._member.receiver.reset(MessageQueue("T", "broker0", 0), 1)
             await asyncio.sleep(LONG_S / 2)
             assert watch.begun == [("it", 0)]
-            assert any("handed out before" in stall.reason for stall in consumer.stalls())
+            assert any("delivered before" in stall.reason for stall in consumer.stalls())
             await until(lambda: ("it", 2) in watch.ended, LONG_S)
             assert not watch.overlaps
             consumer.stop()

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from firearrow.client.consumer.departure import Departures
-from firearrow.client.consumer.flow import Flow
-from firearrow.client.consumer.receiving import Receiver
+from firearrow.client.consumer.queue.departure import Departures
+from firearrow.client.consumer.queue.intake import Receiver
+from firearrow.client.consumer.queue.outlet import Outlet
+from firearrow.client.consumer.queue.owned_queue import OwnedQueue
 from firearrow.client.producer import linger
-from firearrow.client.producer.retrying import Attempts
+from firearrow.client.producer.retry_policy import Attempts
 from firearrow.client.routes import RouteTable
 from firearrow.errors import FireArrowError
 from firearrow.record.decode import decode_all
@@ -33,7 +34,7 @@ def fails_the_pull_for_one_bad_body(patch: pytest.MonkeyPatch) -> None:
     def strict(body: bytes, *, max_body_bytes: int, keep_bad_bodies: bool) -> object:
         return decode_all(body, max_body_bytes=max_body_bytes, keep_bad_bodies=not keep_bad_bodies)
 
-    patch.setattr("firearrow.client.consumer.pulling.decode_all", strict)
+    patch.setattr("firearrow.client.consumer.broker_queries.decode_all", strict)
 
 
 def believes_the_first_route(patch: pytest.MonkeyPatch) -> None:
@@ -57,13 +58,13 @@ def lets_the_lock_of_a_departing_queue_lapse(patch: pytest.MonkeyPatch) -> None:
 
 
 def forgets_handlers_at_a_reset(patch: pytest.MonkeyPatch) -> None:
-    restart = Flow.restart
+    restart = OwnedQueue.restart
 
-    def forgetful(self: Flow, offset: int, now: float) -> None:
+    def forgetful(self: OwnedQueue, offset: int, now: float) -> None:
         self.handed.clear()
         restart(self, offset, now)
 
-    patch.setattr(Flow, "restart", forgetful)
+    patch.setattr(OwnedQueue, "restart", forgetful)
 
 
 def sends_back_in_the_task_of_the_handler(patch: pytest.MonkeyPatch) -> None:
@@ -74,12 +75,12 @@ def sends_back_in_the_task_of_the_handler(patch: pytest.MonkeyPatch) -> None:
             given.cancel()
             raise
 
-    patch.setattr("firearrow.client.consumer.receiving.asyncio.shield", unshielded)
+    patch.setattr("firearrow.client.consumer.queue.settlement.asyncio.shield", unshielded)
 
 
 def gives_up_at_once(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Attempts, "pause_s", lambda *_: 0.0)
-    patch.setattr("firearrow.client.producer.retrying.is_free", lambda *_, **__: False)
+    patch.setattr("firearrow.client.producer.retry_policy.is_free", lambda *_, **__: False)
 
 
 def fails_a_batch_for_one_of_its_messages(patch: pytest.MonkeyPatch) -> None:
@@ -87,7 +88,7 @@ def fails_a_batch_for_one_of_its_messages(patch: pytest.MonkeyPatch) -> None:
 
 
 def hands_out_what_was_pulled_before_a_pause(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Receiver, "_withdraw", lambda *_: None)
+    patch.setattr(Outlet, "withdraw", lambda *_: None)
 
 
 def tells_of_a_departure_while_handlers_run(patch: pytest.MonkeyPatch) -> None:
@@ -98,7 +99,7 @@ def tells_of_a_departure_while_handlers_run(patch: pytest.MonkeyPatch) -> None:
 
 
 def commits_behind_another_member(patch: pytest.MonkeyPatch) -> None:
-    async def always(self: Departures, flow: Flow) -> None:
+    async def always(self: Departures, flow: OwnedQueue) -> None:
         self._reader.note(flow)
         await self._reader.offsets.persist()
 

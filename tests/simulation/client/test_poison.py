@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from firearrow.client import Consumer, Message, Producer, PullConsumer, ReceivedMessage
-from firearrow.client.consumer.pulling import PulledBytes
+from firearrow.client.consumer.broker_queries import PulledBytes
 from firearrow.errors import BadBody
 from firearrow.model.flags import COMPRESSED, COMPRESSION_ZLIB
 from firearrow.model.names import dlq_topic
@@ -28,7 +28,7 @@ poisons = pytest.mark.parametrize("poison", [NOT_ZLIB, TOO_LARGE, NO_CODEC])
 async def send_stored(producer: Producer, body: bytes, sys_flag: int) -> None:
     """Send bytes as another producer might: marked as what they are not."""
     outgoing = producer._prepared(Message.of("T", b"?"))
-    await producer._attempts(replace(outgoing, body=body, sys_flag=sys_flag), None, None)
+    await producer._delivery.send(replace(outgoing, body=body, sys_flag=sys_flag), None, None)
 
 
 async def fill(world: World, names: str, poison: tuple[bytes, int], *, after: int = 1) -> None:
@@ -82,7 +82,7 @@ def test_a_handler_that_reads_every_body_has_it_among_the_dead_letters(
     poison: tuple[bytes, int], is_its_broker_deaf: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if is_its_broker_deaf:  # then it is sent again as a new message
-        monkeypatch.setattr("firearrow.client.consumer.returning.Returns._ask_its_broker", _refuse)
+        monkeypatch.setattr("firearrow.client.consumer.queue.send_back.SendBack._ask_its_broker", _refuse)
 
     async def scenario(world: World, _cluster: SimCluster, names: str) -> None:
         await fill(world, names, poison)

@@ -242,7 +242,7 @@ async def later(queues: Sequence[MessageQueue], _message: Message) -> MessageQue
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"queue": 3}, "queue=3 is no queue"),
+        ({"queue": 3}, "queue=3 is not a queue"),
         ({"queue": MessageQueue("other", "broker0", 0)}, "another topic than the message, 'T'"),
         ({"selector": lambda _queues, _message: 0}, "the selector returned 0"),
         ({"selector": lambda _queues, _message: None}, "the selector returned None"),

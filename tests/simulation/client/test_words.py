@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from firearrow.client import Consumer, Producer, PullConsumer, ReceivedMessage
-from firearrow.client.consumer.handling import Filter
+from firearrow.client.consumer.queue.handler_call import Filter
 from firearrow.errors import NoRoute
 from firearrow.testing.sim.world import World
 from tests.simulation.broker.cluster import SimCluster
@@ -81,7 +81,13 @@ def test_a_handler_that_fails_is_logged_with_everything_that_finds_the_message(
             running = asyncio.get_running_loop().create_task(consumer.run(handle))
             await until(lambda: consumer.failures == 1)
             (word,) = [each for each in words(caplog) if "no such order" in each]
-            for part in (failed[0].message_id, "T, broker0:0, offset 0", "delivery 1", "it comes again", "ValueError"):
+            for part in (
+                failed[0].message_id,
+                "T, broker0:0, offset 0",
+                "delivery 1",
+                "it is delivered again",
+                "ValueError",
+            ):
                 assert part in word
             consumer.stop()
             await running
@@ -140,7 +146,7 @@ def test_a_failure_after_a_message_was_settled_says_that(level: int | None, capl
         ({"broadcasting": True}, "it is given up, as it is broadcast"),
         ({"max_reconsume_times": 0}, "it goes to the dead letters"),
         ({"max_reconsume_times": 0, "ordered": True}, "it goes to the dead letters"),
-        ({"ordered": True}, "it comes again"),
+        ({"ordered": True}, "it is delivered again"),
     ],
 )
 def test_a_failure_tells_what_becomes_of_the_message(

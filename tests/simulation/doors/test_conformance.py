@@ -11,7 +11,7 @@ from firearrow.testing.conformance.loop import LOOP_CHECKS, LoopCheck
 from firearrow.testing.conformance.network import NETWORK_CHECKS, NetworkCheck, Site
 from firearrow.testing.conformance.refusals import REFUSAL_CHECKS, RefusalCheck
 from firearrow.testing.sim.disk import DiskProfile
-from firearrow.testing.sim.diskimage import STANDING
+from firearrow.testing.sim.disk_image import STANDING
 from firearrow.testing.sim.world import Node, World
 
 

@@ -21,7 +21,7 @@ from typing import Final
 from firearrow.errors import FireArrowError
 from firearrow.nameserver.config import NameServerConfig
 from firearrow.nameserver.server import NameServer
-from firearrow.protocol.requests.kvconfig import PutKvConfig
+from firearrow.protocol.requests.naming.kv_config import PutKvConfig
 from firearrow.remoting.caller import Caller
 from firearrow.testing.sim.transport import LinkProfile
 from firearrow.testing.sim.world import Node, World

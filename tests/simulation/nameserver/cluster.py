@@ -8,7 +8,7 @@ from firearrow import fastjson
 from firearrow.nameserver import pictures
 from firearrow.nameserver.config import NameServerConfig
 from firearrow.nameserver.server import NameServer
-from firearrow.protocol.bodies.route import TopicRouteData
+from firearrow.protocol.bodies.naming.route import TopicRouteData
 from firearrow.runtime.network import Address
 from firearrow.testing.sim.world import Node, World
 from tests.simulation.nameserver.fakes import FakeBroker, FakeClient, Seen, Topics, sound

@@ -13,13 +13,13 @@ from typing import Final
 
 from firearrow import fastjson
 from firearrow.errors import FireArrowError, RequestRefused
-from firearrow.protocol.bodies.registration import RegisterBrokerBody, encode_registration
-from firearrow.protocol.bodies.route import TopicRouteData
-from firearrow.protocol.bodies.topic import TopicConfig, TopicConfigAndMappingTable
+from firearrow.protocol.bodies.admin.topic import TopicConfig, TopicConfigAndMappingTable
+from firearrow.protocol.bodies.naming.registration import RegisterBrokerBody, encode_registration
+from firearrow.protocol.bodies.naming.route import TopicRouteData
 from firearrow.protocol.bodies.version import DataVersion
 from firearrow.protocol.codes import ResponseCode
-from firearrow.protocol.requests.registration import RegisterBroker, UnregisterBroker
-from firearrow.protocol.requests.route import GetRouteInfoByTopic
+from firearrow.protocol.requests.naming.registration import RegisterBroker, UnregisterBroker
+from firearrow.protocol.requests.naming.route import GetRouteInfoByTopic
 from firearrow.remoting.caller import Caller
 from firearrow.runtime.network import Address
 from firearrow.testing.sim.world import Node

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 from firearrow.errors import RequestRefused
 from firearrow.nameserver.config import NameServerConfig
-from firearrow.protocol.requests.route import GetRouteInfoByTopic
+from firearrow.protocol.requests.naming.route import GetRouteInfoByTopic
 from firearrow.remoting.caller import Caller
 from firearrow.testing.sim.world import World
 from tests.simulation.nameserver.cluster import SimCluster

@@ -9,8 +9,9 @@ import pytest
 from firearrow import fastjson
 from firearrow.errors import RequestRefused, SettingsError
 from firearrow.nameserver.config import NameServerConfig
-from firearrow.protocol.bodies.registration import RegisterBrokerBody, encode_registration
-from firearrow.protocol.bodies.route import (
+from firearrow.protocol.bodies.admin.topic import TopicConfig, TopicConfigAndMappingTable
+from firearrow.protocol.bodies.naming.registration import RegisterBrokerBody, encode_registration
+from firearrow.protocol.bodies.naming.route import (
     ClusterInfo,
     GetBrokerMemberGroupBody,
     KVTable,
@@ -18,14 +19,13 @@ from firearrow.protocol.bodies.route import (
     TopicList,
     TopicRouteData,
 )
-from firearrow.protocol.bodies.topic import TopicConfig, TopicConfigAndMappingTable
 from firearrow.protocol.bodies.version import DataVersion
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.conversation import Request
-from firearrow.protocol.requests.config import GetNamesrvConfig, UpdateNamesrvConfig
-from firearrow.protocol.requests.heartbeat import HeartBeat
-from firearrow.protocol.requests.kvconfig import DeleteKvConfig, GetKvConfig, GetKvListByNamespace, PutKvConfig
-from firearrow.protocol.requests.registration import (
+from firearrow.protocol.requests.admin.config import GetNamesrvConfig, UpdateNamesrvConfig
+from firearrow.protocol.requests.group.heartbeat import HeartBeat
+from firearrow.protocol.requests.naming.kv_config import DeleteKvConfig, GetKvConfig, GetKvListByNamespace, PutKvConfig
+from firearrow.protocol.requests.naming.registration import (
     BrokerHeartbeat,
     GetBrokerMemberGroup,
     NotifyMinBrokerIdChange,
@@ -33,7 +33,7 @@ from firearrow.protocol.requests.registration import (
     RegisterBroker,
     UnregisterBroker,
 )
-from firearrow.protocol.requests.route import (
+from firearrow.protocol.requests.naming.route import (
     AddWritePermOfBroker,
     DeleteTopicInNamesrv,
     GetAllTopicListFromNameserver,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from firearrow.errors import ConnectionFailed, ConnectionLost, FireArrowError, Overloaded, RequestTimedOut
-from firearrow.protocol.requests.kvconfig import GetKvConfig, GetKvConfigAnswer, PutKvConfig
+from firearrow.protocol.requests.naming.kv_config import GetKvConfig, GetKvConfigAnswer, PutKvConfig
 from firearrow.remoting.caller import Caller
 from firearrow.remoting.handlers import Answer, Call, Handlers, Later, Peer
 from firearrow.remoting.limits import Limits

@@ -14,7 +14,7 @@ import logging
 import time
 from collections import Counter
 
-from firearrow.testing.faults.ledger import DEFAULT_PATH, Ledger
+from campaigns.faults.ledger import DEFAULT_PATH, Ledger
 from tests.simulation.store.crashes import explore
 from tests.simulation.store.wholes import explore_whole
 

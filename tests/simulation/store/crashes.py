@@ -19,15 +19,16 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
+from campaigns.drafts import columns_of_drafts
 from firearrow.errors import DiskError, DiskFull, FireArrowError, Overloaded
 from firearrow.record.decode import peek
-from firearrow.store.commitlog import CommitLog
 from firearrow.store.config import LogConfig
-from firearrow.store.opening import OpenedLog, open_log
+from firearrow.store.log.commit_log import CommitLog
 from firearrow.store.placement import FLUSHED, WRITTEN, QueueTail
-from firearrow.store.running import RunningLog
+from firearrow.store.recovery.open_log import OpenedLog, open_log
+from firearrow.store.running_log import RunningLog
 from firearrow.testing.sim.disk import DiskProfile
-from firearrow.testing.sim.diskimage import DiskImage
+from firearrow.testing.sim.disk_image import DiskImage
 from firearrow.testing.sim.world import Node, World
 from tests.simulation.store.kit import Died, FrozenClock, InstantDisk, clone, config, draft, no_sink, now
 
@@ -227,8 +228,9 @@ class Driver:
             draft(body, queue_id=tail.queue_id, properties=word) for body, word in zip(bodies, words, strict=True)
         ]
         if len(drafts) > 1:
-            batch = log.append_batch(tail, drafts)
-            starts, first, end = batch.physical_offsets, batch.queue_offset, batch.end
+            envelope, columns = columns_of_drafts(drafts)
+            batch = log.append_columns(envelope, [tail] * len(drafts), columns)
+            starts, first, end = batch.physical_offsets, batch.queue_offsets[0], batch.end
         else:
             place = log.append(tail, drafts[0])
             starts, first, end = [place.physical_offset], place.queue_offset, place.end

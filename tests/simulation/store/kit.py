@@ -12,20 +12,20 @@ from contextlib import suppress
 from typing import Any, TypeVar, cast
 
 from firearrow.errors import FireArrowError, LockHeld
-from firearrow.model import Address, EpochMs
+from firearrow.model import EpochMs, Host
 from firearrow.record.encode import Draft
 from firearrow.record.hosts import host_bytes
 from firearrow.record.properties import stored_properties
-from firearrow.runtime.disk import Bytes, Disk, Listings, Status, Usage, checked, parent_of, refusal
+from firearrow.runtime.disk.door import Bytes, Disk, Listings, Status, Usage, checked, parent_of, refusal
 from firearrow.store.config import LogConfig
 from firearrow.store.placement import QueueTail, Rows
-from firearrow.testing.sim.diskfile import PAGE_BYTES, FileNode, SyncInProgress
-from firearrow.testing.sim.diskimage import DirectoryNode, DiskImage
+from firearrow.testing.sim.disk_file import PAGE_BYTES, FileNode, SyncInProgress
+from firearrow.testing.sim.disk_image import DirectoryNode, DiskImage
 
 T = TypeVar("T")
 
 SEGMENT = 8192
-HOST = host_bytes(Address("127.0.0.1", 10911))
+HOST = host_bytes(Host("127.0.0.1", 10911))
 
 
 def draft(body: bytes = b"hello", topic: str = "T", queue_id: int = 0, properties: str = "", **more: Any) -> Draft:

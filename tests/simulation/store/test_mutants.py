@@ -7,12 +7,16 @@ import pytest
 
 from firearrow.errors import BadRecord, DiskError, DiskFull
 from firearrow.record.stamp import STAMP_SIZE
-from firearrow.store import ahead, flush, opening, recovery, scan
-from firearrow.store.commitlog import CommitLog
-from firearrow.store.flush import Flusher
-from firearrow.store.recovery import Ending, Recovery
-from firearrow.store.segments import Segment, sync_names
-from firearrow.store.verify import judge, resembles_stamp
+from firearrow.store.log import flush
+from firearrow.store.log import next_segment as ahead
+from firearrow.store.log.commit_log import CommitLog
+from firearrow.store.log.flush import Flusher
+from firearrow.store.log.segments import Segment, sync_names
+from firearrow.store.recovery import open_log as opening
+from firearrow.store.recovery import recover as recovery
+from firearrow.store.recovery import scan
+from firearrow.store.recovery.recover import Ending, Recovery
+from firearrow.store.recovery.verify import judge, resembles_stamp
 from tests.simulation.store.crashes import explore
 
 SEEDS = 100

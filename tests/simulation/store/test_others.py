@@ -14,7 +14,7 @@ from firearrow.record.encode import encode
 from firearrow.record.layout import blank
 from firearrow.record.properties import StoredProperties
 from firearrow.record.stamp import stamp_of
-from firearrow.store.opening import OpenedLog, checkpoint_crc, open_log
+from firearrow.store.recovery.open_log import OpenedLog, checkpoint_crc, open_log
 from tests.simulation.store.kit import FrozenClock, InstantDisk, config, draft, fresh_image, now, one_tail
 
 SEGMENT = 4096

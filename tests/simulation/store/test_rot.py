@@ -5,11 +5,11 @@ import random
 
 import pytest
 
-from firearrow.store.opening import OpenedLog, open_log
 from firearrow.store.placement import QueueTail
-from firearrow.store.recovery import Recovery
-from firearrow.store.running import RunningLog
-from firearrow.testing.sim.diskimage import DiskImage
+from firearrow.store.recovery.open_log import OpenedLog, open_log
+from firearrow.store.recovery.recover import Recovery
+from firearrow.store.running_log import RunningLog
+from firearrow.testing.sim.disk_image import DiskImage
 from firearrow.testing.sim.world import Node, World
 from tests.simulation.store.crashes import History
 from tests.simulation.store.kit import FrozenClock, InstantDisk, clone, config, draft, no_sink, now, one_tail

@@ -8,15 +8,15 @@ from contextlib import suppress
 import pytest
 
 from firearrow.errors import DiskFull
-from firearrow.store import index as index_module
-from firearrow.store.activeindex import ActiveIndex
-from firearrow.store.index import IndexConfig
-from firearrow.store.indexsums import PageSums
-from firearrow.store.opening import OpenedLog
+from firearrow.store.index import files as index_module
+from firearrow.store.index.active_file import ActiveIndex
+from firearrow.store.index.checksums import PageSums
+from firearrow.store.index.key_index import IndexConfig
 from firearrow.store.placement import FLUSHED
-from firearrow.store.queues import QueueConfig
+from firearrow.store.queue.table import QueueConfig
+from firearrow.store.recovery.open_log import OpenedLog
 from firearrow.store.store import Store, StoreConfig
-from firearrow.store.views import Views, ViewsConfig
+from firearrow.store.views.views import Views, ViewsConfig
 from firearrow.testing.sim.world import Node, World
 from tests.simulation.store.kit import config, draft
 

@@ -4,14 +4,15 @@ import asyncio
 
 import pytest
 
+from campaigns.drafts import append_batch
 from firearrow.errors import DiskError
 from firearrow.record.decode import decode_all
-from firearrow.store.index import IndexConfig
+from firearrow.store.index.key_index import IndexConfig
 from firearrow.store.placement import FLUSHED
-from firearrow.store.pulling import Pull, ReadStatus
-from firearrow.store.queues import QueueConfig
+from firearrow.store.queue.table import QueueConfig
+from firearrow.store.read.queue_reader import ReadRequest, ReadStatus
 from firearrow.store.store import Store, StoreConfig
-from firearrow.store.views import ViewsConfig
+from firearrow.store.views.views import ViewsConfig
 from firearrow.testing.sim.world import Node, World
 from tests.simulation.store.kit import config, draft
 
@@ -35,7 +36,7 @@ async def _append(store: Store, numbers: range) -> None:
         place = store.append(draft(b"%d" % number, queue_id=number % QUEUES, properties=properties))
         if number % 5 == 0:
             await store.reached(place.end, FLUSHED)
-    batch = store.append_batch([draft(b"batch", queue_id=QUEUES) for _ in range(4)])
+    batch = append_batch(store, [draft(b"batch", queue_id=QUEUES) for _ in range(4)])
     await store.reached(batch.end, FLUSHED)
 
 
@@ -45,7 +46,7 @@ async def _check(store: Store, numbers: range, batches: int) -> None:
         bodies: list[bytes] = []
         offset = 0
         while True:
-            pulled = await store.read("T", queue_id, Pull(offset, 8, 1 << 20))
+            pulled = await store.read("T", queue_id, ReadRequest(offset, 8, 1 << 20))
             if pulled.status is not ReadStatus.FOUND:
                 break
             bodies += [message.body for buffer in pulled.buffers for message in decode_all(buffer)]
@@ -116,7 +117,7 @@ def test_the_log_is_copied_by_its_tail() -> None:
                     store.on_growth(grown.set)
                     await asyncio.wait([sending, group.create_task(grown.wait())], return_when="FIRST_COMPLETED")
                     grown.set()
-            assert bytes(copied[:4096]) == store.log.read(0, 4096)
+            assert bytes(copied[:4096]) == store.bytes.read_hot(0, 4096)
             assert len(copied) == store.log.written
             await store.close()
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from firearrow.broker.statefile import StateFile, Table
-from firearrow.runtime.disk import Disk
-from firearrow.store.queues import Queues
-from firearrow.store.views import Views
+from firearrow.broker.state.state_file import StateFile, Table
+from firearrow.runtime.disk.door import Disk
+from firearrow.store.queue.table import Queues
+from firearrow.store.views.views import Views
 from tests.simulation.store.wholes import explore_whole
 
 CHUNKS = 6

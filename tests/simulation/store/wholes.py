@@ -17,14 +17,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from firearrow.broker.delayoffsets import PATH as DELAYS_PATH
-from firearrow.broker.delayoffsets import DelayOffsets
-from firearrow.broker.offsetrows import PATH as OFFSETS_PATH
-from firearrow.broker.offsetrows import OffsetRows
-from firearrow.broker.offsets import OffsetTable
-from firearrow.broker.statefile import StateFile
-from firearrow.store.consumequeue import SCHEDULE_TOPIC
-from firearrow.testing.sim.diskimage import DiskImage
+from firearrow.broker.delivery.delay_offsets import PATH as DELAYS_PATH
+from firearrow.broker.delivery.delay_offsets import DelayOffsets
+from firearrow.broker.state.state_file import StateFile
+from firearrow.broker.tables.offset_rows import PATH as OFFSETS_PATH
+from firearrow.broker.tables.offset_rows import OffsetRows
+from firearrow.broker.tables.offsets import OffsetTable
+from firearrow.store.queue.consume_queue import SCHEDULE_TOPIC
+from firearrow.testing.sim.disk_image import DiskImage
 from tests.property.store.shop import Shop, entries_of, keys_of_index, open_shop, truth_of
 from tests.property.store.test_views import play
 from tests.simulation.store.kit import Died, FrozenClock, InstantDisk, clone, fresh_image, now
@@ -101,7 +101,7 @@ class WholeExplorer:
                 clock=self._clock,
                 disk=WatchedDisk(self.image, self._moment),
             )
-            shop.views.queues.synced_each = rng.choice([0, 2, 100])
+            shop.views.queues.writer.synced_each = rng.choice([0, 2, 100])
             self._shop = shop
             progress = Progress(shop)
             await progress.load()

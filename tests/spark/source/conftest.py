@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from firearrow.spark.link import close_links
-from firearrow.testing.apache import ApacheBroker, ApacheNameServer, FireArrowBroker, FireArrowNameServer
+from judges import ApacheBroker, ApacheNameServer, FireArrowBroker, FireArrowNameServer
 
 APACHE = "5.5.0"
 OURS = "firearrow"

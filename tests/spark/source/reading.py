@@ -8,11 +8,11 @@ from typing import Any
 import pyarrow as pa
 
 from firearrow.blocking import Message, Producer, PullConsumer
-from firearrow.spark.files import StoreReader
 from firearrow.spark.options import source_options, store_options
-from firearrow.spark.reader import SpanPartition, TopicsReader
 from firearrow.spark.schema import NAMES
-from firearrow.spark.stream import TopicsStreamReader
+from firearrow.spark.source.reader import SpanPartition, TopicsReader
+from firearrow.spark.source.store_files import StoreReader
+from firearrow.spark.source.stream import TopicsStreamReader
 
 PATIENCE_S = 60.0
 

@@ -10,7 +10,7 @@ from firearrow.blocking import Message
 from firearrow.client import Producer
 from firearrow.errors import FireArrowError
 from firearrow.record.compression import Codec, with_codec
-from firearrow.spark.reader import DataLost
+from firearrow.spark.source.reader import DataLost
 from firearrow.testing.blocking import Cluster
 from tests.spark.source.reading import numbered, numbers, read, rows_between, send, stream
 
@@ -66,6 +66,6 @@ def send_packed(address: str, topic: str, body: bytes) -> None:
     async def send_it() -> None:
         async with Producer(address, group="poison-test") as producer:
             made = producer._prepared(Message.of(topic, b"?"))
-            await producer._attempts(replace(made, body=body, sys_flag=with_codec(0, Codec.ZLIB)), None, None)
+            await producer._delivery.send(replace(made, body=body, sys_flag=with_codec(0, Codec.ZLIB)), None, None)
 
     asyncio.run(send_it())

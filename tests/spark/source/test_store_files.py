@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from firearrow.errors import SettingsError
-from firearrow.spark.files import StoreReader, opened
 from firearrow.spark.options import store_options
-from firearrow.spark.pushdown import Narrowing
-from firearrow.spark.reader import DataLost
-from firearrow.testing.apache import ApacheBroker, ApacheNameServer, FireArrowBroker, FireArrowNameServer
+from firearrow.spark.source.pushdown import Narrowing
+from firearrow.spark.source.reader import DataLost
+from firearrow.spark.source.store_files import StoreReader, opened
+from judges import ApacheBroker, ApacheNameServer, FireArrowBroker, FireArrowNameServer
 from tests.spark.source.conftest import APACHE, OURS
 from tests.spark.source.reading import numbered, read, read_store, send, table_of
 
@@ -157,5 +157,5 @@ def test_damage_is_told(store: str) -> None:
 
 
 def test_no_store_is_said(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="is no store"):
+    with pytest.raises(SettingsError, match="is not a store"):
         read_store({"path": str(tmp_path)})

@@ -11,12 +11,12 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from firearrow.blocking import Message, MessageQueue, PullConsumer
 from firearrow.errors import ConnectionFailed, FireArrowError, NoRoute, SettingsError, Unsupported
-from firearrow.spark import plan
 from firearrow.spark.link import close_links
-from firearrow.spark.reader import DataLost
 from firearrow.spark.schema import NAMES
-from firearrow.spark.writer import BatchWriter
-from firearrow.testing.apache import ApacheBroker, fresh
+from firearrow.spark.sink.writer import BatchWriter
+from firearrow.spark.source import plan
+from firearrow.spark.source.reader import DataLost
+from judges import ApacheBroker, fresh
 from tests.spark.source.conftest import is_ours
 from tests.spark.source.reading import numbered, numbers, parts, read, rows_between, send, stream, wait_until
 
@@ -197,7 +197,7 @@ def test_offsets_in_kafkas_form(broker: ApacheBroker, filled: str) -> None:
 def test_a_beginning_behind_the_end_is_told_and_nothing_is_skipped(broker: ApacheBroker, filled: str) -> None:
     told = options(broker, filled, startingOffsets=json.dumps({filled: 2000}))
     for begin in (stream(told).initialOffset, lambda: read(told)):
-        with pytest.raises(DataLost, match=r"told to begin at 2000, but the queue ends at \d+"):
+        with pytest.raises(DataLost, match=r"the options begin at offset 2000, but the queue ends at \d+"):
             begin()
     lenient = stream({**told, "failOnDataLoss": "false"})
     assert sum(leaves(lenient.initialOffset())) == COUNT, "it begins at the ends that there are"

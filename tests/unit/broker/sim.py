@@ -6,20 +6,23 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
-from firearrow.broker.consuming import Consuming, Permissions, Place
-from firearrow.broker.consumingconfig import ConsumingConfig
-from firearrow.broker.pullconfig import PullConfig
-from firearrow.broker.topicbook import Topics
+from firearrow.broker.consumer_side import Consuming
+from firearrow.broker.identity import Identity
+from firearrow.broker.settings.config import BrokerSettings
+from firearrow.broker.settings.consumer_settings import ConsumingConfig
+from firearrow.broker.settings.live import LiveSettings
+from firearrow.broker.settings.pull_settings import PullConfig
+from firearrow.broker.tables.tables import Tables
+from firearrow.broker.tables.topic_book import Topics
 from firearrow.errors import ConnectionLost
-from firearrow.model import Address as ModelAddress
-from firearrow.model import EpochMs
+from firearrow.model import EpochMs, Host
 from firearrow.model.delays import DEFAULT_DELAY_LEVELS, parse_delay_levels
+from firearrow.protocol.bodies.admin.topic import TopicConfig
 from firearrow.protocol.bodies.body import Body, encode_body
-from firearrow.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
-from firearrow.protocol.bodies.topic import TopicConfig
+from firearrow.protocol.bodies.group.heartbeat import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
 from firearrow.protocol.conversation import Request
-from firearrow.protocol.requests.heartbeat import HeartBeat
-from firearrow.protocol.requests.pull import PullAnswer, PullMessage
+from firearrow.protocol.requests.group.heartbeat import HeartBeat
+from firearrow.protocol.requests.message.pull import PullAnswer, PullMessage
 from firearrow.record.encode import Draft
 from firearrow.record.hosts import host_bytes
 from firearrow.record.properties import encode_properties
@@ -29,11 +32,11 @@ from firearrow.remoting.reply import Reply
 from firearrow.remoting.server import Server
 from firearrow.runtime.network import Address
 from firearrow.store.config import LogConfig
-from firearrow.store.index import IndexConfig
-from firearrow.store.placement import FLUSHED, WRITTEN, Appended
-from firearrow.store.queues import QueueConfig
+from firearrow.store.index.key_index import IndexConfig
+from firearrow.store.placement import Appended
+from firearrow.store.queue.table import QueueConfig
 from firearrow.store.store import Store, StoreConfig
-from firearrow.store.views import ViewsConfig
+from firearrow.store.views.views import ViewsConfig
 from firearrow.testing.sim.world import Node, World
 
 T = TypeVar("T")
@@ -44,44 +47,26 @@ SUSPEND = 0x2
 SUBSCRIPTION = 0x4
 COMMIT = 0x1
 PULL_CODES = frozenset({0, 19, 20, 21})
-HOST = host_bytes(ModelAddress("10.0.0.9", PORT))
+HOST = host_bytes(Host("10.0.0.9", PORT))
 
 
 class SimBroker:
     """One process of the consuming side; made anew at every start of its node."""
 
-    def __init__(
-        self,
-        node: Node,
-        *,
-        sync: bool,
-        pulls: PullConfig | None,
-        levels: tuple[int, ...],
-        consuming: ConsumingConfig | None = None,
-    ) -> None:
+    def __init__(self, node: Node, settings: BrokerSettings) -> None:
         self.node = node
-        self.sync = sync
-        self.pulls = pulls
-        self.consuming_config = consuming
-        self.levels = levels
+        self.settings = settings
         self.ready = asyncio.Event()
-        self.makes_groups = True
         self.boots = 0
         self.store: Store
+        self.tables: Tables
         self.consuming: Consuming
         self.topics: Topics
 
     def config(self) -> StoreConfig:
-        return StoreConfig(
-            log=LogConfig(
-                mapped_file_size_commit_log=1 << 20, flush_disk_type="SYNC_FLUSH" if self.sync else "ASYNC_FLUSH"
-            ),
-            views=ViewsConfig(
-                queues=QueueConfig(mapped_file_size_consume_queue=20_000),
-                index=IndexConfig(max_hash_slot_num=16, max_index_num=64),
-                delays_ms=self.levels,
-            ),
-        )
+        settings = self.settings
+        views = ViewsConfig(queues=settings.queues, index=settings.index, delays_ms=settings.broker.delays_ms)
+        return StoreConfig(log=settings.log, views=views)
 
     async def run(self, node: Node) -> None:
         async with self.serving(node):
@@ -92,20 +77,16 @@ class SimBroker:
     async def serving(self, node: Node) -> AsyncIterator[None]:
         store = self.store = await Store.open(node.disk, node.clock, self.config(), f"boot-{self.boots}")
         topics = self.topics = Topics(node.disk, node.clock, [TopicConfig(topic_name="T")])
-        consuming = self.consuming = Consuming(
+        tables = self.tables = Tables.make(
+            Identity(name="b", cluster="DefaultCluster", ip=node.host, port=PORT),
+            LiveSettings(self.settings),
             store,
             topics,
-            node.disk,
-            node.clock,
-            random.Random(node.rng.random()),
-            Place(broker_name="b", address=f"{node.host}:{PORT}", ip=node.host, store_host=HOST),
-            levels=self.levels,
-            memory_bytes=8 << 30,
-            kept_at=FLUSHED if self.sync else WRITTEN,
-            config=self.consuming_config,
-            pulls=self.pulls,
-            permissions=Permissions(makes_groups=lambda: self.makes_groups),
+            disk=node.disk,
+            clock=node.clock,
+            chance=random.Random(node.rng.random()),
         )
+        consuming = self.consuming = Consuming(tables, 8 << 30)
         await topics.load()
         await consuming.load()
         handlers = Handlers()
@@ -212,15 +193,21 @@ def simulate(
     seed: int = 1,
     sync: bool = False,
     pulls: PullConfig | None = None,
-    levels: tuple[int, ...] = LEVELS,
     consuming: ConsumingConfig | None = None,
 ) -> T:
     """Run a scenario with one broker and one client, and end the broker in order."""
     world = World(seed)
+    settings = BrokerSettings(
+        consuming=consuming or ConsumingConfig(),
+        pull=pulls or PullConfig(),
+        log=LogConfig(mapped_file_size_commit_log=1 << 20, flush_disk_type="SYNC_FLUSH" if sync else "ASYNC_FLUSH"),
+        queues=QueueConfig(mapped_file_size_consume_queue=20_000),
+        index=IndexConfig(max_hash_slot_num=16, max_index_num=64),
+    )
 
     async def run(world: World) -> T:
         node = world.node("broker")
-        broker = SimBroker(node, sync=sync, pulls=pulls, levels=levels, consuming=consuming)
+        broker = SimBroker(node, settings)
         node.start(broker.run)
         await broker.ready.wait()
         client = SimClient(world.node("client"), Address(node.host, PORT))

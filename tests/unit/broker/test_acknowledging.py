@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from firearrow.broker.acknowledging import Acks
+from firearrow.broker.send.waiting_answers import Acks
 from firearrow.errors import DiskFull, FireArrowError, StoreFenced
 from firearrow.remoting.handlers import Answer
+from firearrow.store.log.waiters import OnReached, Waiters
 from firearrow.store.placement import FLUSHED, WRITTEN, Level
-from firearrow.store.waiting import Told, Waiters
 from firearrow.testing.sim.loop import SimLoop
 
 
@@ -21,7 +21,7 @@ class FakeLog:
         self.asked = 0
         self._waiters = (Waiters(), Waiters())
 
-    def on_reached(self, offset: int, level: Level, call: Told) -> None:
+    def on_reached(self, offset: int, level: Level, call: OnReached) -> None:
         self.asked += 1
         self._waiters[level].add(offset, call)
 

@@ -7,26 +7,23 @@ import msgspec
 import pytest
 
 from firearrow import fastjson
-from firearrow.broker.config import BrokerConfig
+from firearrow.broker.settings.config import BrokerConfig
 from firearrow.errors import RequestRefused
-from firearrow.protocol.bodies.body import encode_body
-from firearrow.protocol.bodies.query import QueryConsumeQueueBody
-from firearrow.protocol.bodies.route import KVTable, TopicList
-from firearrow.protocol.bodies.stats import BrokerStatsData
-from firearrow.protocol.bodies.topic import (
+from firearrow.protocol.bodies.admin.stats import BrokerStatsData
+from firearrow.protocol.bodies.admin.topic import (
     CreateTopicListBody,
     TopicConfig,
     TopicConfigAndMappingTable,
     TopicConfigAndQueueMapping,
     TopicStatsTable,
 )
-from firearrow.protocol.requests.config import GetBrokerConfig, UpdateBrokerConfig
-from firearrow.protocol.requests.maintenance import CleanExpiredConsumeQueue, DeleteExpiredCommitLog
-from firearrow.protocol.requests.pop import PopMessage
-from firearrow.protocol.requests.query import QueryConsumeQueue, QueryMessage, ViewMessageById
-from firearrow.protocol.requests.send import RecallMessage
-from firearrow.protocol.requests.stats import GetBrokerRuntimeInfo, ViewBrokerStatsData
-from firearrow.protocol.requests.topic import (
+from firearrow.protocol.bodies.body import encode_body
+from firearrow.protocol.bodies.message.query import QueryConsumeQueueBody
+from firearrow.protocol.bodies.naming.route import KVTable, TopicList
+from firearrow.protocol.requests.admin.config import GetBrokerConfig, UpdateBrokerConfig
+from firearrow.protocol.requests.admin.maintenance import CleanExpiredConsumeQueue, DeleteExpiredCommitLog
+from firearrow.protocol.requests.admin.stats import GetBrokerRuntimeInfo, ViewBrokerStatsData
+from firearrow.protocol.requests.admin.topic import (
     CleanUnusedTopic,
     DeleteTopicInBroker,
     GetAllTopicConfig,
@@ -36,6 +33,9 @@ from firearrow.protocol.requests.topic import (
     UpdateAndCreateTopic,
     UpdateAndCreateTopicList,
 )
+from firearrow.protocol.requests.message.query import QueryConsumeQueue, QueryMessage, ViewMessageById
+from firearrow.protocol.requests.message.send import RecallMessage
+from firearrow.protocol.requests.pop.pop import PopMessage
 from firearrow.record.decode import decode_all
 from firearrow.settings import parse_properties
 from firearrow.testing.sim.world import World

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from firearrow.broker.admission import (
+from firearrow.broker.send.admission import (
     BURST_PART,
     CALM_PARTS,
     FIRST_GUESS_S,
@@ -21,8 +21,8 @@ from firearrow.broker.admission import (
     TURN_PART,
     Admission,
 )
-from firearrow.broker.config import BrokerConfig, BrokerSettings
-from firearrow.broker.live import LiveSettings
+from firearrow.broker.settings.config import BrokerConfig, BrokerSettings
+from firearrow.broker.settings.live import LiveSettings
 from firearrow.testing.sim.loop import SimLoop
 from firearrow.testing.sim.world import World
 from tests.unit.broker.whole import Client, Simulated, settings_of

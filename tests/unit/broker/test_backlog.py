@@ -3,10 +3,10 @@
 import asyncio
 from typing import Any
 
-from firearrow.broker.pullconfig import PullConfig
+from firearrow.broker.settings.pull_settings import PullConfig
 from firearrow.errors import DiskError, RequestRefused
 from firearrow.protocol.codes import ResponseCode
-from firearrow.protocol.requests.offset import QueryConsumerOffset, UpdateConsumerOffset
+from firearrow.protocol.requests.group.offset import QueryConsumerOffset, UpdateConsumerOffset
 from firearrow.record.decode import decode_all
 from firearrow.store.placement import WRITTEN
 from firearrow.testing.sim.world import World

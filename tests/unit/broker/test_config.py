@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from firearrow.broker.config import CHANGEABLE, BrokerSettings, load_settings
-from firearrow.broker.keys import REFUSED, WITHOUT_EFFECT
+from firearrow.broker.settings.apache_keys import REFUSED, WITHOUT_EFFECT
+from firearrow.broker.settings.config import CHANGEABLE, BrokerSettings, load_settings
 from firearrow.errors import SettingsError
 from firearrow.settings import Source
 from firearrow.settings.schema import leaves

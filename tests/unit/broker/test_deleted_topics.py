@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from firearrow.broker.handlers.topic import TopicHandlers
+from firearrow.broker.handlers.admin.topic import TopicHandlers
 from firearrow.errors import RequestRefused
-from firearrow.protocol.requests.topic import CleanUnusedTopic, DeleteTopicInBroker
-from firearrow.store.consumequeue import ENTRY
-from firearrow.store.lives import Lives
+from firearrow.protocol.requests.admin.topic import CleanUnusedTopic, DeleteTopicInBroker
 from firearrow.store.placement import Placed
-from firearrow.store.views import Views
+from firearrow.store.queue.consume_queue import ENTRY
+from firearrow.store.views.topic_lives import Lives
+from firearrow.store.views.views import Views
 from firearrow.testing.sim.world import Node, World
 from tests.unit.broker.whole import UNIQUE, Client, Simulated, settings_of, simulate
 

@@ -1,6 +1,6 @@
 """Delayed messages whose store times go back: none is passed over and none comes twice."""
 
-from firearrow.broker.schedule import Due, due_first
+from firearrow.broker.delivery.schedule import Due, due_first
 
 
 def due(*times_ms: int) -> list[Due]:

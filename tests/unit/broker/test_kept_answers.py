@@ -6,22 +6,22 @@ from typing import Any
 
 import pytest
 
-from firearrow.broker.handlers.topic import TopicHandlers
-from firearrow.broker.statefile import OnSaved
-from firearrow.broker.topicbook import Topics
+from firearrow.broker.handlers.admin.topic import TopicHandlers
+from firearrow.broker.state.state_file import OnSaved
+from firearrow.broker.tables.topic_book import Topics
 from firearrow.errors import DiskError, FireArrowError, RequestRefused
-from firearrow.protocol.bodies.topic import TopicConfig
+from firearrow.protocol.bodies.admin.topic import TopicConfig
 from firearrow.protocol.conversation import Request
-from firearrow.protocol.requests.group import DeleteSubscriptionGroup, UpdateAndCreateSubscriptionGroup
-from firearrow.protocol.requests.offset import QueryConsumerOffset, UpdateConsumerOffset
-from firearrow.protocol.requests.reset import CloneGroupOffset, InvokeBrokerToResetOffset
-from firearrow.protocol.requests.topic import (
+from firearrow.protocol.requests.admin.topic import (
     CleanUnusedTopic,
     DeleteTopicInBroker,
     GetTopicConfig,
     UpdateAndCreateTopic,
 )
-from firearrow.testing.sim.diskimage import STANDING
+from firearrow.protocol.requests.group.group import DeleteSubscriptionGroup, UpdateAndCreateSubscriptionGroup
+from firearrow.protocol.requests.group.offset import QueryConsumerOffset, UpdateConsumerOffset
+from firearrow.protocol.requests.group.reset import CloneGroupOffset, InvokeBrokerToResetOffset
+from firearrow.testing.sim.disk_image import STANDING
 from firearrow.testing.sim.world import World
 from tests.unit.broker.whole import UNIQUE, Client, Simulated, a_send, settings_of, simulate
 

@@ -4,16 +4,18 @@ import asyncio
 from typing import Any, ClassVar, cast
 
 import pytest
+from msgspec.structs import replace
 
 from firearrow import fastjson
-from firearrow.broker.clients import ClientTable
-from firearrow.broker.consumingconfig import ConsumingConfig
-from firearrow.broker.notices import GATHER_S, PAUSE_S, Notices
+from firearrow.broker.delivery.notices import GATHER_S, PAUSE_S, Notices
+from firearrow.broker.settings.config import BrokerConfig
+from firearrow.broker.settings.consumer_settings import ConsumingConfig
+from firearrow.broker.tables.clients import ClientTable
 from firearrow.errors import RequestRefused
 from firearrow.model import PhysicalOffset
 from firearrow.model.message import MessageQueue
-from firearrow.protocol.bodies.group import GroupForbidden, SubscriptionGroupConfig, SubscriptionGroupTable
-from firearrow.protocol.bodies.heartbeat import (
+from firearrow.protocol.bodies.group.group import GroupForbidden, SubscriptionGroupConfig, SubscriptionGroupTable
+from firearrow.protocol.bodies.group.heartbeat import (
     CheckClientBody,
     ConsumerConnection,
     ConsumerIdList,
@@ -21,10 +23,10 @@ from firearrow.protocol.bodies.heartbeat import (
     ProducerTable,
     SubscriptionData,
 )
-from firearrow.protocol.bodies.lock import LockBatchBody, LockedQueues
-from firearrow.protocol.bodies.running_info import ConsumerRunningInfo
+from firearrow.protocol.bodies.group.lock import LockBatchBody, LockedQueues
+from firearrow.protocol.bodies.group.running_info import ConsumerRunningInfo
 from firearrow.protocol.codes import ResponseCode
-from firearrow.protocol.requests.group import (
+from firearrow.protocol.requests.group.group import (
     DeleteSubscriptionGroup,
     GetAllProducerInfo,
     GetAllSubscriptionGroupConfig,
@@ -34,14 +36,14 @@ from firearrow.protocol.requests.group import (
     UpdateAndCreateSubscriptionGroup,
     UpdateAndGetGroupForbidden,
 )
-from firearrow.protocol.requests.heartbeat import (
+from firearrow.protocol.requests.group.heartbeat import (
     CheckClientConfig,
     GetConsumerListByGroup,
     NotifyConsumerIdsChanged,
     UnregisterClient,
 )
-from firearrow.protocol.requests.lock import LockBatchMq, UnlockBatchMq
-from firearrow.protocol.requests.push import ConsumeMessageDirectly, GetConsumerRunningInfo
+from firearrow.protocol.requests.group.lock import LockBatchMq, UnlockBatchMq
+from firearrow.protocol.requests.group.push import ConsumeMessageDirectly, GetConsumerRunningInfo
 from firearrow.record.message_id import offset_message_id
 from firearrow.remoting.handlers import Answer, Call, Handlers
 from firearrow.runtime.network import Address
@@ -206,13 +208,14 @@ def test_silent_clients_are_dropped_and_their_group_is_told() -> None:
 def test_a_heartbeat_makes_the_group_and_its_retry_topic() -> None:
     async def scenario(_world: World, broker: SimBroker, client: SimClient) -> None:
         await client.heartbeat("fresh")
-        assert "fresh" in broker.consuming.groups.table
+        assert "fresh" in broker.tables.groups.table
         topic = broker.topics.get("%RETRY%fresh")
         assert topic is not None
         assert (topic.read_queue_nums, topic.write_queue_nums, topic.perm) == (1, 1, 6)
-        broker.makes_groups = False
+        live = broker.tables.settings
+        live.replace(replace(live.value, broker=BrokerConfig(auto_create_subscription_group=False)))
         await client.heartbeat("unknown")
-        assert "unknown" not in broker.consuming.groups.table
+        assert "unknown" not in broker.tables.groups.table
         assert await refused(ids(client, "unknown")) == ResponseCode.SYSTEM_ERROR
 
     simulate(scenario)
@@ -278,7 +281,7 @@ def test_questions_are_passed_on_to_consumers() -> None:
         place = broker.put(b"now")
         message_id = offset_message_id(HOST, PhysicalOffset(place.physical_offset))
         await asker.ask(ConsumeMessageDirectly(consumer_group="g", client_id="one", msg_id=message_id, topic="T"))
-        assert one.consumed == [broker.store.log.read(place.physical_offset, place.end - place.physical_offset)]
+        assert one.consumed == [broker.store.read_from(place.physical_offset, place.end - place.physical_offset)]
 
     simulate(scenario)
 
@@ -296,10 +299,10 @@ def test_groups_are_made_shown_changed_and_deleted_durably() -> None:
         table = fastjson.decode(reply.body, SubscriptionGroupTable)
         assert "g" in table.subscription_group_table
         assert reply.answer.total_group_num == len(table.subscription_group_table)
-        broker.consuming.offsets.commit("g", "T", 0, 4)
+        broker.tables.offsets.commit("g", "T", 0, 4)
         await client.ask(DeleteSubscriptionGroup(group_name="g", clean_offset=True))
-        assert broker.consuming.offsets.committed("g", "T", 0) == -1
-        assert "g" not in broker.consuming.groups.table
+        assert broker.tables.offsets.committed("g", "T", 0) == -1
+        assert "g" not in broker.tables.groups.table
         bad = SubscriptionGroupConfig(group_name="bad name!")
         assert await refused(client.ask(UpdateAndCreateSubscriptionGroup(), bad)) == ResponseCode.INVALID_PARAMETER
 

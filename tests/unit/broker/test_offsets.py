@@ -7,16 +7,17 @@ from typing import Any
 import pytest
 
 from firearrow import fastjson
-from firearrow.broker.handlers import large
-from firearrow.broker.statefile import ROWS_AT_ONCE
+from firearrow.broker.handlers.admin import large_answer as large
+from firearrow.broker.state.state_file import ROWS_AT_ONCE
 from firearrow.errors import RequestRefused
 from firearrow.model.message import MessageQueue
-from firearrow.protocol.bodies.group import SubscriptionGroupTable
-from firearrow.protocol.bodies.offset import ConsumerOffsetTable, ResetOffsetBody
-from firearrow.protocol.bodies.stats import ConsumeStats, ConsumeStatsList, QueryConsumeTimeSpanBody
+from firearrow.protocol.bodies.admin.stats import ConsumeStats, ConsumeStatsList, QueryConsumeTimeSpanBody
+from firearrow.protocol.bodies.group.group import SubscriptionGroupTable
+from firearrow.protocol.bodies.group.offset import ConsumerOffsetTable, ResetOffsetBody
 from firearrow.protocol.codes import ResponseCode
-from firearrow.protocol.requests.group import GetAllSubscriptionGroupConfig
-from firearrow.protocol.requests.offset import (
+from firearrow.protocol.requests.admin.stats import GetBrokerConsumeStats, GetConsumeStats
+from firearrow.protocol.requests.group.group import GetAllSubscriptionGroupConfig
+from firearrow.protocol.requests.group.offset import (
     BoundaryType,
     GetEarliestMsgStoretime,
     GetMaxOffset,
@@ -25,10 +26,9 @@ from firearrow.protocol.requests.offset import (
     SearchOffsetByTimestamp,
     UpdateConsumerOffset,
 )
-from firearrow.protocol.requests.query import QueryConsumeTimeSpan
-from firearrow.protocol.requests.replication import GetAllConsumerOffset
-from firearrow.protocol.requests.reset import CloneGroupOffset, InvokeBrokerToResetOffset
-from firearrow.protocol.requests.stats import GetBrokerConsumeStats, GetConsumeStats
+from firearrow.protocol.requests.group.reset import CloneGroupOffset, InvokeBrokerToResetOffset
+from firearrow.protocol.requests.message.query import QueryConsumeTimeSpan
+from firearrow.protocol.requests.replication.replication import GetAllConsumerOffset
 from firearrow.store.placement import FLUSHED
 from firearrow.testing.sim.world import World
 from tests.unit.broker.sim import SimBroker, SimClient, simulate, until
@@ -74,7 +74,7 @@ def test_answers_about_all_offsets_and_groups_are_made_in_turns(monkeypatch: pyt
     monkeypatch.setattr(large, "sleep", counted)
 
     async def scenario(_world: World, broker: SimBroker, client: SimClient) -> None:
-        offsets, groups = broker.consuming.offsets, broker.consuming.groups.table
+        offsets, groups = broker.tables.offsets, broker.tables.groups.table
         for number in range(20_000):
             offsets.commit(f"group-{number % 500}", f"topic-{number}", 0, number)
             groups.create(f"group-{number}", 1)
@@ -97,7 +97,7 @@ def test_answers_about_all_offsets_and_groups_are_made_in_turns(monkeypatch: pyt
 def test_an_answer_that_no_frame_holds_is_refused() -> None:
     async def scenario(_world: World, broker: SimBroker, client: SimClient) -> None:
         for number in range(4000):
-            broker.consuming.offsets.commit(f"group-{number}".ljust(4000, "x"), "T", 0, number)
+            broker.tables.offsets.commit(f"group-{number}".ljust(4000, "x"), "T", 0, number)
         with pytest.raises(RequestRefused, match="more than an answer of 15 MiB holds"):
             await client.ask(GetAllConsumerOffset())
 
@@ -270,6 +270,6 @@ def test_offsets_are_cloned() -> None:
         await client.heartbeat()
         await client.ask(commit(3))
         await client.ask(CloneGroupOffset(src_group="g", dest_group="copy", topic="T", offline=True))
-        assert broker.consuming.offsets.committed("copy", "T", 0) == 3
+        assert broker.tables.offsets.committed("copy", "T", 0) == 3
 
     simulate(scenario)

@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable
 import pytest
 from msgspec.structs import replace
 
-from firearrow.broker.config import BrokerConfig
+from firearrow.broker.settings.config import BrokerConfig
 from firearrow.errors import NotNow
 from firearrow.store.placement import FLUSHED
 from firearrow.store.store import Store, StoreConfig
-from firearrow.store.views import ViewsConfig
+from firearrow.store.views.views import ViewsConfig
 from firearrow.testing.sim.world import Node, World
 from tests.unit.broker.whole import Client, Simulated, settings_of
 from tests.unit.store.begun import NOW_S, Begun, SetOut

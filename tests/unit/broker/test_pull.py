@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from firearrow.broker.pullconfig import PullConfig
+from firearrow.broker.settings.pull_settings import PullConfig
 from firearrow.errors import RequestRefused
 from firearrow.protocol.codes import ResponseCode
-from firearrow.protocol.requests.offset import GetMaxOffset
+from firearrow.protocol.requests.group.offset import GetMaxOffset
 from firearrow.record.decode import decode_all
 from firearrow.testing.sim.world import World
 from tests.unit.broker.sim import COMMIT, SUBSCRIPTION, SUSPEND, SimBroker, SimClient, simulate, until
@@ -26,7 +26,9 @@ def test_a_pull_gets_the_records_as_they_lie() -> None:
         assert reply.code == 0
         assert reply.remark == "FOUND"
         assert bodies(reply.body) == [b"1", b"2", b"3"]
-        assert reply.body == broker.store.log.read(places[1].physical_offset, places[3].end - places[1].physical_offset)
+        assert reply.body == broker.store.read_from(
+            places[1].physical_offset, places[3].end - places[1].physical_offset
+        )
         answer = reply.answer
         assert (answer.next_begin_offset, answer.min_offset, answer.max_offset) == (4, 0, 5)
         assert (answer.suggest_which_broker_id, answer.topic_sys_flag, answer.group_sys_flag) == (0, 0, 0)
@@ -181,7 +183,7 @@ def test_a_pull_may_carry_a_subscription_and_an_offset() -> None:
         broker.put(b"b", TAGS="B")
         reply = await client.pull(0, flags=SUBSCRIPTION | COMMIT, subscription="B", commit=1)
         assert bodies(reply.body) == [b"b"]
-        assert broker.consuming.offsets.committed("g", "T", 0) == 1
+        assert broker.tables.offsets.committed("g", "T", 0) == 1
 
     simulate(scenario)
 

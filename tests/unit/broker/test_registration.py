@@ -8,15 +8,15 @@ import pytest
 from msgspec.structs import replace
 
 from firearrow.broker import registration
-from firearrow.broker.config import BrokerConfig
+from firearrow.broker.settings.config import BrokerConfig
 from firearrow.errors import RequestRefused
 from firearrow.model.flags import PERM_READ, PERM_WRITE
+from firearrow.protocol.bodies.admin.topic import CreateTopicListBody, TopicConfig
 from firearrow.protocol.bodies.body import encode_body
-from firearrow.protocol.bodies.route import TopicRouteData
-from firearrow.protocol.bodies.topic import CreateTopicListBody, TopicConfig
-from firearrow.protocol.requests.kvconfig import PutKvConfig
-from firearrow.protocol.requests.route import DeleteTopicInNamesrv
-from firearrow.protocol.requests.topic import UpdateAndCreateTopicList
+from firearrow.protocol.bodies.naming.route import TopicRouteData
+from firearrow.protocol.requests.admin.topic import UpdateAndCreateTopicList
+from firearrow.protocol.requests.naming.kv_config import PutKvConfig
+from firearrow.protocol.requests.naming.route import DeleteTopicInNamesrv
 from firearrow.remoting.caller import Caller
 from firearrow.runtime.network import Address
 from firearrow.testing.sim.world import World

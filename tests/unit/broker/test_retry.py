@@ -5,29 +5,29 @@ import asyncio
 import pytest
 
 from firearrow import fastjson
-from firearrow.broker.incoming import park
+from firearrow.broker.send.incoming import destination_of
 from firearrow.errors import RequestRefused
 from firearrow.model import StoredMessage
 from firearrow.model.names import SCHEDULE_TOPIC
-from firearrow.protocol.bodies.offset import DelayOffsetTable
+from firearrow.protocol.bodies.group.offset import DelayOffsetTable
 from firearrow.protocol.codes import ResponseCode
-from firearrow.protocol.requests.send import ConsumerSendMsgBack
+from firearrow.protocol.requests.message.send import ConsumerSendMsgBack
 from firearrow.record.decode import decode_all
 from firearrow.store.placement import FLUSHED
-from firearrow.store.pulling import Pull
+from firearrow.store.read.queue_reader import ReadRequest
 from firearrow.testing.sim.world import World
 from tests.unit.broker.sim import LEVELS, SimBroker, SimClient, simulate, until
 
 
 def put_delayed(broker: SimBroker, level: int, body: bytes = b"x") -> int:
-    parked = park("T", 3, {"DELAY": str(level), "TAGS": "A"}, 0, len(LEVELS))
-    return broker.put(body, topic=parked.topic, queue_id=parked.queue_id, **parked.properties).store_timestamp
+    scheduled = destination_of("T", 3, {"DELAY": str(level), "TAGS": "A"}, 0, len(LEVELS))
+    return broker.put(body, topic=scheduled.topic, queue_id=scheduled.queue_id, **scheduled.properties).store_timestamp
 
 
 async def stored(broker: SimBroker, topic: str, queue_id: int = 0) -> list[StoredMessage]:
     found: list[StoredMessage] = []
     offset = 0
-    while (pulled := await broker.store.read(topic, queue_id, Pull(offset, 1000, 1 << 20))).buffers:
+    while (pulled := await broker.store.read(topic, queue_id, ReadRequest(offset, 1000, 1 << 20))).buffers:
         found += [message for buffer in pulled.buffers for message in decode_all(bytes(buffer))]
         offset = pulled.next_offset
     return found

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from firearrow.broker.config import BrokerConfig
+from firearrow.broker.settings.config import BrokerConfig
 from firearrow.errors import RequestRefused
 from firearrow.model import Message
 from firearrow.protocol.codes import ResponseCode
-from firearrow.protocol.requests.pull import PullMessage
-from firearrow.protocol.requests.send import RecallMessage, SendBatchMessage, SendMessage, SendMessageV2
+from firearrow.protocol.requests.message.pull import PullMessage
+from firearrow.protocol.requests.message.send import RecallMessage, SendBatchMessage, SendMessage, SendMessageV2
 from firearrow.record.batch import encode_batch
 from firearrow.testing.sim.world import World
 from tests.unit.broker.whole import UNIQUE, Client, Simulated, a_send, settings_of, simulate

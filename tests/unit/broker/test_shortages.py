@@ -7,13 +7,13 @@ from contextlib import suppress
 import pytest
 from msgspec.structs import replace
 
-from firearrow.broker.config import BrokerSettings
+from firearrow.broker.settings.config import BrokerSettings
 from firearrow.errors import DiskError, RequestRefused
-from firearrow.runtime.disk import SHORTAGES, refusal
-from firearrow.store import views
-from firearrow.store.consumequeue import ENTRY_BYTES
-from firearrow.store.pressure import Pressure
-from firearrow.store.queues import QueueConfig
+from firearrow.runtime.disk.door import SHORTAGES, refusal
+from firearrow.store.queue.consume_queue import ENTRY_BYTES
+from firearrow.store.queue.table import QueueConfig
+from firearrow.store.views import views
+from firearrow.store.views.pressure import Pressure
 from firearrow.testing.sim import disk
 from firearrow.testing.sim.world import World
 from tests.unit.broker.whole import UNIQUE, Client, Simulated, settings_of, simulate

@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from firearrow.broker.statefile import StateFile
+from firearrow.broker.state.state_file import StateFile
 from firearrow.errors import DiskError
-from firearrow.protocol.requests.group import UpdateAndCreateSubscriptionGroup
-from firearrow.protocol.requests.offset import QueryConsumerOffset, UpdateConsumerOffset
-from firearrow.protocol.requests.topic import GetTopicConfig
-from firearrow.testing.sim.diskimage import STANDING
+from firearrow.protocol.requests.admin.topic import GetTopicConfig
+from firearrow.protocol.requests.group.group import UpdateAndCreateSubscriptionGroup
+from firearrow.protocol.requests.group.offset import QueryConsumerOffset, UpdateConsumerOffset
+from firearrow.testing.sim.disk_image import STANDING
 from firearrow.testing.sim.world import Node, World
 from tests.unit.broker.whole import Client, Simulated, settings_of, simulate
 

@@ -5,10 +5,10 @@ import tracemalloc
 
 import pytest
 
-from firearrow.broker import counthistory
-from firearrow.broker.counthistory import CountHistory
-from firearrow.broker.meters import DAY_MS, HOUR_MS, MINUTE_MS, SAMPLE_MS, Counts
-from firearrow.broker.stats import BrokerStats
+from firearrow.broker.statistics import history as counthistory
+from firearrow.broker.statistics.counters import BrokerStats
+from firearrow.broker.statistics.history import CountHistory
+from firearrow.broker.statistics.meters import DAY_MS, HOUR_MS, MINUTE_MS, SAMPLE_MS, Counts
 
 MANY = 50_000
 MEASURED = 2_000
@@ -87,4 +87,4 @@ def test_spans_count_from_the_last_moment_that_is_old_enough_or_from_the_counter
 
 @pytest.fixture
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("firearrow.broker.stats.PAUSE_S", 0)
+    monkeypatch.setattr("firearrow.broker.statistics.counters.PAUSE_S", 0)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from firearrow.protocol.requests.offset import UpdateConsumerOffset
+from firearrow.protocol.requests.group.offset import UpdateConsumerOffset
 from firearrow.store.store import Store
 from firearrow.testing.sim.world import World
 from tests.unit.broker.whole import Client, Simulated, simulate

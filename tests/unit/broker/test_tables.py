@@ -3,19 +3,19 @@
 import pytest
 
 from firearrow import fastjson
-from firearrow.broker.clients import Client, ClientTable
-from firearrow.broker.disagreement import LASTING_MS, Disagreements, between
-from firearrow.broker.groups import SubscriptionGroups
-from firearrow.broker.locks import QueueLocks
-from firearrow.broker.longpoll import PULL_BYTES, SLOT_MS, TAG_BYTES, ParkedPulls
-from firearrow.broker.offsetrows import OffsetRows
-from firearrow.broker.offsets import OffsetTable
-from firearrow.broker.subscription import codes_of, tags_of, wanted_codes
+from firearrow.broker.pull.long_poll import PULL_BYTES, SLOT_MS, TAG_BYTES, ParkedPulls
+from firearrow.broker.pull.subscription import codes_of, tags_of, wanted_codes
+from firearrow.broker.tables.clients import Client, ClientTable
+from firearrow.broker.tables.disagreement import LASTING_MS, Disagreements, between
+from firearrow.broker.tables.groups import SubscriptionGroups
+from firearrow.broker.tables.locks import QueueLocks
+from firearrow.broker.tables.offset_rows import OffsetRows
+from firearrow.broker.tables.offsets import OffsetTable
 from firearrow.model.java_hash import tag_code
 from firearrow.model.message import MessageQueue
-from firearrow.protocol.bodies.group import SubscriptionGroupConfig
-from firearrow.protocol.bodies.heartbeat import ConsumerData, SubscriptionData
-from firearrow.protocol.bodies.offset import ConsumerOffsetTable
+from firearrow.protocol.bodies.group.group import SubscriptionGroupConfig
+from firearrow.protocol.bodies.group.heartbeat import ConsumerData, ConsumeType, SubscriptionData
+from firearrow.protocol.bodies.group.offset import ConsumerOffsetTable
 
 
 def client(connection: str, heard_ms: int = 0) -> Client:
@@ -46,7 +46,7 @@ class TestClients:
         assert group is not None
         assert (group.consume_type, group.message_model) == ("CONSUME_PASSIVELY", "CLUSTERING")
         assert group.consume_from_where == "CONSUME_FROM_LAST_OFFSET"
-        assert group.is_passive
+        assert group.consume_type == ConsumeType.CONSUME_PASSIVELY
 
     def test_a_changed_set_of_topics_is_told_and_a_newer_version_is_not(self) -> None:
         table = ClientTable()

@@ -2,10 +2,10 @@
 
 import pytest
 
-from firearrow.broker.config import BrokerConfig
-from firearrow.broker.topicattributes import altered, parse_changes
-from firearrow.broker.topics import TopicTable, describe, system_topics
-from firearrow.protocol.bodies.topic import TopicConfig
+from firearrow.broker.settings.config import BrokerConfig
+from firearrow.broker.tables.topic_attributes import altered, parse_changes
+from firearrow.broker.tables.topics import TopicTable, describe, system_topics
+from firearrow.protocol.bodies.admin.topic import TopicConfig
 from firearrow.protocol.refusal import Refused
 
 

@@ -6,12 +6,12 @@ import errno
 import pytest
 
 from firearrow import fastjson
-from firearrow.broker.diskwatch import DiskWatch
-from firearrow.broker.watch import SAY_EVERY_S, Watch
+from firearrow.broker.statistics.disk_watch import DiskWatch
+from firearrow.broker.statistics.watch import SAY_EVERY_S, Watch
 from firearrow.errors import RequestRefused
-from firearrow.protocol.bodies.route import KVTable
-from firearrow.protocol.requests.stats import GetBrokerRuntimeInfo
-from firearrow.runtime.disk import Usage
+from firearrow.protocol.bodies.naming.route import KVTable
+from firearrow.protocol.requests.admin.stats import GetBrokerRuntimeInfo
+from firearrow.runtime.disk.door import Usage
 from firearrow.store.retention import RetentionConfig
 from firearrow.testing.sim.world import World
 from tests.simulation.store.kit import InstantDisk, fresh_image

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from firearrow.broker.handlers.send import SendHandlers
+from firearrow.broker.handlers.message.send_checked import CheckedSends
 from firearrow.errors import FireArrowError, RequestRefused
 from firearrow.model import Message
-from firearrow.protocol.requests.send import ConsumerSendMsgBack, SendBatchMessage
-from firearrow.protocol.requests.topic import DeleteTopicInBroker, GetTopicConfig
+from firearrow.protocol.requests.admin.topic import DeleteTopicInBroker, GetTopicConfig
+from firearrow.protocol.requests.message.send import ConsumerSendMsgBack, SendAnswer, SendBatchMessage
 from firearrow.record.batch import encode_batch
 from firearrow.remoting.handlers import Answer
 from firearrow.testing.sim.world import World
@@ -82,27 +82,27 @@ def joins_the_line_when_the_topic_is_durable(patch: pytest.MonkeyPatch) -> None:
 
     def append_at_once(self: Any, topic: str, request: Any, call: Any) -> Any:
         young = self._topics.young.pop(topic)
-        self._acknowledge = partial(join_late, self)
+        self._replies.acknowledge = partial(join_late, self)
         try:
-            return self._carefully(request, call)
+            return self.send(request, call)
         finally:
-            del self._acknowledge
+            del self._replies.acknowledge
             self._topics.young[topic] = young
 
-    def join_late(self: Any, call: Any, end: int, answer: Answer, *, waits: bool) -> Any:
+    def join_late(self: Any, call: Any, end: int, answer: SendAnswer, *, waits: bool) -> Any:
         later = call.later()
-        acks = self._acks if waits else self._written
+        acks = self._replies.acks if waits else self._replies.written
 
         def saved(error: FireArrowError | None) -> None:
             if error is None:
-                acks.add(end, later, answer)
+                acks.add(end, later, Answer(answer))
             else:
-                later.answer(self._store_refusal(error))
+                later.answer(self._replies.not_stored(error))
 
         self._topics.file.changed(saved)
         return later
 
-    patch.setattr(SendHandlers, "_wait_for_topic", append_at_once)
+    patch.setattr(CheckedSends, "_wait_for_topic", append_at_once)
 
 
 @pytest.mark.parametrize("sync", [False, True])

@@ -9,24 +9,24 @@ import msgspec
 from msgspec.structs import replace
 
 from firearrow.broker.broker import Broker
-from firearrow.broker.config import BrokerConfig, BrokerSettings
 from firearrow.broker.identity import Identity
+from firearrow.broker.settings.config import BrokerConfig, BrokerSettings
 from firearrow.model import StoredMessage
 from firearrow.nameserver.config import NameServerConfig
 from firearrow.nameserver.server import NameServer
-from firearrow.protocol.bodies.route import TopicRouteData
+from firearrow.protocol.bodies.naming.route import TopicRouteData
 from firearrow.protocol.conversation import Request
-from firearrow.protocol.requests.pull import PullMessage
-from firearrow.protocol.requests.route import GetRouteInfoByTopic
-from firearrow.protocol.requests.send import SendAnswer, SendMessageV2
+from firearrow.protocol.requests.message.pull import PullMessage
+from firearrow.protocol.requests.message.send import SendAnswer, SendMessageV2
+from firearrow.protocol.requests.naming.route import GetRouteInfoByTopic
 from firearrow.record.decode import decode_all
 from firearrow.remoting.caller import Caller
 from firearrow.remoting.reply import Reply
 from firearrow.runtime.machine import Machine
 from firearrow.runtime.network import Address
 from firearrow.store.config import LogConfig
-from firearrow.store.index import IndexConfig
-from firearrow.store.queues import QueueConfig
+from firearrow.store.index.key_index import IndexConfig
+from firearrow.store.queue.table import QueueConfig
 from firearrow.testing.sim.world import Node, World
 
 T = TypeVar("T")

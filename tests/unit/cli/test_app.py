@@ -53,7 +53,7 @@ def test_the_help_names_every_command() -> None:
         (["topic", "create", "T", "-a", "x"], "write NAME=VALUE"),
         (["produce", "T", "-m", "x", "--delay", "7s"], "brokers have 1s 5s 10s"),
         (["produce", "T", "-m", "x", "-p", "y"], "write NAME=VALUE"),
-        (["consume", "T", "-g", "G", "--to", "5"], "looking at a topic"),
+        (["consume", "T", "-g", "G", "--to", "5"], "do not work with --group"),
         (["consume", "T", "-g", "G", "--from", "-1h"], "group reset"),
         (["group", "reset", "G", "-t", "T", "--offset", "3"], "write BROKER:NUMBER"),
     ],

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from firearrow.cli.inputs import InputFormat, Parts, Passed, messages
+from firearrow.cli.messages.inputs import InputFormat, Parts, Passed, messages
 from firearrow.errors import IllegalMessage
 from firearrow.model import Message
 
@@ -53,7 +53,7 @@ def test_json_says_more_than_the_options() -> None:
 )
 def test_what_is_no_message_is_named(tmp_path: Path, line: str) -> None:
     (tmp_path / "f").write_text('{"body": "fine"}\n' + line)
-    with pytest.raises(IllegalMessage, match=r"line 2 of .*f is no message"):
+    with pytest.raises(IllegalMessage, match=r"line 2 of .*f is not a message"):
         read([tmp_path / "f"], [], InputFormat.JSON)
 
 
@@ -67,7 +67,7 @@ def test_standard_input_from_a_file_is_read_to_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
     (tmp_path / "f").write_bytes(b"one\ntwo\r\n\nthree")
-    monkeypatch.setattr("firearrow.cli.standard_input.CHUNK", size)
+    monkeypatch.setattr("firearrow.cli.messages.standard_input.CHUNK", size)
     with (tmp_path / "f").open() as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)
         found = read([], [], InputFormat.LINES)

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from firearrow.cli.pipeline import pipeline
-from firearrow.cli.precompiling import precompile, spark_archives
+from firearrow.cli.precompile import precompile, spark_archives
 from firearrow.errors import SettingsError
 
 TOLD = """

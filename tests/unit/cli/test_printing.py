@@ -2,13 +2,13 @@
 
 import pytest
 
-from firearrow.cli.printing import FIELDS, renderer
+from firearrow.cli.messages.message_printer import FIELDS, renderer
 from firearrow.errors import SettingsError
 from firearrow.model import EpochMs, MessageQueue, PhysicalOffset, QueueOffset, StoredMessage
-from firearrow.model.message import Address
+from firearrow.model.message import Host
 
 QUEUE = MessageQueue("orders", "broker-a", 3)
-HOST = Address("127.0.0.1", 10911)
+HOST = Host("127.0.0.1", 10911)
 MESSAGE = StoredMessage(
     topic="orders",
     body=b"\xff one",
@@ -51,7 +51,7 @@ def test_a_format_that_does_not_exist_is_refused(form: str) -> None:
 
 
 def test_the_list_of_fields_is_what_the_module_says() -> None:
-    import firearrow.cli.printing
+    import firearrow.cli.messages.message_printer
 
-    said = firearrow.cli.printing.__doc__ or ""
+    said = firearrow.cli.messages.message_printer.__doc__ or ""
     assert [name for name in FIELDS if f"``%{name}``" not in said] == []

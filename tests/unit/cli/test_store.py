@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from campaigns.store.ours import opened
 from firearrow.cli.app import app
 from firearrow.runtime.clock import SystemClock
-from firearrow.runtime.realdisk import RealDisk
+from firearrow.runtime.disk.real_disk import RealDisk
 from firearrow.store.config import LogConfig
-from firearrow.store.opening import open_log
 from firearrow.store.placement import FLUSHED
-from firearrow.store.running import RunningLog
-from firearrow.store.views import Views, ViewsConfig
-from firearrow.testing.storecheck.ours import opened
+from firearrow.store.recovery.open_log import open_log
+from firearrow.store.running_log import RunningLog
+from firearrow.store.views.views import Views, ViewsConfig
 from tests.property.store.shop import SMALL_INDEX, SMALL_QUEUES
 from tests.simulation.store.kit import draft
 from tests.unit.store.begun import Begun

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from firearrow.client.consumer.assignment import (
+from firearrow.client.consumer.division.strategies import (
     BY_NAME,
     Strategy,
     assigned,

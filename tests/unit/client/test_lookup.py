@@ -3,7 +3,7 @@
 import pytest
 
 from firearrow.client.lookup import is_url, parse_url, read_answer
-from firearrow.client.nameservers import whereabouts
+from firearrow.client.name_servers import name_server_source
 from firearrow.errors import BadBody, ConnectionFailed, SettingsError
 from firearrow.runtime.network import Address
 
@@ -17,8 +17,8 @@ def answer(fields: str, body: bytes, status: str = "200 OK") -> bytes:
 def test_a_url_is_told_from_addresses() -> None:
     assert is_url(" HTTP://config:8080/rocketmq/nsaddr")
     assert not is_url("127.0.0.1:9876")
-    assert whereabouts("127.0.0.1:9876").addresses == (Address("127.0.0.1", 9876),)
-    found = whereabouts(["http://config:8080/rocketmq/nsaddr?unit=a"])
+    assert name_server_source("127.0.0.1:9876").addresses == (Address("127.0.0.1", 9876),)
+    found = name_server_source(["http://config:8080/rocketmq/nsaddr?unit=a"])
     assert found.addresses == ()
     assert found.url == ("http", Address("config", 8080), "/rocketmq/nsaddr?unit=a")
 

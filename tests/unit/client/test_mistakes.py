@@ -12,7 +12,7 @@ import pytest
 import firearrow
 from firearrow import blocking
 from firearrow.client import Consumer, Producer, PullConsumer
-from firearrow.client.consumer.handling import as_coroutine, is_wanted
+from firearrow.client.consumer.queue.handler_call import as_coroutine, is_wanted
 from firearrow.client.consumer.settings import ConsumerSettings
 from firearrow.client.producer.settings import ProducerSettings
 from firearrow.errors import SettingsError
@@ -28,8 +28,8 @@ def no_threads() -> Threads:
     [
         ({"orders": ["a"]}, "expression for 'orders'"),
         (7, "topics=7"),
-        ([7], "7 is no topic"),
-        ([["a"]], "is no topic"),
+        ([7], "7 is not a topic"),
+        ([["a"]], "is not a topic"),
         ({"a": None}, "None"),
     ],
 )
@@ -60,10 +60,10 @@ def test_tls_that_is_true_is_told_how_to_write_it(kind: Any) -> None:
 
 def test_a_mistyped_option_is_told_with_the_one_that_was_meant() -> None:
     wrong: dict[str, Any] = {"send_timeout": 5}
-    with pytest.raises(SettingsError, match=r"send_timeout is no option.*send_timeout_ms"):
+    with pytest.raises(SettingsError, match=r"send_timeout is not an option.*send_timeout_ms"):
         Producer("127.0.0.1:9876", **wrong)
     wrong = {"orderd": True}
-    with pytest.raises(SettingsError, match=r"orderd is no option.*ordered"):
+    with pytest.raises(SettingsError, match=r"orderd is not an option.*ordered"):
         Consumer("127.0.0.1:9876", group="g", **wrong)
 
 
@@ -105,8 +105,9 @@ def test_functions_that_are_not_awaited_are_no_coroutine_functions(given: Any) -
             producer("127.0.0.1:9876", serializer=given)
 
 
+@pytest.mark.complaints("let it return True or False")
 def test_a_filter_that_returns_a_coroutine_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    message: Any = SimpleNamespace(_told={}, message_id="id", place="somewhere", body=b"x")
+    message: Any = SimpleNamespace(_log_values={}, message_id="id", place="somewhere", body=b"x")
     wanted: Any = lambda each: awaited(each.body)  # noqa: E731
     assert is_wanted(wanted, message)
     assert "let it return True or False" in caplog.text
@@ -127,7 +128,7 @@ def test_help_lists_every_option_with_its_default(kind: type, settings: type[msg
         said = each.__doc__ or ""
         for field in msgspec.structs.fields(settings):
             assert field.name == "group" or f"    {field.name} = " in said
-    assert "send_timeout_ms = 3000: For one send" in (Producer.__doc__ or "")
+    assert "send_timeout_ms = 3000: Timeout of a send" in (Producer.__doc__ or "")
 
 
 def test_the_blocking_client_warns_inside_a_running_loop() -> None:

@@ -3,8 +3,8 @@
 import asyncio
 from typing import Any, cast
 
-from firearrow.client.consumer.offsets import REPEAT_S, BrokerOffsets
-from firearrow.client.consumer.pulling import Puller
+from firearrow.client.consumer.broker_queries import Puller
+from firearrow.client.consumer.division.offset_store import REPEAT_S, BrokerOffsets
 from firearrow.errors import RequestTimedOut
 from firearrow.model import MessageQueue
 from firearrow.testing.sim.loop import SimLoop

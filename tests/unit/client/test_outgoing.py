@@ -20,7 +20,7 @@ from firearrow.client.producer.result import SendStatus, read_batch_result
 from firearrow.client.producer.settings import ProducerOptions, ProducerSettings, producer_settings
 from firearrow.errors import IllegalMessage, SettingsError
 from firearrow.model import EpochMs, Message, MessageQueue, keys
-from firearrow.protocol.requests.send import SendAnswer
+from firearrow.protocol.requests.message.send import SendAnswer
 from firearrow.record.batch import decode_batch
 from firearrow.record.compression import decompress
 from firearrow.record.message_id import UniqueKeys

@@ -2,15 +2,15 @@
 
 import pytest
 
-from firearrow.client.consumer.pulling import PulledBytes, PullStatus
+from firearrow.client.consumer.broker_queries import PulledBytes, PullStatus
 from firearrow.errors import BadRecord
-from firearrow.model import Address, EpochMs, Message, PhysicalOffset, QueueOffset
+from firearrow.model import EpochMs, Host, Message, PhysicalOffset, QueueOffset
 from firearrow.record.batch import encode_batch
 from firearrow.record.encode import Draft, encode
 from firearrow.record.hosts import host_bytes
 from firearrow.record.properties import StoredProperties
 
-HOST = host_bytes(Address("10.0.0.1", 10911))
+HOST = host_bytes(Host("10.0.0.1", 10911))
 NOW = EpochMs(1_700_000_000_000)
 WRAPPED = 0xC0
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from firearrow.client.consumer.pulling import PulledBytes, PullStatus
-from firearrow.client.consumer.ranges import read_range
+from firearrow.client.consumer.broker_queries import PulledBytes, PullStatus
+from firearrow.client.consumer.range_reader import read_range
 from firearrow.errors import RequestTimedOut
 
 

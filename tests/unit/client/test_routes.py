@@ -5,7 +5,7 @@ import pytest
 from firearrow.client.routes import RouteTable, borrowed, read_route
 from firearrow.errors import BadBody
 from firearrow.model import MessageQueue
-from firearrow.protocol.bodies.route import BrokerData, QueueData, TopicRouteData
+from firearrow.protocol.bodies.naming.route import BrokerData, QueueData, TopicRouteData
 from firearrow.runtime.network import Address
 
 

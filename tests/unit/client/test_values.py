@@ -9,10 +9,10 @@ import pytest
 
 from firearrow import blocking
 from firearrow.client import Consumer, Message, MessageQueue, Producer, PullConsumer, ReceivedMessage
-from firearrow.client.consumer.direct import Nobody
+from firearrow.client.consumer.direct_message import DirectSettler
 from firearrow.client.consumer.window import Window
 from firearrow.errors import BadBody, IllegalMessage, SettingsError
-from firearrow.model import Address, StoredMessage
+from firearrow.model import Host, StoredMessage
 from firearrow.model.units import EpochMs, PhysicalOffset, QueueOffset
 from firearrow.serializers import Deserializer, Json, Msgpack, Pydantic
 
@@ -31,7 +31,7 @@ class Plain:
 
 
 def received(body: bytes, deserializer: Deserializer[object] | None) -> ReceivedMessage[object]:
-    host = Address("127.0.0.1", 10911)
+    host = Host("127.0.0.1", 10911)
     stored = StoredMessage(
         topic="orders",
         body=body,
@@ -50,7 +50,7 @@ def received(body: bytes, deserializer: Deserializer[object] | None) -> Received
         body_crc=0,
         store_size=100,
     )
-    return ReceivedMessage(stored, MessageQueue("orders", "broker-a", 2), Window(41), Nobody(deserializer))
+    return ReceivedMessage(stored, MessageQueue("orders", "broker-a", 2), Window(41), DirectSettler(deserializer))
 
 
 def test_pairs_go_there_and_back() -> None:
@@ -84,7 +84,7 @@ def test_a_message_is_made_of_a_value() -> None:
 
 
 def test_what_a_serializer_cannot_do_is_said_where_it_is_asked() -> None:
-    with pytest.raises(IllegalMessage, match="makes no body for 'orders' of this object: TypeError: Encoding objects"):
+    with pytest.raises(IllegalMessage, match="with a value of type object: TypeError: Encoding objects"):
         Producer(AT, serializer=Json().encode).message("orders", object())
     with pytest.raises(IllegalMessage, match="the body of a message is bytes; this is of type str"):
         Producer(AT, serializer=str).message("orders", 7)  # type: ignore[arg-type]

@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from firearrow.client.consumer.window import Window, WindowLimits
-from firearrow.model import Address, EpochMs, PhysicalOffset, QueueOffset, StoredMessage
+from firearrow.model import EpochMs, Host, PhysicalOffset, QueueOffset, StoredMessage
 
-HERE = Address("127.0.0.1", 1)
+HERE = Host("127.0.0.1", 1)
 
 
 def stored(offset: int, *, tag: str = "", size: int = 100, topic: str = "T") -> StoredMessage:

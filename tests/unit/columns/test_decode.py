@@ -9,7 +9,7 @@ import numpy as np
 from firearrow.columns import TYPES, Heads, Treatment, batches_of, decode_columns, record_starts, schema_of
 from firearrow.columns.decode import as_bytes
 from firearrow.errors import BadRecord
-from firearrow.model import Address, EpochMs, PhysicalOffset, QueueOffset
+from firearrow.model import EpochMs, Host, PhysicalOffset, QueueOffset
 from firearrow.record.compression import Codec, compress, with_codec
 from firearrow.record.encode import Draft, encode
 from firearrow.record.hosts import host_bytes
@@ -17,8 +17,8 @@ from firearrow.record.layout import blank
 from firearrow.record.properties import StoredProperties
 from firearrow.spark.schema import NAMES, row_id
 
-V4 = host_bytes(Address("10.0.0.1", 10911))
-V6 = host_bytes(Address("2001:db8::1", 10911))
+V4 = host_bytes(Host("10.0.0.1", 10911))
+V6 = host_bytes(Host("2001:db8::1", 10911))
 PROPERTIES = StoredProperties(b"KEYS\x01k1 k2\x02TAGS\x01a\x02UNIQ_KEY\x01U\x02DELAY\x013\x02")
 
 

@@ -22,8 +22,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"keys": 7}, r"keys of a message are one str or several; these are 7"),
     ({"keys": ["a", 7]}, r"keys of a message are one str or several"),
     ({"keys": ["a", "order 7"]}, r"'order 7' has a space"),
-    ({"delay_level": -1}, r"delay_level=-1 is no delay level"),
-    ({"delay_level": "3"}, r"delay_level='3' is no delay level"),
+    ({"delay_level": -1}, r"delay_level=-1 is not a delay level"),
+    ({"delay_level": "3"}, r"delay_level='3' is not a delay level"),
     ({"tag": 7}, r"'TAGS': 7"),
     ({"sharding_key": 7}, r"'SHARDING_KEY': 7|7"),
 ]

@@ -36,7 +36,7 @@ def test_group_limits() -> None:
     assert fault is not None
     assert "120" in fault
     assert names.group_fault("a\n") is not None
-    assert names.group_fault("") == "the group name is empty; give it one of letters, digits, _ and -"
+    assert names.group_fault("") == "the group name is empty; write one with letters, digits, _ and -"
 
 
 def test_a_long_name_is_not_repeated_in_full() -> None:

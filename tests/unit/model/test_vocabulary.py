@@ -1,7 +1,7 @@
 import pytest
 
 from firearrow.errors import SettingsError
-from firearrow.model import Address, Message, MessageQueue, flags, keys
+from firearrow.model import Host, Message, MessageQueue, flags, keys
 from firearrow.model.delays import DEFAULT_DELAY_LEVELS, delay_of_level, parse_delay_levels
 from firearrow.model.versions import CURRENT_VERSION, VERSION_NAMES, LanguageCode, version_name, version_number
 
@@ -97,8 +97,8 @@ def test_queues_sort_as_clients_divide_them() -> None:
 
 
 def test_address_text() -> None:
-    assert str(Address("127.0.0.1", 10911)) == "127.0.0.1:10911"
-    assert str(Address("::1", 10911)) == "[::1]:10911"
+    assert str(Host("127.0.0.1", 10911)) == "127.0.0.1:10911"
+    assert str(Host("::1", 10911)) == "[::1]:10911"
 
 
 def test_reserved_keys() -> None:

@@ -10,7 +10,7 @@ from firearrow.nameserver.brokers import Member
 from firearrow.nameserver.config import NameServerConfig
 from firearrow.nameserver.effects import Announcement, Departed, Registered
 from firearrow.nameserver.routes import Routes
-from firearrow.protocol.bodies.static_topic import TopicQueueMappingInfo
+from firearrow.protocol.bodies.admin.static_topic import TopicQueueMappingInfo
 from firearrow.protocol.bodies.version import DataVersion
 
 

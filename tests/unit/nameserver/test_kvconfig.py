@@ -3,7 +3,7 @@
 import pytest
 
 from firearrow.errors import BadBody
-from firearrow.nameserver.kvconfig import KvConfig
+from firearrow.nameserver.kv_config import KvConfig
 
 
 def test_texts_come_change_and_go() -> None:

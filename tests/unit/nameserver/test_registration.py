@@ -1,7 +1,7 @@
 """Joining: who is seated where, and which topics are taken over."""
 
 from firearrow.nameserver.effects import Notice, Registered
-from firearrow.protocol.bodies.static_topic import TopicQueueMappingInfo
+from firearrow.protocol.bodies.admin.static_topic import TopicQueueMappingInfo
 from tests.unit.nameserver.cluster import Table, member
 
 

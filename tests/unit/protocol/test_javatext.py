@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from firearrow.protocol.javatext import java_text, parse_boolean, parse_double, parse_int32, parse_int64
+from firearrow.protocol.java_text import java_text, parse_boolean, parse_double, parse_int32, parse_int64
 
 
 @pytest.mark.parametrize(

@@ -3,18 +3,18 @@
 import pytest
 from msgspec.structs import replace
 
-from firearrow.broker.stamps import SendMarks
+from campaigns.samples import SEND
+from firearrow.broker.send.marks import AnswerMarks
 from firearrow.protocol.command import Encoding
 from firearrow.protocol.connection import Connection, RequestArrived
 from firearrow.protocol.frame import PREFIX_SIZE
-from firearrow.protocol.requests.heartbeat import HeartBeat
-from firearrow.protocol.requests.send import SendMessageV2
+from firearrow.protocol.requests.group.heartbeat import HeartBeat
+from firearrow.protocol.requests.message.send import SendMessageV2
 from firearrow.protocol.serialize import encode_answer, encode_request
 from firearrow.protocol.shedding import Refusals, beginnings
-from firearrow.testing.samples import SEND
 
 BODY = b"x" * 100
-BUSY = Refusals(frozenset({int(SendMessageV2.code)}), SendMarks(msg_region="here", trace_on=True), 2, "busy")
+BUSY = Refusals(frozenset({int(SendMessageV2.code)}), AnswerMarks(msg_region="here", trace_on=True), 2, "busy")
 
 
 def send(encoding: Encoding, opaque: int, *, oneway: bool = False) -> bytes:
@@ -31,7 +31,7 @@ def read(data: bytes) -> bytes:
     talk = Connection()
     for event in talk.receive_data(data):
         assert isinstance(event, RequestArrived)
-        talk.answer(event, SendMarks(msg_region="here", trace_on=True), code=2, remark="busy")
+        talk.answer(event, AnswerMarks(msg_region="here", trace_on=True), code=2, remark="busy")
     return b"".join(talk.data_to_send())
 
 

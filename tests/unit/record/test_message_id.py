@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from firearrow.errors import IllegalMessage
-from firearrow.model import Address, EpochMs, PhysicalOffset
+from firearrow.model import EpochMs, Host, PhysicalOffset
 from firearrow.record.hosts import host_bytes
 from firearrow.record.message_id import (
     DRAWN_DIGITS,
@@ -23,16 +23,16 @@ def at(year: int, month: int, day: int = 1) -> EpochMs:
 
 @pytest.mark.parametrize("ip", ["192.168.0.1", "2001:db8::1"])
 def test_offset_message_id(ip: str) -> None:
-    text = offset_message_id(host_bytes(Address(ip, 10911)), PhysicalOffset(0x0123456789ABCDEF))
+    text = offset_message_id(host_bytes(Host(ip, 10911)), PhysicalOffset(0x0123456789ABCDEF))
     assert text == text.upper()
     assert len(text) in (32, 56)
-    assert parse_offset_message_id(text) == (Address(ip, 10911), 0x0123456789ABCDEF)
+    assert parse_offset_message_id(text) == (Host(ip, 10911), 0x0123456789ABCDEF)
     assert parse_offset_message_id(text.lower())[1] == 0x0123456789ABCDEF
 
 
 @pytest.mark.parametrize("ip", ["192.168.0.1", "2001:db8::1"])
 def test_many_offset_message_ids_at_once(ip: str) -> None:
-    host, places = host_bytes(Address(ip, 10911)), [0, 0xABC, 1 << 62]
+    host, places = host_bytes(Host(ip, 10911)), [0, 0xABC, 1 << 62]
     expected = ",".join(offset_message_id(host, PhysicalOffset(place)) for place in places)
     assert offset_message_ids(host, places) == expected
     assert offset_message_ids(host, range(5, 6)) == offset_message_id(host, PhysicalOffset(5))
@@ -40,7 +40,7 @@ def test_many_offset_message_ids_at_once(ip: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "0" * 31, "0" * 33, "0" * 55, "g" * 32, "0" * 32 + "\n", "\uff10" * 32])
 def test_what_is_no_id(text: str) -> None:
-    with pytest.raises(IllegalMessage, match="no message id"):
+    with pytest.raises(IllegalMessage, match="is not a message id"):
         parse_offset_message_id(text)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from firearrow.protocol.connection import AnswerArrived, Connection, Event
 from firearrow.protocol.conversation import Request
 from firearrow.protocol.frame import FrameSplitter
-from firearrow.protocol.requests.kvconfig import GetKvConfig, GetKvConfigAnswer
+from firearrow.protocol.requests.naming.kv_config import GetKvConfig, GetKvConfigAnswer
 from firearrow.protocol.serialize import encode_request
 from firearrow.remoting.handlers import Answer, Call, Handlers
 from firearrow.remoting.limits import Limits

@@ -18,7 +18,7 @@ from firearrow.errors import (
 )
 from firearrow.protocol.connection import RequestArrived
 from firearrow.protocol.refusal import Refused
-from firearrow.protocol.requests.kvconfig import GetKvConfig, GetKvConfigAnswer, PutKvConfig
+from firearrow.protocol.requests.naming.kv_config import GetKvConfig, GetKvConfigAnswer, PutKvConfig
 from firearrow.remoting.handlers import Peer
 from firearrow.remoting.reply import Reply
 from firearrow.remoting.server import Server
@@ -203,7 +203,7 @@ def test_calls_wait_for_a_peer_that_does_not_read() -> None:
         peer.push(PUT, b"x" * 3000)
         await turns()
         assert not peer.is_writable
-        with pytest.raises(Overloaded, match="has not read"):
+        with pytest.raises(Overloaded, match="has read nothing for 100 ms"):
             await peer.call(GET, timeout_ms=100)
         peer.push(PUT, b"x" * 100)
         client.transport.catch_up()
@@ -233,7 +233,7 @@ def test_pushing_at_a_peer_that_does_not_read_is_overload() -> None:
 
 def test_an_answer_without_its_fields_is_an_error() -> None:
     async def scenario() -> None:
-        from firearrow.protocol.requests.offset import GetMaxOffset
+        from firearrow.protocol.requests.group.offset import GetMaxOffset
 
         _, peer, client = await one_peer()
         task = asyncio.create_task(peer.call(GetMaxOffset(topic="T", queue_id=0)))

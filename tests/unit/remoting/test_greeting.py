@@ -3,7 +3,7 @@
 import pytest
 
 from firearrow.errors import BadFrame
-from firearrow.remoting.greeting import Greeting, Heard, Voice
+from firearrow.remoting.greeting import Greeting, Opening, StreamKind
 from firearrow.runtime.network import Address
 
 FRAME = bytes.fromhex("0000007f0000007b") + b"x" * 123
@@ -14,13 +14,13 @@ LOCAL = V2 + b"\x20\x00\x00\x03" + b"tlv"
 UNIX = V2 + b"\x21\x31\x00\x04" + b"path"
 
 
-def hear(data: bytes, step: int, *, proxy_protocol: bool = True) -> tuple[Heard | None, int]:
-    """Feed ``data`` in pieces of ``step`` bytes; return what was heard and how many bytes that took."""
+def hear(data: bytes, step: int, *, proxy_protocol: bool = True) -> tuple[Opening | None, int]:
+    """Feed ``data`` in pieces of ``step`` bytes; return what was opening and how many bytes that took."""
     greeting = Greeting(proxy_protocol=proxy_protocol)
     for start in range(0, len(data), step):
-        heard = greeting.feed(data[start : start + step])
-        if heard is not None:
-            return heard, min(start + step, len(data))
+        opening = greeting.feed(data[start : start + step])
+        if opening is not None:
+            return opening, min(start + step, len(data))
     return None, len(data)
 
 
@@ -39,12 +39,12 @@ def hear(data: bytes, step: int, *, proxy_protocol: bool = True) -> tuple[Heard 
         (UNIX, None),
     ],
 )
-@pytest.mark.parametrize(("first", "voice"), [(FRAME, Voice.PLAIN), (b"\x16\x03\x01\x00", Voice.TLS)])
-def test_who_speaks(preamble: bytes, source: Address | None, first: bytes, voice: Voice, step: int) -> None:
-    heard, taken = hear(preamble + first, step)
-    assert heard is not None
-    assert (heard.voice, heard.source) == (voice, source)
-    assert heard.rest == first[: taken - len(preamble)]
+@pytest.mark.parametrize(("first", "kind"), [(FRAME, StreamKind.PLAIN), (b"\x16\x03\x01\x00", StreamKind.TLS)])
+def test_openings(preamble: bytes, source: Address | None, first: bytes, kind: StreamKind, step: int) -> None:
+    opening, taken = hear(preamble + first, step)
+    assert opening is not None
+    assert (opening.kind, opening.source) == (kind, source)
+    assert opening.rest == first[: taken - len(preamble)]
 
 
 @pytest.mark.parametrize(

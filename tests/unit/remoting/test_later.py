@@ -2,11 +2,11 @@
 
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.refusal import Refused
-from firearrow.protocol.requests.kvconfig import GetKvConfig, GetKvConfigAnswer, PutKvConfig
-from firearrow.remoting.handlers import PARKED_OVERHEAD_BYTES, Answer, Call, Handlers, Later
+from firearrow.protocol.requests.naming.kv_config import GetKvConfig, GetKvConfigAnswer, PutKvConfig
+from firearrow.remoting.handlers import OWED_OVERHEAD_BYTES, Answer, Call, Handlers, Later
 from tests.unit.remoting.memory import ask, echo, frame, serving, told, turns, virtually
 
-COST = PARKED_OVERHEAD_BYTES + len(ask(1)) - 8
+COST = OWED_OVERHEAD_BYTES + len(ask(1)) - 8
 PUT = PutKvConfig(namespace="n", key="k", value="v")
 
 
@@ -38,7 +38,7 @@ def test_answers_of_one_turn_are_one_write_for_each_connection() -> None:
             peer.hear(b"".join(ask(n) for n in range(100)))
             assert peer.writes == []
         assert server._endpoint is not None
-        assert server._endpoint.budget.held > 300 * PARKED_OVERHEAD_BYTES
+        assert server._endpoint.budget.held > 300 * OWED_OVERHEAD_BYTES
         lot.pay(300)
         assert [peer.writes for peer in peers] == [[], [], []]
         await turns()

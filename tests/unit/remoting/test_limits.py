@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from firearrow.protocol.frame import prefix
-from firearrow.protocol.requests.kvconfig import PutKvConfig
+from firearrow.protocol.requests.naming.kv_config import PutKvConfig
 from firearrow.remoting import endpoint
 from firearrow.remoting.limits import Limits
 from tests.unit.remoting.memory import ask, serving, told, turns, until, virtually

@@ -2,11 +2,18 @@
 
 import asyncio
 
-from firearrow.protocol.requests.kvconfig import GetKvConfig, GetKvConfigAnswer
-from firearrow.remoting.connection import MOST_IN_A_TURN
+import pytest
+
+from campaigns.samples import SEND
+from firearrow.protocol.command import Encoding
+from firearrow.protocol.requests.message.send import SendMessageV2
+from firearrow.protocol.requests.naming.kv_config import GetKvConfig, GetKvConfigAnswer
+from firearrow.protocol.serialize import encode_request
+from firearrow.remoting import connection
+from firearrow.remoting.connection import HANDLED_AT_ONCE, MOST_IN_A_TURN
 from firearrow.remoting.handlers import Answer, Call, Handlers
 from firearrow.remoting.pieces import PIECE_BYTES
-from tests.unit.remoting.memory import MemoryTransport, ask, serving, told, turns, virtually
+from tests.unit.remoting.memory import MemoryTransport, ask, echoing, serving, told, turns, virtually
 
 QUESTIONS = 10_000
 
@@ -96,5 +103,35 @@ def test_a_large_frame_is_taken_in_one_turn() -> None:
         assert not peer.reads
         await turns()
         assert peer.reads
+
+    virtually(scenario())
+
+
+def test_sends_that_are_handed_back_are_handled_in_turns_and_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    handled: list[int] = []
+
+    def send(_request: SendMessageV2, call: Call) -> Answer:
+        handled.append(call.asked.heading.opaque)
+        return Answer()
+
+    async def scenario() -> None:
+        handlers = echoing()
+        handlers.on(SendMessageV2, send)
+        handlers.on_many_sends(lambda _sends, _peer: False, lambda _request: True)
+        _, network = await serving(handlers)
+        peer = network.arrive()
+        sends = [encode_request(Encoding.COMPACT, SEND, number, body_size=1) + b"x" for number in range(1000)]
+        for start in range(0, 40, 8):
+            peer.hear(b"".join(sends[start : start + 8]))
+        peer.said()
+        handled.clear()
+        monkeypatch.setattr(connection, "TURN_S", -1.0)
+        count = PIECE_BYTES // len(sends[0]) - 1
+        peer.hear(b"".join(sends[:count]) + ask(7777))
+        assert len(handled) == HANDLED_AT_ONCE, "the time is looked at after every few"
+        while not peer.reads:
+            await turns()
+        assert handled == list(range(count))
+        assert numbers(peer) == [*range(count), 7777], "what came behind them is answered behind them"
 
     virtually(scenario())

@@ -3,11 +3,11 @@
 import asyncio
 
 from firearrow.protocol.codes import RequestCode
-from firearrow.protocol.requests.heartbeat import HeartBeat
+from firearrow.protocol.requests.group.heartbeat import HeartBeat
 from firearrow.protocol.shedding import Refusals, beginnings
-from firearrow.remoting.connection import MOST_IN_A_TURN, SMALL_READ_BYTES
+from firearrow.remoting.connection import MOST_IN_A_TURN
 from firearrow.remoting.endpoint import SPREAD
-from firearrow.remoting.handlers import Debtor
+from firearrow.remoting.load_shedding import SMALL_READ_BYTES
 from firearrow.remoting.server import Server
 from tests.unit.remoting.memory import (
     MemoryNetwork,
@@ -32,7 +32,6 @@ class Door:
     beginnings = beginnings({RequestCode.GET_KV_CONFIG})
 
     def __init__(self) -> None:
-        self.pacing = self
         self.is_shut = self.is_busy = False
         self.pace_s = 0.0
         self.count = 0
@@ -44,13 +43,10 @@ class Door:
     def refused(self, count: int) -> None:
         self.count += count
 
-    def take(self, peer: Debtor, data: bytes) -> bytes:  # noqa: ARG002 - what every gate is given
-        return data
-
 
 async def behind(door: Door) -> tuple[Server, MemoryNetwork]:
     handlers = echoing()
-    handlers.gate = door
+    handlers.shedding = door
     return await serving(handlers)
 
 
@@ -158,7 +154,7 @@ def test_a_read_that_begins_with_something_else_is_read_and_nobody_rests() -> No
     virtually(scenario())
 
 
-def test_what_comes_behind_requests_that_were_set_aside_does_not_pass_them_at_the_gate() -> None:
+def test_what_comes_behind_requests_that_were_set_aside_does_not_pass_them_unread() -> None:
     async def scenario() -> None:
         door = Door()
         _, network = await behind(door)

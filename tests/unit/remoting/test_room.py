@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from firearrow.protocol.requests.kvconfig import GetKvConfig, GetKvConfigAnswer
+from firearrow.protocol.requests.naming.kv_config import GetKvConfig, GetKvConfigAnswer
 from firearrow.remoting.flow import LOOK_EVERY_S, UNCOUNTED_BYTES, Unsent
 from firearrow.remoting.handlers import Answer, Call, Handlers, Later
 from firearrow.remoting.server import Server

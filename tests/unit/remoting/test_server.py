@@ -9,7 +9,7 @@ from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.command import Encoding
 from firearrow.protocol.frame import prefix
 from firearrow.protocol.refusal import Refused
-from firearrow.protocol.requests.kvconfig import DeleteKvConfig, GetKvConfig, PutKvConfig
+from firearrow.protocol.requests.naming.kv_config import DeleteKvConfig, GetKvConfig, PutKvConfig
 from firearrow.remoting.handlers import Answer, Call, Handlers
 from tests.unit.remoting.memory import ask, echoing, frame, serving, told, turns, virtually
 
@@ -57,7 +57,7 @@ def test_a_one_way_request_is_handled_and_not_answered() -> None:
         seen: list[str] = []
 
         def remember(request: PutKvConfig, call: Call) -> None:
-            assert call.is_oneway
+            assert call.asked.is_oneway
             seen.append(request.value)
 
         def fail(_request: GetKvConfig, _call: Call) -> None:

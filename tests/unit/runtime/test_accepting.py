@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import uvloop
 
-from firearrow.runtime import accepting
-from firearrow.runtime.accepting import AT_ONCE, Acceptor
+from firearrow.runtime import acceptor as accepting
+from firearrow.runtime.acceptor import AT_ONCE, Acceptor
 from firearrow.runtime.network import Address, SystemNetwork
 from firearrow.telemetry.damped import EVERY_S, Damped
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from firearrow.errors import ResourceShortage
-from firearrow.runtime.realdisk import RealDisk
+from firearrow.runtime.disk.real_disk import RealDisk
 
 ROOM = 48
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from firearrow.runtime.realdisk import RealDisk
-from firearrow.runtime.syncchoice import Route, SyncChoice
+from firearrow.runtime.disk.real_disk import RealDisk
+from firearrow.runtime.disk.sync_choice import Route, SyncChoice
 from firearrow.testing.conformance.disk import DISK_CHECKS, DiskCheck
 
 

@@ -5,7 +5,7 @@ import sys
 
 KEPT = """
 import asyncio, gc
-from firearrow.runtime import garbage
+from firearrow.runtime import garbage_collector as garbage
 
 looked_at = []
 
@@ -25,7 +25,7 @@ asyncio.run(main())
 
 CYCLES = """
 import asyncio, gc, weakref
-from firearrow.runtime import garbage
+from firearrow.runtime import garbage_collector as garbage
 
 class Node:
     pass

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from firearrow.errors import DiskError, FileMissing
-from firearrow.runtime.plainfiles import PlainFiles
+from firearrow.runtime.disk.plain_files import PlainFiles
 
 
 def test_a_file_is_replaced_whole_and_read_whole(tmp_path: Path) -> None:

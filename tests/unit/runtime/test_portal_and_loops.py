@@ -129,7 +129,7 @@ def test_a_forked_portal_refuses() -> None:
 
 PROGRAM = """
 import asyncio, sys
-from firearrow.runtime.garbage import settle
+from firearrow.runtime.garbage_collector import settle
 from firearrow.runtime.loops import run
 
 async def main():

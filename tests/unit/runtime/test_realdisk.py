@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 
 from firearrow.errors import DiskError, DiskFull, SyncFailed
-from firearrow.runtime import realdisk, syncroute, syncserver
-from firearrow.runtime.disk import Bytes
-from firearrow.runtime.realdisk import RealDisk
-from firearrow.runtime.syncchoice import Route
+from firearrow.runtime.disk import real_disk as realdisk
+from firearrow.runtime.disk import sync_route as syncroute
+from firearrow.runtime.disk import sync_server as syncserver
+from firearrow.runtime.disk.door import Bytes
+from firearrow.runtime.disk.real_disk import RealDisk
+from firearrow.runtime.disk.sync_choice import Route
 from tests.unit.runtime.test_disk_conformance import Always, run
 
 
@@ -193,7 +195,7 @@ def test_a_file_replaced_behind_our_back_is_noticed(tmp_path: Path) -> None:
         os.rename(tmp_path / "fresh", tmp_path / "victim")
         for other in others:
             other.read_at(0, 1)
-        with pytest.raises(DiskError, match="replaced by somebody else"):
+        with pytest.raises(DiskError, match="replaced by another program"):
             file.read_at(0, 1)
 
     run(check, RealDisk(str(tmp_path), descriptors_max=16))  # type: ignore[arg-type]

@@ -12,8 +12,8 @@ import pytest
 import uvloop
 
 from firearrow.errors import DiskError
-from firearrow.runtime.realdisk import RealDisk
-from firearrow.runtime.syncchoice import Route
+from firearrow.runtime.disk.real_disk import RealDisk
+from firearrow.runtime.disk.sync_choice import Route
 from firearrow.testing.conformance.loop import LOOP_CHECKS, LoopCheck
 from firearrow.testing.conformance.refusals import REFUSAL_CHECKS, RefusalCheck
 from tests.unit.runtime.test_disk_conformance import Always, run

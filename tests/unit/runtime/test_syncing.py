@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from firearrow.errors import SyncFailed
-from firearrow.runtime.syncchoice import (
+from firearrow.runtime.disk.group_commit import SyncEnded, SyncTurns
+from firearrow.runtime.disk.sync_choice import (
     FIRST_SAMPLES,
     INLINE_BYTES_MAX,
     INLINE_LIMIT_NS,
@@ -15,8 +16,7 @@ from firearrow.runtime.syncchoice import (
     Route,
     SyncChoice,
 )
-from firearrow.runtime.syncing import SyncEnded, SyncTurns
-from firearrow.runtime.syncroute import SyncProcess
+from firearrow.runtime.disk.sync_route import SyncProcess
 
 
 class Device:

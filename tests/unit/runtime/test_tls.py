@@ -11,7 +11,7 @@ import uvloop
 from firearrow.errors import ConnectionFailed, SettingsError
 from firearrow.runtime.network import Address, SystemNetwork
 from firearrow.runtime.tls import TlsLayer, connect_tls
-from firearrow.runtime.tlssettings import ClientTls, ServerTls, TlsMode, client_context, server_context
+from firearrow.runtime.tls_settings import ClientTls, ServerTls, TlsMode, client_context, server_context
 from firearrow.testing.certificates import CertificateFiles, self_signed
 from firearrow.testing.conformance.network import NETWORK_CHECKS, Echo, NetworkCheck, Peer, Server, Site
 from firearrow.testing.sim.transport import LinkProfile

@@ -5,7 +5,7 @@ import ssl
 
 from firearrow.runtime.network import Address, Listener, Network, ProtocolFactory
 from firearrow.runtime.tls import connect_tls
-from firearrow.runtime.tlssettings import ClientTls, ServerTls, TlsMode, client_context, server_context
+from firearrow.runtime.tls_settings import ClientTls, ServerTls, TlsMode, client_context, server_context
 from firearrow.testing.certificates import CertificateFiles
 from tests.unit.runtime.tls_port import first_byte_chooses
 

@@ -13,7 +13,7 @@ from typing import Final, cast
 
 from firearrow.runtime.network import ProtocolFactory
 from firearrow.runtime.tls import TlsLayer
-from firearrow.runtime.tlssettings import TlsMode
+from firearrow.runtime.tls_settings import TlsMode
 
 log: Final = logging.getLogger(__name__)
 

@@ -5,16 +5,16 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from firearrow.errors import BadRecord
-from firearrow.model import Address, EpochMs, MessageQueue, PhysicalOffset, QueueOffset
+from firearrow.model import EpochMs, Host, MessageQueue, PhysicalOffset, QueueOffset
 from firearrow.record.encode import Draft, encode
 from firearrow.record.hosts import host_bytes
 from firearrow.record.properties import StoredProperties
-from firearrow.spark.decoding import gaps, heads_of, joined, rows_of
-from firearrow.spark.fetch import Records
 from firearrow.spark.options import Decoding
-from firearrow.spark.plan import Span
+from firearrow.spark.source.fetch import Records
+from firearrow.spark.source.plan import Span
+from firearrow.spark.source.row_decoder import gaps, heads_of, joined, rows_of
 
-HOST = host_bytes(Address("10.0.0.1", 10911))
+HOST = host_bytes(Host("10.0.0.1", 10911))
 QUEUES = [MessageQueue("orders", "broker-a", number) for number in range(2)]
 
 

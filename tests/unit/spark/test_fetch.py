@@ -4,10 +4,10 @@ import asyncio
 from typing import cast
 
 from firearrow.client import MessageQueue, PulledBytes, PullStatus
-from firearrow.spark.fetch import ENOUGH, Fetch, Records
 from firearrow.spark.link import Link
 from firearrow.spark.options import Fetching
-from firearrow.spark.plan import Span
+from firearrow.spark.source.fetch import ENOUGH, Fetch, Records
+from firearrow.spark.source.plan import Span
 
 QUEUE = MessageQueue("orders", "a", 0)
 ROWS = 1000

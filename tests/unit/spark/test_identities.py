@@ -4,8 +4,8 @@ from hashlib import blake2b
 
 import pyarrow as pa
 
-from firearrow.spark.identities import identities_of
-from firearrow.spark.rows import Origin, RowShape, bodies_of
+from firearrow.spark.sink.identities import identities_of
+from firearrow.spark.sink.rows import Origin, RowShape, bodies_of
 
 ORIGIN = Origin("query", 7, 3)
 ROWS = pa.RecordBatch.from_pydict(

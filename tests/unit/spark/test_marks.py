@@ -1,8 +1,8 @@
 """Whether a queue is still the one that a checkpoint knew, from bounds and store times alone."""
 
 from firearrow.client import Bounds, MessageQueue
-from firearrow.spark import marks
-from firearrow.spark.marks import Changed, Position
+from firearrow.spark.source import marks
+from firearrow.spark.source.marks import Changed, Position
 
 A, B = (MessageQueue("orders", "broker-a", number) for number in range(2))
 
@@ -52,5 +52,5 @@ def test_reading_resumes_at_what_was_stored_after_the_mark() -> None:
 
 def test_what_is_said_of_a_changed_queue() -> None:
     text = str(Changed(A, 100, Bounds(0, 60), 0))
-    assert "orders on broker-a, queue 0 began anew: the checkpoint goes on at 100, but the queue ends at 60" in text
+    assert "orders on broker-a, queue 0 has changed: the checkpoint continues at 100, but the queue ends at 60" in text
     assert "another message stands at 99" in str(Changed(A, 100, Bounds(0, 160), 0))

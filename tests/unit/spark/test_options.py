@@ -3,7 +3,7 @@
 import pytest
 
 from firearrow.errors import SettingsError
-from firearrow.spark.optionlist import CONNECTION, SOURCE, STORE
+from firearrow.spark.option_list import CONNECTION, SOURCE, STORE
 from firearrow.spark.options import EARLIEST, LATEST, Bound, Chosen, epoch_ms, source_options, store_options
 from firearrow.spark.schema import NAMES, ROW_DDL, chosen, ddl
 
@@ -84,7 +84,7 @@ def test_assignments_and_patterns() -> None:
         ({"nameServer": ""}, "nameServer is missing"),
         ({"subscribe": ""}, "nothing to read"),
         ({"assign": "{}"}, "exclude each other"),
-        ({"subscribe": "", "assign": "["}, "no JSON"),
+        ({"subscribe": "", "assign": "["}, "not JSON"),
         ({"subscribe": "", "assign": "[]"}, "JSON object"),
         ({"subscribe": "", "assign": '{"a": 1}'}, "lists of numbers"),
         ({"subscribe": "", "assign": '{"a": [true]}'}, "lists of numbers"),
@@ -93,7 +93,7 @@ def test_assignments_and_patterns() -> None:
         ({"somethingElse": "a"}, "there is no option 'somethingElse'"),
         ({"startingOffsets": "latest"}, "nothing would be read"),
         ({"endingOffsets": "earliest"}, "nothing would be read"),
-        ({"startingOffsets": "sometime"}, "no JSON"),
+        ({"startingOffsets": "sometime"}, "not JSON"),
         ({"startingOffsets": '{"orders": -3}'}, "-2 earliest"),
         ({"startingOffsets": '{"orders": true}'}, "an offset is a number"),
         ({"startingTimestamp": "2026-01-31T12:00:00"}, "say the zone"),

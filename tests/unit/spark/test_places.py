@@ -4,8 +4,8 @@ import pytest
 
 from firearrow.client import Bounds, MessageQueue
 from firearrow.errors import SettingsError
-from firearrow.spark import places
 from firearrow.spark.options import EARLIEST, LATEST, Bound, source_options
+from firearrow.spark.source import places
 
 LEAST = {"nameServer": "127.0.0.1:9876", "subscribe": "orders,bills"}
 A0, A1 = (MessageQueue("orders", "broker-a", number) for number in range(2))

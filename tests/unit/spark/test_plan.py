@@ -4,9 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from firearrow.model import MessageQueue
-from firearrow.spark import plan
 from firearrow.spark.options import EARLIEST, LATEST, Planning
-from firearrow.spark.plan import Loss, Span
+from firearrow.spark.source import plan
+from firearrow.spark.source.plan import Loss, Span
 
 A, B, C = (MessageQueue("orders", "broker-a", number) for number in range(3))
 FAR = MessageQueue("orders", "broker-b", 0)

@@ -11,9 +11,9 @@ pytest.importorskip("deltalake")
 
 from firearrow.client import Bounds, MessageQueue
 from firearrow.errors import FireArrowError
-from firearrow.spark import marks, places, plan, stream
 from firearrow.spark.lake import delta, fit
 from firearrow.spark.options import Bound
+from firearrow.spark.source import marks, places, plan, stream
 from tests.unit.spark import test_decoding as decoding_tests
 from tests.unit.spark import test_places as places_tests
 from tests.unit.spark import test_stream as stream_tests

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from firearrow.model import MessageQueue
-from firearrow.spark.plan import Span
-from firearrow.spark.pushdown import Narrowing, narrowed, narrowing_of
+from firearrow.spark.source.plan import Span
+from firearrow.spark.source.pushdown import Narrowing, narrowed, narrowing_of
 
 
 @dataclass

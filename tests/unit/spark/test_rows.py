@@ -7,7 +7,7 @@ import pytest
 
 from firearrow.errors import IllegalMessage, SettingsError
 from firearrow.model import Message
-from firearrow.spark.rows import ROW_ID_PROPERTY, Origin, RowShape, check_rows, messages_of
+from firearrow.spark.sink.rows import ROW_ID_PROPERTY, Origin, RowShape, check_rows, messages_of
 
 ORIGIN = Origin("query", 7, 3)
 

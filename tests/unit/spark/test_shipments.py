@@ -10,8 +10,8 @@ from firearrow.errors import IllegalMessage, SettingsError
 from firearrow.model import Message, MessageQueue
 from firearrow.model.java_hash import java_hash
 from firearrow.record.batch import decode_batch
-from firearrow.spark.rows import ROW_ID_PROPERTY, Origin, RowShape
-from firearrow.spark.shipments import Lane, Table
+from firearrow.spark.sink.rows import ROW_ID_PROPERTY, Origin, RowShape
+from firearrow.spark.sink.shipments import Lane, Table
 
 ORIGIN = Origin("query", 7, 3)
 QUEUES = tuple(MessageQueue("t", "b", number) for number in range(8))

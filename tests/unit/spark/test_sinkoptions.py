@@ -3,8 +3,8 @@
 import pytest
 
 from firearrow.errors import SettingsError
-from firearrow.spark.rows import RowShape
-from firearrow.spark.sinkoptions import SINK, sink_options
+from firearrow.spark.sink.rows import RowShape
+from firearrow.spark.sink.sink_options import SINK, sink_options
 
 REACH = {"nameServer": "h:9876"}
 

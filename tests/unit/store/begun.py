@@ -7,10 +7,10 @@ from typing import NamedTuple
 from firearrow.model import keys
 from firearrow.model.names import HALF_TOPIC, OP_HALF_TOPIC, TIMER_TOPIC
 from firearrow.record.properties import format_properties
-from firearrow.runtime.disk import Disk
+from firearrow.runtime.disk.door import Disk
+from firearrow.store.outside.timer_files import CHECK, CHECK_FIELDS, LOG, SLOT, UNIT, WHEEL
 from firearrow.store.placement import Appended
 from firearrow.store.store import Store
-from firearrow.store.timerfiles import CHECK, CHECK_FIELDS, LOG, SLOT, UNIT, WHEEL
 from tests.simulation.store.kit import draft
 
 REVIVE_LOG = "rmq_sys_REVIVE_LOG_DefaultCluster"

@@ -3,7 +3,7 @@
 import asyncio
 from zlib import crc32
 
-from firearrow.store.checkpoint import Checkpoint, decode_checkpoint, read_checkpoint, write_checkpoint
+from firearrow.store.views.checkpoint import Checkpoint, decode_checkpoint, read_checkpoint, write_checkpoint
 from tests.simulation.store.kit import InstantDisk, fresh_image
 
 POINT = Checkpoint(log_ms=1, queues_ms=0x0102030405060708, index_ms=3, master_flushed=4, confirmed=5)

@@ -5,25 +5,28 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from campaigns.drafts import columns_of_drafts
 from firearrow.errors import DiskFull, IllegalMessage, OffsetNotStored, StoreFenced
-from firearrow.model import Message
+from firearrow.model import EpochMs, Message, PhysicalOffset, QueueOffset
 from firearrow.model.flags import COMMIT, PREPARED, ROLLBACK
-from firearrow.record.alike import alike_of
-from firearrow.record.batch import encode_batch
+from firearrow.record.batch import columns_of, encode_batch
+from firearrow.record.columns import Envelope, UniformProperties
 from firearrow.record.decode import decode, peek, size_and_magic
-from firearrow.record.encode import size_of
+from firearrow.record.encode import Draft, encode
 from firearrow.record.layout import BLANK_MAGIC
-from firearrow.store.commitlog import CommitLog
 from firearrow.store.config import LogConfig
-from firearrow.store.placement import FLUSHED, WRITTEN, Placed, QueueTail, Rows
-from firearrow.store.running import RunningLog
-from firearrow.store.segments import Segments
+from firearrow.store.log.commit_log import CommitLog
+from firearrow.store.log.segments import Segments
+from firearrow.store.placement import FLUSHED, WRITTEN, AppendedColumns, Placed, QueueTail, Rows
+from firearrow.store.read.log_bytes import LogBytes
+from firearrow.store.running_log import RunningLog
 from firearrow.testing.sim.disk import DiskProfile
-from firearrow.testing.sim.diskimage import DiskImage
+from firearrow.testing.sim.disk_image import DiskImage
 from firearrow.testing.sim.world import Node, World
-from tests.simulation.store.kit import FrozenClock, InstantDisk, config, draft, fresh_image
+from tests.simulation.store.kit import HOST, FrozenClock, InstantDisk, config, draft, fresh_image
 
 SEGMENT = 4096
+ENVELOPE = Envelope("T", HOST, HOST)
 
 
 class Bench:
@@ -38,11 +41,17 @@ class Bench:
         self.clock = FrozenClock()
         settings = settings or config(sync=False, segment=SEGMENT)
         self.log = CommitLog(self.segments, self.clock, settings, 0, self.rows.extend)
+        self.bytes = LogBytes(self.log, self.segments)
         self.tail = QueueTail("T", 0)
 
     def bytes_at(self, physical: int, length: int) -> bytes:
         """What lies on the disk."""
         return self.image.file(f"commitlog/{physical - physical % SEGMENT:020d}").read(physical % SEGMENT, length)
+
+
+def _append_batch(bench: Bench, drafts: list[Draft]) -> AppendedColumns:
+    envelope, columns = columns_of_drafts(drafts)
+    return bench.log.append_columns(envelope, [bench.tail] * len(drafts), columns)
 
 
 def on_bench(test: Callable[[Bench], Awaitable[None]]) -> Callable[[], None]:
@@ -73,7 +82,7 @@ async def test_one_turn_is_one_write(bench: Bench) -> None:
 async def test_a_record_is_what_the_place_says(bench: Bench) -> None:
     bench.log.append(bench.tail, draft(b"first"))
     place = bench.log.append(bench.tail, draft(b"second", properties="TAGS\x01a\x02"))
-    record = bench.log.read(place.physical_offset, place.end - place.physical_offset)
+    record = bench.bytes.read_from(place.physical_offset, place.end - place.physical_offset)
     message = decode(record)
     assert (message.body, message.tag) == (b"second", "a")
     assert message.physical_offset == place.physical_offset
@@ -104,7 +113,7 @@ async def test_half_and_rolled_back_messages_take_no_queue_offset(bench: Bench) 
 def test_eight_bytes_of_every_segment_are_the_fillers(spare: int) -> None:
     async def main() -> None:
         bench = Bench()
-        empty = size_of(draft(b""))
+        empty = len(encode(draft(b""), QueueOffset(0), PhysicalOffset(0), EpochMs(0)))
         bench.log.append(bench.tail, draft(b"x" * (SEGMENT - 2 * empty - spare)))
         place = bench.log.append(bench.tail, draft(b""))
         await asyncio.sleep(0)
@@ -120,14 +129,14 @@ def test_eight_bytes_of_every_segment_are_the_fillers(spare: int) -> None:
 @on_bench
 async def test_a_batch_is_never_split(bench: Bench) -> None:
     bench.log.append(bench.tail, draft(b"x" * 3000))
-    places = bench.log.append_batch(bench.tail, [draft(b"y" * 300) for _ in range(4)])
+    places = _append_batch(bench, [draft(b"y" * 300) for _ in range(4)])
     assert places.physical_offsets[0] == SEGMENT
-    assert places.queue_offset == 1
+    assert list(places.queue_offsets) == [1, 2, 3, 4]
     await asyncio.sleep(0)
     assert [row[1:4:2] for row in bench.rows[1:]] == list(zip(places.physical_offsets, (1, 2, 3, 4), strict=True))
     assert bench.rows[-1][1] + bench.rows[-1][2] == places.end
     with pytest.raises(IllegalMessage, match="one piece"):
-        bench.log.append_batch(bench.tail, [draft(b"y" * 900) for _ in range(5)])
+        _append_batch(bench, [draft(b"y" * 900) for _ in range(5)])
     assert bench.tail.next_offset == 5
 
 
@@ -137,9 +146,9 @@ async def test_only_what_does_not_fit_goes_unstamped(bench: Bench) -> None:
     bench.segments.size = SEGMENT * 32
     long = "a\x01" + "b" * 32_700 + "\x02"
     longest = "a\x01" + "b" * 32_760 + "\x02"
-    places = bench.log.append_batch(bench.tail, [draft(properties=long), draft(properties=longest), draft()])
+    places = _append_batch(bench, [draft(properties=long), draft(properties=longest), draft()])
     ends = [*places.physical_offsets[1:], places.end]
-    stamped = [bench.log.read(end - 20, 9) for end in ends]
+    stamped = [bench.bytes.read_from(end - 20, 9) for end in ends]
     assert [tail == b"__CRC32#\x01" for tail in stamped] == [True, False, True]
 
 
@@ -149,7 +158,7 @@ async def test_too_large_a_body_is_refused_and_changes_nothing(bench: Bench) -> 
     with pytest.raises(IllegalMessage, match="maxMessageSize"):
         bench.log.append(bench.tail, draft(b"x" * 101))
     with pytest.raises(IllegalMessage, match="maxMessageSize"):
-        bench.log.append_batch(bench.tail, [draft(b"x"), draft(b"x" * 101)])
+        _append_batch(bench, [draft(b"x"), draft(b"x" * 101)])
     assert (bench.log.tail, bench.tail.next_offset) == (0, 0)
     bench.log.append(bench.tail, draft(b"x" * 100))
 
@@ -167,9 +176,9 @@ async def test_reading_outside_is_refused(bench: Bench) -> None:
     place = bench.log.append(bench.tail, draft())
     for physical, size in ((place.end, 1), (0, place.end + 1), (SEGMENT * 9, 10)):
         with pytest.raises(OffsetNotStored):
-            bench.log.read(physical, size)
-    assert bench.log.read_from(place.end, 100) == b""
-    assert bench.log.read_hot(0, 4) == bench.log.read(0, 4) == await bench.log.read_cold(0, 4)
+            bench.bytes.read_hot(physical, size)
+    assert bench.bytes.read_from(place.end, 100) == b""
+    assert bench.bytes.read_hot(0, 4) == bench.bytes.read_from(0, 4) == await bench.bytes.read_cold(0, 4)
 
 
 @on_bench
@@ -182,7 +191,7 @@ async def test_the_tail_is_read_as_it_grows(bench: Bench) -> None:
     assert len(grown) == 1
     copy = b""
     while len(copy) < bench.log.written:
-        copy += bench.log.read_from(len(copy), 1000)
+        copy += bench.bytes.read_from(len(copy), 1000)
     assert copy[: SEGMENT * 2] == bench.bytes_at(0, SEGMENT) + bench.bytes_at(SEGMENT, SEGMENT)
 
 
@@ -240,7 +249,7 @@ def test_a_full_disk_refuses_and_recovers_without_a_restart() -> None:
             with pytest.raises(DiskFull):
                 await running.log.reached(lost.end, WRITTEN)
             assert (running.log.tail, tail.next_offset) == (first.end, 1)
-            assert running.log.read(0, first.end)
+            assert LogBytes(running.log, running.opened.segments).read_hot(0, first.end)
             node.image.leave_free(1 << 20)
             await running.flush()
             again = running.log.append(tail, draft(b"z"))
@@ -259,15 +268,15 @@ def test_a_batch_that_a_full_disk_refuses_gives_its_places_back() -> None:
         running = await RunningLog.open(node.disk, node.clock, settings, "b", rows.extend)
         one, other = QueueTail("T", 0), QueueTail("T", 1)
         sent = [Message("T", b"y" * 3000, {"UNIQ_KEY": f"7F00000118B4AAC2{number:08X}"}) for number in range(3)]
-        alike = alike_of(encode_batch(sent))
-        assert alike is not None
+        columns = columns_of(encode_batch(sent), 0, 1)
+        assert type(columns.properties) is UniformProperties
         async with asyncio.TaskGroup() as group:
             group.create_task(running.run())
             first = running.log.append(one, draft(b"x" * 100))
             await running.log.reached(first.end, FLUSHED)
             node.image.leave_free(0)
             running.log.append(one, draft(b"before"))
-            lost = running.log.append_pieces(one, draft(), alike)
+            lost = running.log.append_columns(ENVELOPE, [one] * 3, columns)
             running.log.append(other, draft(b"behind", queue_id=1))
             assert (one.next_offset, other.next_offset) == (5, 1)
             with pytest.raises(DiskFull):
@@ -275,8 +284,8 @@ def test_a_batch_that_a_full_disk_refuses_gives_its_places_back() -> None:
             assert (running.log.tail, one.next_offset, other.next_offset) == (first.end, 1, 0)
             node.image.leave_free(1 << 20)
             await running.flush()
-            again = running.log.append_pieces(one, draft(), alike)
-            assert (again.physical_offsets[0], again.queue_offset) == (first.end, 1)
+            again = running.log.append_columns(ENVELOPE, [one] * 3, columns)
+            assert (again.physical_offsets[0], again.queue_offsets[0]) == (first.end, 1)
             await running.log.reached(again.end, FLUSHED)
             assert [row[3] for row in rows] == [0, 1, 2, 3]
             await running.close()

@@ -2,8 +2,8 @@
 
 import pytest
 
-from firearrow.store.consumequeue import ENTRY, FILLER, ConsumeQueue, is_filler, is_storable, matches, queue_path
 from firearrow.store.dispatch import code_of, delivery_ms, may_have_code
+from firearrow.store.queue.consume_queue import ENTRY, FILLER, ConsumeQueue, is_filler, is_storable, matches, queue_path
 
 LEVELS = (1_000, 5_000, 10_000)
 

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from firearrow.errors import DiskError, ResourceShortage
-from firearrow.store.sealed import read_sealed, write_sealed
-from firearrow.store.sidecar import seal
+from firearrow.store.ours.sealed_json import read_sealed, write_sealed
+from firearrow.store.ours.sidecar import seal
 from tests.simulation.store.kit import InstantDisk, fresh_image
 
 PATH = "sealed"

@@ -6,10 +6,10 @@ import itertools
 import pytest
 
 from firearrow.errors import DiskError, StoreFenced
-from firearrow.store.flush import Flusher
+from firearrow.store.log.flush import Flusher
+from firearrow.store.log.segments import Segment
 from firearrow.store.placement import FLUSHED, WRITTEN, Level, QueueTail, Rows
-from firearrow.store.running import RunningLog
-from firearrow.store.segments import Segment
+from firearrow.store.running_log import RunningLog
 from firearrow.testing.sim.world import World
 from tests.simulation.store.kit import config, draft, no_sink
 

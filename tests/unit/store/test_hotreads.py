@@ -5,11 +5,13 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from firearrow.store import hotreads, pulling
-from firearrow.store.consumequeue import ENTRY
-from firearrow.store.pulling import Pull, Pulled
-from firearrow.store.queues import QueueConfig
-from firearrow.store.views import ViewsConfig
+from firearrow.store.queue.consume_queue import ENTRY
+from firearrow.store.queue.table import QueueConfig
+from firearrow.store.read import hot_records as hotreads
+from firearrow.store.read import queue_reader
+from firearrow.store.read.log_bytes import LogBytes
+from firearrow.store.read.queue_reader import ReadRequest, ReadResult
+from firearrow.store.views.views import ViewsConfig
 from tests.property.store.shop import SMALL_INDEX, Shop, open_shop
 from tests.simulation.store.kit import draft, fresh_image
 
@@ -21,7 +23,7 @@ LONG_QUEUES = ViewsConfig(queues=QueueConfig(mapped_file_size_consume_queue=20_0
 @pytest.fixture(params=["recent", "older"], autouse=True)
 def age(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "older":
-        monkeypatch.setattr(pulling, "RECENT_BYTES", 0)
+        monkeypatch.setattr(queue_reader, "RECENT_BYTES", 0)
 
 
 def _run(scenario: Callable[[Shop], Awaitable[None]], segment: int = SEGMENT) -> None:
@@ -44,11 +46,12 @@ def _fill(shop: Shop, count: int, between: int) -> list[bytes]:
 def _expected(shop: Shop, first: int, count: int) -> bytes:
     queues = shop.views.queues
     places = [queues.entry(queues.tail_of("T", 0), offset)[:2] for offset in range(first, first + count)]
-    return b"".join(shop.running.log.read(physical, size) for physical, size in places)
+    log_bytes = LogBytes(shop.running.log, shop.running.opened.segments)
+    return b"".join(log_bytes.read_from(physical, size) for physical, size in places)
 
 
-def _hot(shop: Shop, offset: int = 0, most: int = 32, max_bytes: int = EVERYTHING) -> Pulled:
-    pulled = shop.reader.read_hot("T", 0, Pull(offset, most, max_bytes))
+def _hot(shop: Shop, offset: int = 0, most: int = 32, max_bytes: int = EVERYTHING) -> ReadResult:
+    pulled = shop.reader.read_hot("T", 0, ReadRequest(offset, most, max_bytes))
     assert pulled is not None
     return pulled
 
@@ -121,11 +124,11 @@ def test_an_entry_that_leads_elsewhere_is_seen_and_made_again(between: int, wron
         physical, size, code = queues.entry(tail, wrong)
         places = [(physical + 1, size), (physical, size - 1), (physical ^ 1 << 62, size), (1 << 40, size), (0, size)]
         for place in [*places, (physical, 1), queues.entry(tail, (wrong + 1) % 10)[:2]]:
-            queues.rewrite(tail, wrong, ENTRY.pack(*place, code))
+            queues.writer.rewrite(tail, wrong, ENTRY.pack(*place, code))
             got = b""
             offset = 0
             while offset < 10:
-                pulled = await shop.reader.read("T", 0, Pull(offset, 32, EVERYTHING))
+                pulled = await shop.reader.read("T", 0, ReadRequest(offset, 32, EVERYTHING))
                 got += b"".join(pulled.buffers)
                 offset = pulled.next_offset
             assert got == expected, place

@@ -8,13 +8,14 @@ from datetime import timedelta, timezone
 import pytest
 
 from firearrow.model.java_hash import java_hash
-from firearrow.store.activeindex import link
-from firearrow.store.index import Index, time_name
-from firearrow.store.indexfile import ENTRY, Header, Shape, decode_header, name_after
-from firearrow.store.indexload import load_found
-from firearrow.store.keyhash import absolute, key_hash
+from firearrow.store.index.active_file import link
+from firearrow.store.index.files import IndexFiles, time_name
+from firearrow.store.index.key_hash import absolute, key_hash
+from firearrow.store.index.key_index import Index
+from firearrow.store.index.layout import ENTRY, Header, Shape, decode_header, name_after
+from firearrow.store.index.load import load_found
 from firearrow.store.placement import Placed
-from firearrow.store.queues import QueueConfig, Queues
+from firearrow.store.queue.table import QueueConfig, Queues
 from tests.simulation.store.kit import FrozenClock, InstantDisk, fresh_image
 
 NOW = 1_700_000_000_000
@@ -25,7 +26,7 @@ class Bench:
 
     def __init__(self, shape: Shape) -> None:
         self.disk = InstantDisk(fresh_image())
-        self.index = Index(self.disk, FrozenClock(NOW), shape)
+        self.index = Index(IndexFiles(self.disk, FrozenClock(NOW), shape))
         self.queues = Queues(self.disk, QueueConfig())
 
     def row(self, physical: int, properties: str, topic: str = "TopicA", store_ms: int = NOW, flag: int = 0) -> Placed:
@@ -107,11 +108,11 @@ def test_files_that_apache_named_by_another_clock_are_put_in_order() -> None:
         for number in range(11):
             bench.index.put([bench.row(number * 100, "KEYS\x01k\x02", store_ms=NOW + number)])
         await bench.flush()
-        bench.index.close()
+        bench.index.files.close()
         first, second, third, fourth = await bench.disk.list("index")
         bench.disk.rename(f"index/{third}", "index/20231114170000000")
         bench.disk.rename(f"index/{fourth}", "index/20231114180000000")
-        bench.index = Index(bench.disk, FrozenClock(NOW), Shape(3, 4))
+        bench.index = Index(IndexFiles(bench.disk, FrozenClock(NOW), Shape(3, 4)))
         assert await load_found(bench.index, None, 1100) == 1100
         assert await bench.places("k") == list(range(1000, -1, -100))
         found = bench.index.candidates("TopicA", "k", NOW + 9, NOW + 10)
@@ -133,13 +134,13 @@ def test_files_that_hold_the_same_stretch_of_the_log_hide_nothing() -> None:
             [bench.row(number * 100, f"KEYS\x01k{number}\x02", store_ms=NOW + number) for number in range(6)]
         )
         await bench.flush()
-        bench.index.close()
-        bench.index = Index(bench.disk, FrozenClock(NOW + 1000), Shape(3, 5))
+        bench.index.files.close()
+        bench.index = Index(IndexFiles(bench.disk, FrozenClock(NOW + 1000), Shape(3, 5)))
         again = range(3, 8)
         bench.index.put([bench.row(number * 100, f"KEYS\x01k{number}\x02", store_ms=NOW + number) for number in again])
         await bench.flush()
-        bench.index.close()
-        bench.index = Index(bench.disk, FrozenClock(NOW), Shape(3, 5))
+        bench.index.files.close()
+        bench.index = Index(IndexFiles(bench.disk, FrozenClock(NOW), Shape(3, 5)))
         assert await load_found(bench.index, None, 800) == 800
         for number in range(8):
             found = bench.index.candidates("TopicA", f"k{number}", NOW + number, NOW + number)
@@ -159,9 +160,9 @@ def test_files_below_the_log_go_but_never_the_last() -> None:
         for number in range(6):
             bench.index.put([bench.row(number * 100, "KEYS\x01k\x02")])
         await bench.flush()
-        assert await bench.index.drop_below(100, 10) == 0
-        assert await bench.index.drop_below(101, 10) == 1
-        assert await bench.index.drop_below(10_000, 10) == 1
+        assert await bench.index.files.drop_below(100, 10) == 0
+        assert await bench.index.files.drop_below(101, 10) == 1
+        assert await bench.index.files.drop_below(10_000, 10) == 1
         assert len(await bench.disk.list("index")) == 1
         assert await bench.places("k") == [500, 400]
 

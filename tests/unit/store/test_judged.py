@@ -5,11 +5,11 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from firearrow.store.judged import SPANS_KEPT, Judged
-from firearrow.store.pulling import Pull, Pulled
-from firearrow.store.queues import QueueConfig
-from firearrow.store.views import ViewsConfig
-from firearrow.testing.sim.diskimage import DiskImage
+from firearrow.store.queue.judged import SPANS_KEPT, Judged
+from firearrow.store.queue.table import QueueConfig
+from firearrow.store.read.queue_reader import ReadRequest, ReadResult
+from firearrow.store.views.views import ViewsConfig
+from firearrow.testing.sim.disk_image import DiskImage
 from tests.property.store.shop import SMALL_INDEX, Shop, open_shop
 from tests.simulation.store.kit import InstantFile, draft, fresh_image
 
@@ -43,11 +43,11 @@ def _untouched(image: DiskImage) -> None:
     del image
 
 
-def _hot(shop: Shop, pull: Pull) -> Pulled | None:
+def _hot(shop: Shop, pull: ReadRequest) -> ReadResult | None:
     return shop.reader.read_hot("T", 0, pull)
 
 
-PULL = Pull(0, 32, 1 << 20)
+PULL = ReadRequest(0, 32, 1 << 20)
 
 
 def test_a_second_read_is_hot() -> None:
@@ -64,7 +64,7 @@ def test_a_second_read_is_hot() -> None:
 
 def test_a_read_with_a_filter_judges_what_it_passes_over() -> None:
     async def scenario(shop: Shop) -> None:
-        none = Pull(0, 32, 1 << 20, frozenset({12345}))
+        none = ReadRequest(0, 32, 1 << 20, frozenset({12345}))
         passed = await shop.reader.read("T", 0, none)
         assert passed.messages == 0
         again = _hot(shop, PULL)
@@ -76,22 +76,22 @@ def test_a_read_with_a_filter_judges_what_it_passes_over() -> None:
 
 def test_a_hot_answer_ends_where_judgement_ends() -> None:
     async def scenario(shop: Shop) -> None:
-        await shop.reader.read("T", 0, Pull(0, 10, 1 << 20))
+        await shop.reader.read("T", 0, ReadRequest(0, 10, 1 << 20))
         pulled = _hot(shop, PULL)
         assert pulled is not None
         assert (pulled.messages, pulled.next_offset) == (10, 10)
-        assert _hot(shop, Pull(10, 32, 1 << 20)) is None
+        assert _hot(shop, ReadRequest(10, 32, 1 << 20)) is None
 
     _after_a_restart(scenario, _untouched)
 
 
 def test_old_and_new_messages_come_in_one_answer_once_the_old_are_judged() -> None:
     async def scenario(shop: Shop) -> None:
-        await shop.reader.read("T", 0, Pull(MESSAGES - 5, 32, 1 << 20))
+        await shop.reader.read("T", 0, ReadRequest(MESSAGES - 5, 32, 1 << 20))
         for _ in range(5):
             shop.append(draft(b"new"))
         await shop.flush_all()
-        pulled = _hot(shop, Pull(MESSAGES - 5, 32, 1 << 20))
+        pulled = _hot(shop, ReadRequest(MESSAGES - 5, 32, 1 << 20))
         assert pulled is not None
         assert pulled.messages == 10
 
@@ -109,7 +109,8 @@ def test_a_rotten_record_beside_judged_ones_is_found() -> None:
         offsets: list[int] = []
         at = 0
         while at < MESSAGES:
-            pulled = _hot(shop, Pull(at, 32, 1 << 20)) or await shop.reader.read("T", 0, Pull(at, 32, 1 << 20))
+            request = ReadRequest(at, 32, 1 << 20)
+            pulled = _hot(shop, request) or await shop.reader.read("T", 0, request)
             offsets.append(pulled.messages)
             at = pulled.next_offset
         assert sum(offsets) == MESSAGES - 1
@@ -123,7 +124,7 @@ def test_a_rotten_tag_code_is_found_by_the_first_read() -> None:
         image.file(QUEUE).rot(5 * 20 + 19, 0)
 
     async def scenario(shop: Shop) -> None:
-        wanted = Pull(0, 32, 1 << 20, frozenset({97}))
+        wanted = ReadRequest(0, 32, 1 << 20, frozenset({97}))
         got, at = 0, 0
         while at < MESSAGES:
             pulled = await shop.reader.read("T", 0, wanted._replace(offset=at))
@@ -159,7 +160,7 @@ def test_what_the_start_read_again_from_the_log_is_hot() -> None:
         image.process_died()
         shop = await _open(image)
         assert _hot(shop, PULL) is None
-        pulled = _hot(shop, Pull(1, 32, 1 << 20))
+        pulled = _hot(shop, ReadRequest(1, 32, 1 << 20))
         assert pulled is not None
         assert pulled.messages == 5
 

@@ -5,10 +5,11 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from firearrow.store import index as index_module
-from firearrow.store.index import Index, IndexConfig
-from firearrow.store.lookups import Lookups
-from firearrow.store.views import ViewsConfig
+from firearrow.store.index import key_index as index_module
+from firearrow.store.index.files import IndexFiles
+from firearrow.store.index.key_index import Index, IndexConfig
+from firearrow.store.read.lookup import Lookups
+from firearrow.store.views.views import ViewsConfig
 from tests.property.store.shop import SMALL_QUEUES, Shop, open_shop
 from tests.simulation.store.kit import draft, fresh_image
 
@@ -84,7 +85,7 @@ def test_a_chain_is_left_where_it_becomes_too_old(monkeypatch: pytest.MonkeyPatc
         _put(shop, 500)
         shop.clock.at_ms += HOUR_MS
         _put(shop, 5)
-        looked_at = _counted(monkeypatch, Index, "_entry")
+        looked_at = _counted(monkeypatch, IndexFiles, "entry")
         found = await shop.lookups.by_key("T", "order", 64, shop.clock.at_ms - 1000, shop.clock.at_ms)
         assert len(found.records) == 5
         assert len(looked_at) <= 6
@@ -97,7 +98,7 @@ def test_one_bound_holds_for_all_files(monkeypatch: pytest.MonkeyPatch) -> None:
         _put(shop, 300)
         await shop.flush_all()
         monkeypatch.setattr(index_module, "MOST_WORK", 50)
-        looked_at = _counted(monkeypatch, Index, "_entry")
+        looked_at = _counted(monkeypatch, IndexFiles, "entry")
         await shop.lookups.by_key("T", "another", 64, 0, 1 << 60)
         await shop.lookups.by_key("T", "order", 64, 0, 1 << 60)
         assert 0 < len(looked_at) <= 2 * 50

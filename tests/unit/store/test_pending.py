@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from campaigns.store.ours import opened
 from firearrow.model import keys
 from firearrow.model.names import HALF_TOPIC, OP_HALF_TOPIC, TIMER_TOPIC
-from firearrow.runtime.realdisk import RealDisk
-from firearrow.store.kept import OpenMessages, SeenMessages
-from firearrow.store.pending import Pending, count_pending
+from firearrow.runtime.disk.real_disk import RealDisk
+from firearrow.store.outside.directory import StoreView
+from firearrow.store.outside.messages import OpenMessages, SeenMessages
+from firearrow.store.outside.pending import Pending, count_pending
 from firearrow.store.placement import FLUSHED
-from firearrow.store.reading import StoreView
-from firearrow.testing.storecheck.ours import opened
 from tests.unit.store.begun import DELETES, NOW_S, REVIVE_LOG, Begun, SetOut
 
 Scene = Callable[[Begun], Awaitable[None]]

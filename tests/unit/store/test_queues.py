@@ -9,11 +9,11 @@ import pytest
 from firearrow.errors import DiskFull
 from firearrow.model.delays import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from firearrow.model.flags import COMMIT, PREPARED, ROLLBACK
-from firearrow.store.consumequeue import ENTRY, FILLER, entries_below
 from firearrow.store.dispatch import Dispatch
 from firearrow.store.placement import Placed
-from firearrow.store.queues import LARGEST_GAP, QueueConfig, Queues
-from firearrow.testing.sim.diskimage import DiskImage
+from firearrow.store.queue.consume_queue import ENTRY, FILLER, entries_below
+from firearrow.store.queue.table import LARGEST_GAP, QueueConfig, Queues
+from firearrow.testing.sim.disk_image import DiskImage
 from tests.simulation.store.kit import InstantDisk, fresh_image
 
 PER_FILE = 5
@@ -65,12 +65,12 @@ async def test_entries_wait_in_memory_and_are_read_from_there(bench: Bench) -> N
 @on_bench
 async def test_a_flush_writes_files_of_full_length(bench: Bench) -> None:
     bench.dispatch([bench.row(n) for n in range(7)])
-    bench.queues.begin_flush(bench.dispatch.position)
-    await bench.queues.flush()
+    bench.queues.writer.begin_flush(bench.dispatch.position)
+    await bench.queues.writer.flush()
     assert bench.data(0, 0) == b"".join(ENTRY.pack(n * 100, 100, 0) for n in range(5))
     assert bench.data(0, 1) == ENTRY.pack(500, 100, 0) + ENTRY.pack(600, 100, 0) + bytes(60)
     queue = bench.queues.tail_of("T", 0)
-    assert (queue.durable, queue.written, bench.queues.pending_bytes) == (7, 7, 0)
+    assert (queue.durable, queue.written, bench.queues.writer.pending_bytes) == (7, 7, 0)
     bench.image.lose_power()
     assert len(bench.data(0, 1)) == 100
 
@@ -93,8 +93,8 @@ async def test_prepared_and_rolled_back_messages_get_no_entry(bench: Bench) -> N
 @on_bench
 async def test_a_new_queue_that_begins_late_has_fillers_before(bench: Bench) -> None:
     bench.dispatch([bench.row(13)])
-    bench.queues.begin_flush(bench.dispatch.position)
-    await bench.queues.flush()
+    bench.queues.writer.begin_flush(bench.dispatch.position)
+    await bench.queues.writer.flush()
     queue = bench.queues.tail_of("T", 0)
     assert (queue.start, queue.max_offset) == (10, 14)
     assert bench.data(0, 2) == FILLER * 3 + ENTRY.pack(1300, 100, 0) + bytes(20)
@@ -113,8 +113,8 @@ async def test_a_gap_is_filled_and_one_beyond_reason_is_left_alone(bench: Bench)
 @on_bench
 async def test_a_queue_without_a_possible_directory_is_passed_over(bench: Bench) -> None:
     bench.dispatch([bench.row(0, topic="../up"), bench.row(0)])
-    bench.queues.begin_flush(bench.dispatch.position)
-    await bench.queues.flush()
+    bench.queues.writer.begin_flush(bench.dispatch.position)
+    await bench.queues.writer.flush()
     assert await bench.disk.list("consumequeue") == ["T"]
 
 
@@ -131,8 +131,8 @@ async def test_the_oldest_message_left_is_found_among_fillers(bench: Bench) -> N
 @on_bench
 async def test_files_below_the_log_go_but_never_the_last(bench: Bench) -> None:
     bench.dispatch([bench.row(n) for n in range(12)])
-    bench.queues.begin_flush(bench.dispatch.position)
-    await bench.queues.flush()
+    bench.queues.writer.begin_flush(bench.dispatch.position)
+    await bench.queues.writer.flush()
     assert await bench.queues.drop_files_below(400, 10) == 0
     assert await bench.queues.drop_files_below(401, 10) == 1
     assert await bench.queues.drop_files_below(100_000, 10) == 1
@@ -143,22 +143,22 @@ async def test_files_below_the_log_go_but_never_the_last(bench: Bench) -> None:
 @on_bench
 async def test_a_deleted_topic_is_gone_and_late_rows_do_not_bring_it_back(bench: Bench) -> None:
     bench.dispatch([bench.row(0), bench.row(0, 1)])
-    bench.queues.begin_flush(bench.dispatch.position)
-    await bench.queues.flush()
+    bench.queues.writer.begin_flush(bench.dispatch.position)
+    await bench.queues.writer.flush()
     late = [bench.row(1)]
     bench.dispatch([bench.row(1, 1)])
     assert await bench.queues.delete_topic("T") == 2
     bench.dispatch(late)
     assert len(bench.queues) == 0
     assert not bench.disk.exists("consumequeue/T")
-    assert bench.queues.pending_bytes == 0
+    assert bench.queues.writer.pending_bytes == 0
 
 
 @on_bench
 async def test_cutting_by_place_leaves_zeros(bench: Bench) -> None:
     bench.dispatch([bench.row(n) for n in range(12)])
-    bench.queues.begin_flush(bench.dispatch.position)
-    await bench.queues.flush()
+    bench.queues.writer.begin_flush(bench.dispatch.position)
+    await bench.queues.writer.flush()
     await bench.queues.cut(301)
     assert bench.queues.tail_of("T", 0).max_offset == 4
     assert await bench.disk.list("consumequeue/T/0") == [f"{0:020d}"]
@@ -170,7 +170,7 @@ async def test_too_much_waiting_is_written_out(bench: Bench) -> None:
     small = Bench(QueueConfig(mapped_file_size_consume_queue=100, max_pending_queue_bytes=200, max_open_queue_files=8))
     for offset in range(4):
         small.dispatch([small.row(offset, queue_id) for queue_id in range(40)])
-        assert small.queues.pending_bytes <= 200
+        assert small.queues.writer.pending_bytes <= 200
     del bench
 
 
@@ -190,12 +190,12 @@ def test_a_flush_that_stops_halfway_is_made_up_for_by_the_next() -> None:
         dispatch = Dispatch(queues, None, (1000,))
         dispatch([(queues.tail_of("T", number), number * 100, 100, 0, 1, 0, b"") for number in range(3)])
         disk.failing = True
-        queues.begin_flush(dispatch.position)
+        queues.writer.begin_flush(dispatch.position)
         with pytest.raises(DiskFull):
-            await queues.flush()
+            await queues.writer.flush()
         assert [queue.durable for queue in queues] == [0, 0, 0]
-        queues.begin_flush(dispatch.position)
-        await queues.flush()
+        queues.writer.begin_flush(dispatch.position)
+        await queues.writer.flush()
         assert [queue.durable for queue in queues] == [1, 1, 1]
 
     asyncio.run(main())
@@ -215,12 +215,12 @@ def test_a_full_disk_loses_no_entry() -> None:
         queues = Queues(disk, CONFIG)
         dispatch = Dispatch(queues, None, (1000,))
         dispatch([(queues.tail_of("T", 0), n * 100, 100, n, 1, 0, b"") for n in range(7)])
-        queues.begin_flush(dispatch.position)
+        queues.writer.begin_flush(dispatch.position)
         with pytest.raises(DiskFull):
-            await queues.flush()
+            await queues.writer.flush()
         disk.full = False
-        queues.begin_flush(dispatch.position)
-        await queues.flush()
+        queues.writer.begin_flush(dispatch.position)
+        await queues.writer.flush()
         queue = queues.tail_of("T", 0)
         assert queue.durable == 7
         assert [queues.entry(queue, n)[0] for n in range(7)] == [n * 100 for n in range(7)]
@@ -231,13 +231,13 @@ def test_a_full_disk_loses_no_entry() -> None:
 @on_bench
 async def test_what_comes_while_a_flush_is_under_way_is_durable_after_the_next(bench: Bench) -> None:
     bench.dispatch([bench.row(n) for n in range(3)])
-    bench.queues.begin_flush(bench.dispatch.position)
+    bench.queues.writer.begin_flush(bench.dispatch.position)
     bench.dispatch([bench.row(n) for n in range(3, 5)])
-    await bench.queues.flush()
+    await bench.queues.writer.flush()
     queue = bench.queues.tail_of("T", 0)
     assert (queue.durable, queue.written) == (3, 5)
-    bench.queues.begin_flush(bench.dispatch.position)
-    await bench.queues.flush()
+    bench.queues.writer.begin_flush(bench.dispatch.position)
+    await bench.queues.writer.flush()
     assert queue.durable == 5
 
 
@@ -245,12 +245,12 @@ async def test_what_comes_while_a_flush_is_under_way_is_durable_after_the_next(b
 async def test_what_is_written_out_early_counts_no_earlier(bench: Bench) -> None:
     bench.dispatch([bench.row(n) for n in range(3)])
     queue = bench.queues.tail_of("T", 0)
-    bench.queues.write_out(queue)
-    bench.queues.begin_flush(bench.dispatch.position)
+    bench.queues.writer.write_out(queue)
+    bench.queues.writer.begin_flush(bench.dispatch.position)
     for n in range(3, 6):
         bench.dispatch([bench.row(n)])
-        bench.queues.write_out(queue)
-    await bench.queues.flush()
+        bench.queues.writer.write_out(queue)
+    await bench.queues.writer.flush()
     assert (queue.durable, queue.written) == (3, 6)
 
 
@@ -258,12 +258,12 @@ async def test_what_is_written_out_early_counts_no_earlier(bench: Bench) -> None
 async def test_an_entry_that_could_not_be_written_early_is_written_by_the_flush(bench: Bench) -> None:
     bench.dispatch([bench.row(0)])
     queue = bench.queues.tail_of("T", 0)
-    bench.queues.begin_flush(bench.dispatch.position)
+    bench.queues.writer.begin_flush(bench.dispatch.position)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bench.queues.files, "write", _full)
         with pytest.raises(DiskFull):
-            bench.queues.write_out(queue)
-    await bench.queues.flush()
+            bench.queues.writer.write_out(queue)
+    await bench.queues.writer.flush()
     assert (queue.durable, queue.written) == (1, 1)
     assert bench.data(0, 0)[:20] == ENTRY.pack(0, 100, 0)
 

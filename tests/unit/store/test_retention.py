@@ -6,8 +6,8 @@ import logging
 import pytest
 
 from firearrow.errors import DiskFull
-from firearrow.runtime.disk import Usage
-from firearrow.store.pulling import Pull, ReadStatus
+from firearrow.runtime.disk.door import Usage
+from firearrow.store.read.queue_reader import ReadRequest, ReadStatus
 from firearrow.store.retention import HOUR_MS, QUEUES_AT_ONCE, LogFile, Offsets, Retention, RetentionConfig, decide
 from tests.property.store.shop import Shop, open_shop
 from tests.simulation.store.kit import draft, fresh_image
@@ -90,10 +90,10 @@ def test_a_round_deletes_log_queue_and_index_files_and_reads_go_on(caplog: pytes
         queue = shop.views.queues.tail_of("T", 0)
         assert queue.start > 0
         assert shop.views.index is not None
-        assert shop.views.index.old[0].header.end_physical >= log.min_offset
-        pulled = await shop.reader.read("T", 0, Pull(0, 10, 10_000))
+        assert shop.views.index.files.old[0].header.end_physical >= log.min_offset
+        pulled = await shop.reader.read("T", 0, ReadRequest(0, 10, 10_000))
         assert pulled.status is ReadStatus.OFFSET_TOO_SMALL
-        pulled = await shop.reader.read("T", 0, Pull(pulled.next_offset, 10, 10_000))
+        pulled = await shop.reader.read("T", 0, ReadRequest(pulled.next_offset, 10, 10_000))
         assert pulled.status is ReadStatus.FOUND
         assert any(getattr(record, "group", "") == "g" for record in caplog.records)
         await shop.close()

@@ -5,11 +5,11 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from firearrow.store.consumequeue import ConsumeQueue
-from firearrow.store.queues import QueueConfig, Queues
-from firearrow.store.snapshot import COPIES, QUEUES_A_LINE, Standing, ViewsJournal, _framed, read_journal
-from firearrow.store.views import ViewsConfig
-from firearrow.testing.sim.diskimage import DiskImage
+from firearrow.store.queue.consume_queue import ConsumeQueue
+from firearrow.store.queue.table import QueueConfig, Queues
+from firearrow.store.views.snapshot import COPIES, QUEUES_A_LINE, Standing, ViewsJournal, _framed, read_journal
+from firearrow.store.views.views import ViewsConfig
+from firearrow.testing.sim.disk_image import DiskImage
 from tests.property.store.shop import SMALL_INDEX, Shop, open_shop
 from tests.simulation.store.kit import InstantDisk, clone, draft, fresh_image
 
@@ -242,7 +242,7 @@ def test_a_start_after_a_crash_touches_only_files_with_something_behind_their_en
             shop.append(draft(topic=queue.topic))
         await shop.flush_log()
         for queue in ahead:
-            shop.views.queues.write_out(queue)
+            shop.views.queues.writer.write_out(queue)
         image.process_died()
         disk = CountingDisk(image)
         again = await open_shop(image, segment=1 << 20, views_config=VIEWS_OF_ONE_FILE, disk=disk)

@@ -6,11 +6,17 @@ from firearrow.errors import BadRecord, DiskFull, FireArrowError
 from firearrow.model import EpochMs, PhysicalOffset, QueueOffset
 from firearrow.record.encode import encode
 from firearrow.record.properties import StoredProperties
+from firearrow.store.log.waiters import Waiters
+from firearrow.store.ours.sidecar import SLOT_FILE_BYTES, FlushSlot, newest_slot, older_position, seal, unseal
+from firearrow.store.ours.stamped_ranges import Ranges
 from firearrow.store.paths import segment_start
-from firearrow.store.ranges import Ranges
-from firearrow.store.sidecar import SLOT_FILE_BYTES, FlushSlot, newest_slot, older_position, seal, unseal
-from firearrow.store.verify import LARGEST_STAMPED_PROPERTIES, Protection, judge, resembles_stamp, written_by_another
-from firearrow.store.waiting import Waiters
+from firearrow.store.recovery.verify import (
+    LARGEST_STAMPED_PROPERTIES,
+    Protection,
+    judge,
+    resembles_stamp,
+    written_by_another,
+)
 from tests.simulation.store.kit import draft
 
 

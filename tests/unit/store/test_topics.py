@@ -5,11 +5,11 @@ import asyncio
 import pytest
 
 from firearrow.store.config import LogConfig
-from firearrow.store.lookups import Boundary
 from firearrow.store.placement import FLUSHED
-from firearrow.store.pulling import Pull, ReadStatus
+from firearrow.store.read.lookup import Boundary
+from firearrow.store.read.queue_reader import ReadRequest, ReadStatus
 from firearrow.store.store import Store, StoreConfig
-from firearrow.testing.sim.diskimage import DiskImage
+from firearrow.testing.sim.disk_image import DiskImage
 from tests.property.store.shop import VIEWS
 from tests.simulation.store.kit import FrozenClock, InstantDisk, clone, draft, fresh_image
 
@@ -46,7 +46,7 @@ def test_a_deleted_topic_stays_deleted(power: bool) -> None:
         fresh = again.append(draft(topic="T"))
         await again.reached(fresh.end, FLUSHED)
         assert fresh.queue_offset == 0
-        assert (await again.read("T", 0, Pull(0, 9, 9000))).status is ReadStatus.FOUND
+        assert (await again.read("T", 0, ReadRequest(0, 9, 9000))).status is ReadStatus.FOUND
         assert await again.lookups.offset_by_time(again.queues.tail_of("T", 0), 1, Boundary.UPPER) == 0
         await again.close()
         running.cancel()

@@ -2,13 +2,13 @@
 
 import pytest
 
-from firearrow.model import Address, EpochMs, PhysicalOffset, QueueOffset
+from firearrow.model import EpochMs, Host, PhysicalOffset, QueueOffset
 from firearrow.record.encode import Draft, encode
 from firearrow.record.hosts import host_bytes
 from firearrow.record.properties import encode_properties
-from firearrow.store.verify import written_by_another
+from firearrow.store.recovery.verify import written_by_another
 
-HOST = host_bytes(Address("127.0.0.1", 10911))
+HOST = host_bytes(Host("127.0.0.1", 10911))
 
 
 def record(properties: dict[str, str], *, stamped: bool) -> bytes:

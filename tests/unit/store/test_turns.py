@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from firearrow.store.dispatch import Dispatch
-from firearrow.store.index import IndexConfig
-from firearrow.store.pulling import Pull
-from firearrow.store.queues import QueueConfig, Queues
-from firearrow.store.views import ViewsConfig
-from firearrow.testing.sim.diskimage import DiskImage
+from firearrow.store.index.key_index import IndexConfig
+from firearrow.store.queue.table import QueueConfig, Queues
+from firearrow.store.read.queue_reader import ReadRequest
+from firearrow.store.views.views import ViewsConfig
+from firearrow.testing.sim.disk_image import DiskImage
 from tests.property.store.shop import Shop, open_shop
 from tests.simulation.store.kit import InstantDisk, draft, fresh_image
 
@@ -63,7 +63,7 @@ def _rotten(
 
 def test_wrong_entries_are_made_again_in_turns() -> None:
     async def read(shop: Shop) -> None:
-        pulled = await shop.reader.read("T", 0, Pull(100, 32, 1 << 20))
+        pulled = await shop.reader.read("T", 0, ReadRequest(100, 32, 1 << 20))
         assert pulled.messages == 32
 
     turns = _rotten(lambda _: "consumequeue/T/0/00000000000000000000", 2000, bytes(2000 * 20), read)
@@ -120,8 +120,8 @@ def test_others_have_their_turn_after_every_file_that_takes_long_to_make() -> No
         queues = Queues(_SlowDisk(fresh_image()), QueueConfig(mapped_file_size_consume_queue=100))
         dispatch = Dispatch(queues, None, (1000,))
         dispatch([(queues.tail_of(f"T{number}", 0), number * 100, 100, 0, 1, 0, b"") for number in range(files)])
-        queues.begin_flush(dispatch.position)
-        return await _turns_beside(queues.flush())
+        queues.writer.begin_flush(dispatch.position)
+        return await _turns_beside(queues.writer.flush())
 
     with asyncio.Runner(loop_factory=_ClockOfWork) as runner:
         assert runner.run(main()) >= files

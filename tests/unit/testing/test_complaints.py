@@ -9,7 +9,7 @@ import pytest
 import uvloop
 
 from firearrow.errors import RequestRefused
-from firearrow.protocol.requests.route import GetBrokerClusterInfo
+from firearrow.protocol.requests.naming.route import GetBrokerClusterInfo
 from firearrow.remoting.caller import Caller
 from firearrow.remoting.handlers import Call, Handlers
 from firearrow.remoting.server import Server

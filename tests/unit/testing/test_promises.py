@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from firearrow.testing.apache.payload import Payload
-from firearrow.testing.apache.producing import Place, Produced
-from firearrow.testing.apache.reports import Delivery, ReceiveReport
-from firearrow.testing.brokercheck.promises import audit
+from campaigns.broker.promises import audit
+from judges.payload import Payload
+from judges.producers import Place, Produced
+from judges.reports import Delivery, ReceiveReport
 
 PAYLOAD = Payload("p")
 

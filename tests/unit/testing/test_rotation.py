@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firearrow.testing.rotation import FILE_SLICES, commits, files_in_turn, in_turn, this_turn
+from campaigns.rotation import FILE_SLICES, commits, files_in_turn, in_turn, this_turn
 
 
 @given(size=st.integers(1, 60), count=st.integers(1, 60), first=st.integers(0, 10_000))
@@ -28,7 +28,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
     """Says which commit is checked out."""
 
     def tell(number: str) -> None:
-        monkeypatch.setenv("FIREARROW_TURN", number)
+        monkeypatch.setenv("TEST_TURN", number)
         commits.cache_clear()
 
     yield tell

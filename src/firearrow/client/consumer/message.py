@@ -1,12 +1,13 @@
-"""A message in a consumer's hands.
+"""A message that a consumer has received.
 
-Exactly one of three things settles it: it is done with (``ack``), it is to be delivered again later (``retry``), or it
-is put back because nobody will look at it now (``release``). ``async with message.process():`` does the right one:
+A message is settled once, by ``ack`` (it is handled), ``retry`` (it is to be delivered again later) or ``release`` (it
+is put back unhandled). ``async with message.process():`` calls the right one:
 
     async with message.process():       # leaving the block acknowledges
         handle(message.body)            # an error inside is logged, and the message is delivered again later
 
-Until it is settled its queue's offset cannot move past it. Names with an underscore are its consumer's.
+Until a message is settled, the committed offset of its queue cannot move past it. Attributes with an underscore belong
+to the consumer.
 """
 
 import asyncio
@@ -32,19 +33,19 @@ class Settler(Protocol):
 
     @property
     def deserializer(self) -> Deserializer[Any] | None:
-        """Makes values of bodies; None: bodies are the values."""
+        """Turns bodies into values; None: bodies are the values."""
         ...
 
     def ack(self, message: "ReceivedMessage[Any]") -> None:
-        """The message is done with."""
+        """Settle a message that is handled."""
         ...
 
     async def retry(self, message: "ReceivedMessage[Any]", delay_level: int) -> None:
-        """The message is to be delivered again."""
+        """Settle a message that is to be delivered again."""
         ...
 
     def release(self, message: "ReceivedMessage[Any]") -> None:
-        """The message goes back to those that wait for a handler."""
+        """Put a message back, to wait for a handler."""
         ...
 
     def check_loop(self) -> None:
@@ -52,14 +53,14 @@ class Settler(Protocol):
         ...
 
     def fate(self, message: "ReceivedMessage[Any]") -> str:
-        """What becomes of the message when it fails now, as a sentence says it."""
+        """Return what happens to the message if it fails now, as part of a log line."""
         ...
 
 
 class ReceivedMessage(Generic[V]):
     """One delivery of one message. Its type parameter is the type of its ``value``.
 
-    ``queue`` is where it came from, ``stored`` everything that its record holds, ``is_settled`` whether ``ack``,
+    ``queue`` is its queue, ``stored`` holds every field of its record, ``is_settled`` says whether ``ack``,
     ``retry`` or ``release`` was called.
     """
 
@@ -82,13 +83,13 @@ class ReceivedMessage(Generic[V]):
 
     @property
     def topic(self) -> str:
-        """The topic it was sent to, also when it comes by way of the retry topic."""
+        """The topic it was sent to, also if it was delivered again through the retry topic."""
         stored = self.stored
         return stored.properties.get(keys.RETRY_TOPIC, stored.topic) if is_retry_topic(stored.topic) else stored.topic
 
     @property
     def body(self) -> bytes:
-        """What was sent, decompressed; raise ``BadBody`` when there is a ``body_fault``."""
+        """The body as sent, decompressed; raise ``BadBody`` if there is a ``body_fault``."""
         stored = self.stored
         if stored.body_fault:
             raise BadBody(
@@ -99,15 +100,15 @@ class ReceivedMessage(Generic[V]):
 
     @property
     def body_fault(self) -> str:
-        """Why the body cannot be read: damaged, or larger than ``max_body_bytes``; empty when it can."""
+        """Why the body cannot be read (damaged, or larger than ``max_body_bytes``); empty if it can."""
         return self.stored.body_fault
 
     @property
     def value(self) -> V:
-        """What the consumer's deserializer makes of the body, once; without one, the body.
+        """The body, deserialized by the consumer's deserializer; without a deserializer, the body itself.
 
-        Raise ``BadBody`` when it cannot: a handler that lets that pass has the message delivered again, as after any
-        error.
+        Raise ``BadBody`` if that fails. If the handler does not catch it, the message is delivered again, as after
+        any error.
         """
         try:
             return self._value
@@ -128,7 +129,7 @@ class ReceivedMessage(Generic[V]):
 
     @property
     def place(self) -> str:
-        """Where it came from, for people: topic, broker, queue and offset."""
+        """Topic, broker, queue and offset, as text."""
         queue = self.queue
         return f"{queue.topic}, {queue.broker_name}:{queue.queue_id}, offset {self.queue_offset}"
 
@@ -139,7 +140,7 @@ class ReceivedMessage(Generic[V]):
 
     @property
     def keys(self) -> list[str]:
-        """The words by which it can be found."""
+        """The keys by which the message can be looked up."""
         return self.stored.keys
 
     @property
@@ -149,22 +150,22 @@ class ReceivedMessage(Generic[V]):
 
     @property
     def message_id(self) -> str:
-        """The id that its producer gave it; the place of its record if that gave none."""
+        """The unique key from its producer; without one, the message id from the position of its record."""
         return self.stored.unique_key or self.offset_message_id
 
     @property
     def offset_message_id(self) -> str:
-        """The place of its record."""
+        """The message id from the position of its record."""
         return offset_message_id(host_bytes(self.stored.store_host), self.stored.physical_offset)
 
     @property
     def queue_offset(self) -> int:
-        """Its place in the queue."""
+        """The offset of the message in its queue."""
         return self.stored.queue_offset
 
     @property
     def reconsume_times(self) -> int:
-        """How often it was delivered before."""
+        """How often the message was delivered before."""
         return self.stored.reconsume_times + self._attempts
 
     @property
@@ -178,7 +179,7 @@ class ReceivedMessage(Generic[V]):
         return self.stored.store_timestamp
 
     async def ack(self) -> None:
-        """It is done with."""
+        """Acknowledge the message: it is handled."""
         self._done()
 
     def _done(self) -> None:
@@ -191,8 +192,8 @@ class ReceivedMessage(Generic[V]):
         return "it was settled before" if self.is_settled else self._settler.fate(self)
 
     @property
-    def _told(self) -> dict[str, Any]:
-        """What a line of the log has beside its text."""
+    def _log_values(self) -> dict[str, Any]:
+        """Return the values of a log line, for ``extra``."""
         return {
             "id": self.message_id,
             "topic": self.topic,
@@ -205,22 +206,22 @@ class ReceivedMessage(Generic[V]):
         reason = f"{type(error).__name__}: {error}"
         what = "handling %s (%s, delivery %d) failed, %s: %s"
         words = self.message_id, self.place, self.reconsume_times + 1, self._fate, reason
-        log.error(what, *words, exc_info=error, extra={**self._told, "reason": reason})
+        log.error(what, *words, exc_info=error, extra={**self._log_values, "reason": reason})
         await self.retry()
 
     async def retry(self, delay_level: int = 0) -> None:
-        """Deliver it again later: 0 lets the broker choose the delay, -1 sends it to the dead letters."""
+        """Deliver the message again later: 0 lets the broker choose the delay, -1 sends it to the dead letters."""
         self._settler.check_loop()
         if self._settle():
             await self._settler.retry(self, delay_level)
 
     def release(self) -> None:
-        """Give it back untouched: it is handed out again at once."""
+        """Put the message back unhandled; it is delivered again at once."""
         if self._settle():
             self._settler.release(self)
 
     def process(self) -> "Processing[V]":
-        """A block at whose end the message is settled."""
+        """Return a block that settles the message at its end."""
         if self.is_settled:
             raise ClientClosed(f"{self!r} has been settled already")
         return Processing(self)
@@ -245,7 +246,7 @@ class Processing(Generic[V]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        """Settle the message. An error inside is logged and goes no further; a cancellation of this task does."""
+        """Settle the message. An error inside is logged and not raised; a cancellation of this task is raised."""
         if error is None:
             self._message._done()
             return False

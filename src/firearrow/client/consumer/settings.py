@@ -1,19 +1,17 @@
-"""What a consumer can be told, with RocketMQ's defaults. Java: ``DefaultMQPushConsumer``, ``ClientConfig``.
+"""The settings of a consumer, with RocketMQ's defaults. Java: ``DefaultMQPushConsumer``, ``ClientConfig``.
 
 ``ConsumerOptions`` is the same for keyword arguments. A test keeps the two equal.
 """
 
-from typing import Annotated, Any, Final, TypedDict
+from typing import Annotated, Final
 
-import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta
 
-from firearrow.client.access import Access, check_ip, check_names, unusable, without_secrets
 from firearrow.client.consumer.window import MIB, WindowLimits
+from firearrow.client.settings import ClientOptions, ClientSettings, checked
 from firearrow.errors import SettingsError
-from firearrow.model.names import DEFAULT_CONSUMER_GROUP, group_fault
+from firearrow.model.names import DEFAULT_CONSUMER_GROUP
 from firearrow.record.decode import MAX_BODY_BYTES
-from firearrow.runtime.tlssettings import ClientTls
 
 FIRST: Final = "first"
 LAST: Final = "last"
@@ -25,61 +23,62 @@ Start = str | int
 """``"first"``, ``"last"``, ``"timestamp"`` for half an hour ago, or a time in milliseconds since 1970."""
 
 
-class ConsumerSettings(Struct, frozen=True, forbid_unknown_fields=True):
-    """The knobs of a consumer."""
+class ConsumerSettings(ClientSettings, frozen=True):
+    """The settings of a consumer."""
 
     group: Annotated[str, Meta(description="Consumer group.")]
-    instance_name: Annotated[str, Meta(description="Last part of the client id; empty: unique.")] = ""
-    client_ip: Annotated[str, Meta(description="Address in client ids and unique keys; empty: this machine's.")] = ""
-    unit_name: Annotated[str, Meta(description="Added to the client id.")] = ""
-    ordered: Annotated[bool, Meta(description="One message of a queue at a time, in order, on one member.")] = False
-    broadcasting: Annotated[bool, Meta(description="Every member gets every message.")] = False
+    ordered: Annotated[
+        bool, Meta(description="Ordered consumption: one message of a queue at a time, on one member.")
+    ] = False
+    broadcasting: Annotated[bool, Meta(description="Broadcasting: every member gets every message.")] = False
     start: Annotated[Start, Meta(description="Where a new group starts: first, last, timestamp, or a time.")] = LAST
     workers: Annotated[int, Meta(ge=1, le=10_000, description="Handlers that run at once.")] = 20
-    pull_batch: Annotated[int, Meta(ge=1, le=1024, description="Messages asked for at once.")] = 32
-    pull_batch_bytes: Annotated[int, Meta(ge=1, description="Bytes asked for at once (5.x).")] = 256 * 1024
+    pull_batch: Annotated[int, Meta(ge=1, le=1024, description="Messages in a pull.")] = 32
+    pull_batch_bytes: Annotated[int, Meta(ge=1, description="Bytes in a pull (5.x).")] = 256 * 1024
     max_body_bytes: Annotated[
-        int, Meta(ge=1, description="Largest body after decompression; a larger one is a fault of its message.")
+        int, Meta(ge=1, description="Largest body after decompression; a message with a larger one has a body_fault.")
     ] = MAX_BODY_BYTES
     pull_interval_ms: Annotated[int, Meta(ge=0, le=65_535, description="Pause between two pulls of a queue.")] = 0
-    pull_threshold: Annotated[int, Meta(ge=1, le=65_535, description="Unfinished messages held of a queue.")] = 1000
-    pull_threshold_bytes: Annotated[int, Meta(ge=1, description="Unfinished bytes held of a queue.")] = 100 * MIB
-    consume_span: Annotated[int, Meta(ge=1, le=65_535, description="Offsets from first to last unfinished.")] = 2000
+    pull_threshold: Annotated[int, Meta(ge=1, le=65_535, description="Most unfinished messages of a queue.")] = 1000
+    pull_threshold_bytes: Annotated[int, Meta(ge=1, description="Most unfinished bytes of a queue.")] = 100 * MIB
+    consume_span: Annotated[
+        int, Meta(ge=1, le=65_535, description="Most offsets between the first and last unfinished message of a queue.")
+    ] = 2000
     pull_threshold_topic: Annotated[
         int,
-        Meta(ge=-1, le=6_553_500, description="Unfinished messages held of a topic, shared by its queues; -1: off."),
+        Meta(
+            ge=-1, le=6_553_500, description="Most unfinished messages of a topic, shared by its queues; -1: no limit."
+        ),
     ] = -1
     pull_threshold_topic_bytes: Annotated[
-        int, Meta(ge=-1, description="Unfinished bytes held of a topic, shared by its queues; -1: off.")
+        int, Meta(ge=-1, description="Most unfinished bytes of a topic, shared by its queues; -1: no limit.")
     ] = -1
-    pull_error_pause_ms: Annotated[int, Meta(ge=1, description="Before the next pull after a refused one.")] = 3000
+    pull_error_pause_ms: Annotated[int, Meta(ge=1, description="Back-off after a refused pull.")] = 3000
     max_reconsume_times: Annotated[
-        int, Meta(ge=-1, description="Deliveries again before giving up; -1 is 16, or for ever when ordered.")
+        int,
+        Meta(
+            ge=-1,
+            description="Retries of a message before it goes to the dead letters; -1: 16, or no limit if ordered.",
+        ),
     ] = -1
     suspend_ms: Annotated[
         int, Meta(ge=10, le=30_000, description="Pause of an ordered queue whose handler failed.")
     ] = 1000
-    consume_timeout_ms: Annotated[int, Meta(ge=1, description="A handler that takes longer loses its message.")] = (
-        900_000
-    )
+    consume_timeout_ms: Annotated[
+        int, Meta(ge=1, description="Limit of a handler; after it the message is sent back.")
+    ] = 900_000
     drain_ms: Annotated[int, Meta(ge=0, description="How long closing waits for handlers to finish.")] = 0
-    auto_commit: Annotated[bool, Meta(description="Commit offsets regularly; otherwise only when told to.")] = True
+    auto_commit: Annotated[bool, Meta(description="Commit offsets regularly; if not, only commit() does.")] = True
     persist_ms: Annotated[int, Meta(ge=10, description="How often offsets are committed.")] = 5000
-    rebalance_ms: Annotated[int, Meta(ge=10, description="How often queues are divided anew.")] = 20_000
+    rebalance_ms: Annotated[int, Meta(ge=10, description="How often queues are divided again.")] = 20_000
     rebalance_timeout_ms: Annotated[
         int,
-        Meta(ge=1, description="For a rebalance listener, and for handlers that it has to wait for."),
+        Meta(ge=1, description="Limit of a rebalance listener, and of the handlers that it waits for."),
     ] = 30_000
-    poll_name_server_ms: Annotated[int, Meta(ge=10, description="How often routes are asked for.")] = 30_000
-    fetch_name_server_ms: Annotated[
-        int, Meta(ge=10, description="How often name servers are looked up, where an http:// address is given.")
-    ] = 120_000
-    heartbeat_ms: Annotated[int, Meta(ge=10, description="How often brokers hear of this client.")] = 30_000
-    suspend_pull_ms: Annotated[int, Meta(ge=0, description="How long a broker holds a pull.")] = 15_000
-    pull_timeout_ms: Annotated[int, Meta(ge=1, description="How long a pull's answer is awaited.")] = 30_000
-    stall_ms: Annotated[int, Meta(ge=10, description="A queue that does not move for longer is reported.")] = 60_000
-    request_timeout_ms: Annotated[int, Meta(ge=1, description="For questions about routes, offsets and members.")] = (
-        3000
+    suspend_pull_ms: Annotated[int, Meta(ge=0, description="How long a broker may hold a pull (long poll).")] = 15_000
+    pull_timeout_ms: Annotated[int, Meta(ge=1, description="Timeout of a pull.")] = 30_000
+    stall_ms: Annotated[int, Meta(ge=10, description="A queue without progress for longer is reported as stalled.")] = (
+        60_000
     )
     wait_ready_ms: Annotated[
         int,
@@ -89,26 +88,14 @@ class ConsumerSettings(Struct, frozen=True, forbid_unknown_fields=True):
             "answer, then fails; 0: not.",
         ),
     ] = 0
-    tls: Annotated[ClientTls, Meta(description="TLS towards name servers and brokers.")] = ClientTls()
-    access_key: Annotated[str, Meta(description="Account under which requests are signed; empty: not signed.")] = ""
-    secret_key: Annotated[str, Meta(description="The account's secret.")] = ""
-    security_token: Annotated[str, Meta(description="A token that goes with temporary keys.")] = ""
-
-    def __repr__(self) -> str:
-        return without_secrets(self)
-
-    @property
-    def access(self) -> Access:
-        """What servers are shown."""
-        return Access(self.tls, self.access_key, self.secret_key, self.security_token)
 
     @property
     def window(self) -> WindowLimits:
-        """How much of a queue may be held."""
+        """The limits of a queue's window."""
         return WindowLimits(self.pull_threshold, self.pull_threshold_bytes, self.consume_span)
 
     def window_among(self, queues: int) -> WindowLimits:
-        """How much of a queue may be held when the member has so many of its topic."""
+        """The limits of a queue's window if the member owns ``queues`` queues of its topic."""
         messages, size = self.pull_threshold, self.pull_threshold_bytes
         if self.pull_threshold_topic >= 0:
             messages = max(1, self.pull_threshold_topic // queues)
@@ -118,16 +105,13 @@ class ConsumerSettings(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def reconsume_limit(self) -> int:
-        """How often a broker delivers a message again before it gives up."""
+        """How often a broker delivers a message again before it goes to the dead letters."""
         return DEFAULT_RECONSUME_TIMES if self.max_reconsume_times < 0 else self.max_reconsume_times
 
 
-class ConsumerOptions(TypedDict, total=False):
-    """The knobs of a consumer as keyword arguments, other than its group."""
+class ConsumerOptions(ClientOptions, total=False):
+    """The settings of a consumer as keyword arguments, without its group."""
 
-    instance_name: str
-    client_ip: str
-    unit_name: str
     ordered: bool
     broadcasting: bool
     start: Start
@@ -150,35 +134,17 @@ class ConsumerOptions(TypedDict, total=False):
     persist_ms: int
     rebalance_ms: int
     rebalance_timeout_ms: int
-    poll_name_server_ms: int
-    fetch_name_server_ms: int
-    heartbeat_ms: int
     suspend_pull_ms: int
     pull_timeout_ms: int
     stall_ms: int
-    request_timeout_ms: int
     wait_ready_ms: int
-    tls: ClientTls
-    access_key: str
-    secret_key: str
-    security_token: str
 
 
 def consumer_settings(group: str, options: ConsumerOptions) -> ConsumerSettings:
-    """Check and collect what was given."""
-    fault = group_fault(group)
-    if fault:
-        raise SettingsError(fault)
+    """Check the given options and return the settings."""
     if group == DEFAULT_CONSUMER_GROUP:
-        raise SettingsError(f"{group} is nobody's group; give this consumer's group a name of its own")
-    given: dict[str, Any] = {"group": group, **options}
-    check_names(given, ConsumerSettings)
-    try:
-        settings = msgspec.convert(given, ConsumerSettings)
-    except msgspec.ValidationError as wrong:
-        raise unusable(given, wrong) from wrong
-    settings.access.check()
-    check_ip(settings.client_ip)
+        raise SettingsError(f"group {group} is reserved; give this consumer a group name of its own")
+    settings = checked(ConsumerSettings, group, options)
     if isinstance(settings.start, str) and settings.start not in (FIRST, LAST, TIMESTAMP):
         raise SettingsError(f"start={settings.start!r}: write first, last, timestamp, or milliseconds since 1970")
     return settings

@@ -1,7 +1,7 @@
-"""What a group wants of a topic: everything, some tags, or what an SQL expression says. Pure.
+"""A group's subscription of a topic: everything, some tags, or an SQL expression. Pure.
 
-``*`` is everything; ``A || B`` is the messages tagged A or B. Brokers filter by the hash of the tag alone, so a
-consumer looks at the tag itself again. Java: ``FilterAPI.buildSubscriptionData``.
+``*`` is everything; ``A || B`` means messages tagged A or B. Brokers filter by the hash of the tag only, so a consumer
+compares the tag itself again. Java: ``FilterAPI.buildSubscriptionData``.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from firearrow.errors import SettingsError
 from firearrow.model.java_hash import java_hash
 from firearrow.model.names import topic_fault
-from firearrow.protocol.bodies.heartbeat import SubscriptionData
+from firearrow.protocol.bodies.group.heartbeat import SubscriptionData
 
 EVERYTHING: Final = "*"
 TAG: Final = "TAG"
@@ -34,19 +34,19 @@ class Subscription(Struct, frozen=True):
 
     @property
     def is_by_tag(self) -> bool:
-        """Whether tags decide, here and in the broker."""
+        """Whether the subscription filters by tag."""
         return self.kind == TAG
 
     def wants(self, tag: str) -> bool:
-        """Whether a message with this tag is wanted, as far as tags tell."""
+        """Whether a message with this tag passes the tag filter."""
         return not self.tags or tag in self.tags
 
     def at(self, version: int) -> "Subscription":
-        """The same with a newer version."""
+        """Return a copy with a newer version."""
         return replace(self, version=version)
 
     def data(self) -> SubscriptionData:
-        """The form in which brokers read it."""
+        """Return the wire form of the subscription."""
         tags = sorted(self.tags)
         return SubscriptionData(
             topic=self.topic,
@@ -59,9 +59,9 @@ class Subscription(Struct, frozen=True):
 
 
 def doubt(wanted: Subscription) -> str:
-    """Why tags are probably not meant as they are written; empty when nothing speaks for that.
+    """Return a warning if a tag expression is probably a mistake; else an empty text.
 
-    A comma or ``&&`` may stand in a tag, so it is no error.
+    A tag may contain a comma or ``&&``, so that is not an error.
     """
     for tag in sorted(wanted.tags):
         for mark in (",", "&&"):
@@ -71,14 +71,14 @@ def doubt(wanted: Subscription) -> str:
 
 
 def subscription(topic: str, expression: str = EVERYTHING, *, version: int, kind: str = TAG) -> Subscription:
-    """Read what a consumer was told to subscribe to."""
+    """Return the subscription for a topic and an expression; raise ``SettingsError`` if they are not valid."""
     fault = topic_fault(topic)
     if fault:
         raise SettingsError(fault)
     if kind == SQL92:
         return Subscription(topic, expression, SQL92, frozenset(), version)
     if kind != TAG:
-        raise SettingsError(f"{kind!r} is no kind of filter; there are {TAG} and {SQL92}")
+        raise SettingsError(f"{kind!r} is not a kind of filter; there are {TAG} and {SQL92}")
     if expression.strip() in ("", EVERYTHING):
         return Subscription(topic, EVERYTHING, TAG, frozenset(), version)
     tags = frozenset(tag for part in expression.split("||") if (tag := part.strip()))
@@ -88,7 +88,7 @@ def subscription(topic: str, expression: str = EVERYTHING, *, version: int, kind
 
 
 def expressions(topics: Topics) -> dict[str, str]:
-    """The expression of each topic; raise ``SettingsError`` for what names none."""
+    """Return the expression of each topic; raise ``SettingsError`` for anything that names no topic."""
     if isinstance(topics, str):
         return {topics: EVERYTHING}
     if not isinstance(topics, Iterable):
@@ -101,8 +101,8 @@ def expressions(topics: Topics) -> dict[str, str]:
 
 def _check_topic(topic: object, expression: object, topics: object) -> None:
     if not isinstance(topic, str):
-        raise SettingsError(f"topics={topics!r}: {topic!r} is no topic; a topic is a str")
+        raise SettingsError(f"topics={topics!r}: {topic!r} is not a topic; a topic is a str")
     if not isinstance(expression, str):
         raise SettingsError(
-            f"topics={topics!r}: {expression!r} is no expression for {topic!r}; write * or tags as in 'A || B'"
+            f"topics={topics!r}: {expression!r} is not an expression for {topic!r}; write * or tags as in 'A || B'"
         )

@@ -1,11 +1,11 @@
-"""What a consumer holds of one queue: handed out, waiting, finished. Pure.
+"""What a consumer holds of one queue, handed out, waiting or finished, and what may be committed. Pure.
 
-A window starts at an offset. Pulls add messages at its end, in order; handlers finish them in any order. What may be
-committed is the lowest offset that is not finished, so a crash repeats messages and never skips one. Offsets that were
-pulled and dropped (filtered out) count as finished.
+A window starts at an offset. Pulls add messages at its end, in order; handlers finish them in any order. The
+committable offset is the lowest unfinished one, so a crash repeats messages and skips none. Messages that were pulled
+and filtered out count as finished.
 
-A window that its queue was taken from, or that was replaced because the queue starts anew elsewhere, is *dropped*: what
-is finished in it afterwards changes nothing.
+A window is *dropped* when another member gets its queue, or when the queue continues at another offset; messages
+finished in a dropped window have no effect.
 
 Java: ``ProcessQueue``; the limits are those of ``DefaultMQPushConsumerImpl.pullMessage``.
 """
@@ -20,12 +20,12 @@ MIB = 1024 * 1024
 
 
 class WindowLimits(Struct, frozen=True):
-    """How much of one queue may be held before pulling waits."""
+    """Limits of the unfinished messages of one queue; pulling waits at a limit (backpressure)."""
 
     messages: Annotated[int, Meta(ge=1)] = 1000
     size_bytes: Annotated[int, Meta(ge=1)] = 100 * MIB
     span: Annotated[int, Meta(ge=1)] = 2000
-    """Between the first and the last offset held; not for ordered consumption, where the first is always next."""
+    """Most offsets from the first to the last unfinished one; no limit for ordered consumption."""
 
 
 class Window:
@@ -46,7 +46,7 @@ class Window:
         return offset in self._unfinished
 
     def extend(self, messages: list[StoredMessage], next_offset: int) -> list[StoredMessage]:
-        """Hold these messages, which a pull brought; pulling goes on at ``next_offset``. Return those that are new."""
+        """Add pulled messages; the next pull is at ``next_offset``. Return the messages that are new."""
         fresh = []
         for message in messages:
             offset = message.queue_offset
@@ -59,7 +59,7 @@ class Window:
         return fresh
 
     def finish(self, offset: int) -> bool:
-        """A message is done with; return False when it was before."""
+        """Note that a message is finished; return False if it was finished before."""
         message = self._unfinished.pop(offset, None)
         if message is None:
             return False
@@ -72,7 +72,7 @@ class Window:
 
     @property
     def committable(self) -> int:
-        """Where another consumer would have to start to miss nothing."""
+        """The lowest unfinished offset: another consumer that starts there misses no message."""
         # Pulls arrive in order and a dict keeps it, so the first key is the lowest.
         return next(iter(self._unfinished), self.next_offset)
 
@@ -83,11 +83,11 @@ class Window:
 
     @property
     def span(self) -> int:
-        """From the lowest unfinished offset to the end."""
+        """The number of offsets from the lowest unfinished one to the end."""
         return self.next_offset - self.committable
 
     def fullness(self, limits: WindowLimits, *, ordered: bool = False) -> str | None:
-        """Why nothing more may be pulled now, or None."""
+        """Return why pulling must wait now, or None."""
         if len(self._unfinished) >= limits.messages:
             return f"{len(self._unfinished)} messages are unfinished, the limit is {limits.messages}"
         if self.size_bytes >= limits.size_bytes:
@@ -98,6 +98,6 @@ class Window:
 
 
 def _size(message: StoredMessage) -> int:
-    """What a message takes here: its record, or its body where that was stored compressed."""
+    """Return the bytes of a message in memory: its record, or its body if that was stored compressed."""
     size, inflated = message.store_size, len(message.body)
     return max(inflated, size)

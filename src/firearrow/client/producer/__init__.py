@@ -1,1 +1,4 @@
-"""Sending: `producer` is the shell, everything that decides is beside it and pure."""
+"""Producers, and their decisions on queues, batches and retries.
+
+`producer` does the I/O; the modules beside it decide and are pure.
+"""

@@ -1,7 +1,7 @@
-"""A producer for whoever encodes batches himself: the Spark sink, which makes them by columns.
+"""A producer for callers that encode batches themselves, as the Spark sink does by columns.
 
-The caller draws unique keys, puts one into each message, encodes them as `record.batch.encode_batch` does, and sends
-the bytes to a queue, and to no other if it has to be tried again; the messages keep their keys.
+The caller draws unique keys, puts one into each message, encodes the messages as `record.batch.encode_batch` does, and
+sends the bytes to a queue. A retry goes to the same queue with the same keys.
 """
 
 from msgspec import Struct
@@ -14,16 +14,16 @@ from firearrow.record.message_id import DRAWN_DIGITS
 
 
 class DrawnKeys(Struct, frozen=True):
-    """Unique keys for messages that are about to be encoded, and the time at which that is."""
+    """Unique keys for messages that are about to be encoded, and the time in them."""
 
     born_timestamp: int
     head: str
-    """What all keys begin with."""
+    """The common beginning of all keys."""
     ends: bytes
-    """The last `DRAWN_DIGITS` digits of each, in a row."""
+    """The last `DRAWN_DIGITS` digits of each key, joined."""
 
     def key(self, number: int) -> str:
-        """One of them."""
+        """Return one key."""
         return self.head + self.ends[number * DRAWN_DIGITS : (number + 1) * DRAWN_DIGITS].decode()
 
 
@@ -34,14 +34,14 @@ class EncodedBatch(Struct, frozen=True):
     body: bytes
     born_timestamp: int
     wait: str | None = None
-    """The WAIT that all of them have; None when they have none."""
+    """The WAIT property of all messages; None if they have none."""
 
 
 class BatchProducer(Producer):
-    """A producer that also sends batches which were encoded before."""
+    """A producer that also sends encoded batches."""
 
     def draw_keys(self, count: int) -> DrawnKeys:
-        """Unique keys, 65,536 at most."""
+        """Return unique keys, at most 65,536."""
         now = EpochMs(self._opened().doors.clock.now_ms())
         assert self._unique_keys is not None
         return DrawnKeys(now, *self._unique_keys.draw(now, count))
@@ -49,7 +49,8 @@ class BatchProducer(Producer):
     async def send_encoded(
         self, batch: EncodedBatch, queue: MessageQueue, *, timeout_ms: float | None = None
     ) -> SendStatus:
-        """Send a batch to a queue and return how well it is stored; raise ``SendFailed`` when it is not."""
+        """Send a batch to a queue and return its status; raise ``SendFailed`` if it is not acknowledged."""
+        self._opened_here()
         outgoing = encoded_batch(batch.topic, batch.body, batch.wait, batch.born_timestamp, self.settings)
-        code, _, _ = await self._attempts(outgoing, lambda _: queue, timeout_ms)
+        code, _, _ = await self._delivery.send(outgoing, lambda _: queue, timeout_ms)
         return STATUS_BY_CODE[code]

@@ -1,10 +1,10 @@
-"""Messages that wait a moment for company, so that many sends become one request.
+"""Messages that linger for a moment, so that many sends become one batch.
 
-Each waits in a *pocket* with others that may travel with it: one topic, one queue if it is fixed, one sharding key. A
-pocket leaves when its oldest message has waited for ``linger_ms``, or when it is full. A message is checked and encoded
-before it gets into a pocket, so that one that cannot be sent fails alone. A send ends when the broker has acknowledged
-its batch, with the offset and the id of its own message, or with the batch's error: nothing is reported as sent that is
-only in memory here. A batch that a broker refuses as illegal is sent again message by message: none of it was stored.
+A message waits in a pending batch with messages of the same topic, the same queue if it is fixed, and the same sharding
+key. A batch is sent when its oldest message has waited for ``linger_ms``, or when it is full. A message is checked and
+encoded before it joins a batch, so that an invalid message fails alone. A send ends when the broker has acknowledged
+its batch, with the offset and id of its own message, or with the batch's error: no message that is only in memory is
+reported as sent. A batch that a broker refuses as illegal is sent again message by message, since none was stored.
 """
 
 import asyncio
@@ -20,13 +20,13 @@ from firearrow.protocol.codes import ResponseCode
 
 MAX_TOGETHER: Final = 1000
 FAULTED: Final = frozenset({ResponseCode.MESSAGE_ILLEGAL, ResponseCode.SYSTEM_ERROR})
-"""How brokers refuse a batch for one of its messages; a body that is too large is a system error to them."""
+"""Response codes for a batch with an illegal message; brokers report a body that is too large as SYSTEM_ERROR."""
 
 SendEntries = Callable[[list[Entry]], Awaitable[list[SendResult]]]
 
 
-class _Pocket:
-    """Messages that leave together."""
+class _PendingBatch:
+    """Messages that will be sent as one batch."""
 
     def __init__(self, send: SendEntries) -> None:
         self.send = send
@@ -37,37 +37,37 @@ class _Pocket:
 
 
 def may_wait(message: Message) -> bool:
-    """Whether a message may travel with others at all."""
+    """Whether a message may be sent in a batch."""
     return companions(message) is not None
 
 
 class Linger:
-    """The pockets of one producer."""
+    """The pending batches of one producer."""
 
     def __init__(self, tasks: Tasks, linger_ms: float, max_bytes: int) -> None:
         self._tasks = tasks
         self._linger_s = linger_ms / 1000
         self._max_bytes = max_bytes
-        self._pockets: dict[Hashable, _Pocket] = {}
+        self._pending: dict[Hashable, _PendingBatch] = {}
         self._leaving: dict[asyncio.Future[SendResult], None] = {}
 
     async def send(self, entry: Entry, companions: Hashable, send: SendEntries) -> SendResult:
-        """Send a message together with others of equal ``companions``; return its own result."""
+        """Send a message in a batch with messages of equal ``companions``; return its own result."""
         size = len(entry.encoded)
-        pocket = self._pockets.get(companions)
-        if pocket is not None and pocket.size + size > self._max_bytes:
+        batch = self._pending.get(companions)
+        if batch is not None and batch.size + size > self._max_bytes:
             self._leave(companions)
-            pocket = None
-        if pocket is None:
-            pocket = self._pockets[companions] = _Pocket(send)
-            pocket.timer = asyncio.get_running_loop().call_later(self._linger_s, self._leave, companions)
+            batch = None
+        if batch is None:
+            batch = self._pending[companions] = _PendingBatch(send)
+            batch.timer = asyncio.get_running_loop().call_later(self._linger_s, self._leave, companions)
         future: asyncio.Future[SendResult] = asyncio.get_running_loop().create_future()
-        pocket.entries.append(entry)
-        pocket.futures.append(future)
-        pocket.size += size
+        batch.entries.append(entry)
+        batch.futures.append(future)
+        batch.size += size
         self._leaving[future] = None
         future.add_done_callback(self._left)
-        if len(pocket.entries) >= MAX_TOGETHER:
+        if len(batch.entries) >= MAX_TOGETHER:
             self._leave(companions)
         return await future
 
@@ -75,56 +75,56 @@ class Linger:
         self._leaving.pop(future, None)
 
     def _leave(self, companions: Hashable) -> None:
-        pocket = self._pockets.pop(companions, None)
-        if pocket is None:
+        batch = self._pending.pop(companions, None)
+        if batch is None:
             return
-        if pocket.timer is not None:
-            pocket.timer.cancel()
-        self._tasks.spawn(_send(pocket), "batch")
+        if batch.timer is not None:
+            batch.timer.cancel()
+        self._tasks.spawn(_send(batch), "batch")
 
     async def close(self) -> None:
-        """Send what waits, and return when all of it has an outcome."""
-        for pocket in list(self._pockets):
-            self._leave(pocket)
+        """Send all pending batches, and return when every message has an outcome."""
+        for batch in list(self._pending):
+            self._leave(batch)
         if self._leaving:
             await asyncio.wait(list(self._leaving))
 
 
-async def _send(pocket: _Pocket) -> None:
+async def _send(batch: _PendingBatch) -> None:
     try:
-        results = await pocket.send(pocket.entries)
+        results = await batch.send(batch.entries)
     except asyncio.CancelledError:
-        _fail(pocket, ClientClosed("the producer was closed before the message left"))
+        _fail(batch, ClientClosed("the producer was closed before the message was sent"))
         raise
     except SendFailed as error:
-        if _is_illegal(error) and len(pocket.entries) > 1:
-            await asyncio.gather(*(_send(alone) for alone in _apart(pocket)))
+        if _is_illegal(error) and len(batch.entries) > 1:
+            await asyncio.gather(*(_send(alone) for alone in _apart(batch)))
         else:
-            _fail(pocket, error)
-    except Exception as error:  # noqa: BLE001 - whatever it is, those who wait are told
-        _fail(pocket, error)
+            _fail(batch, error)
+    except Exception as error:  # noqa: BLE001 - every waiting send gets the error
+        _fail(batch, error)
     else:
-        for future, result in zip(pocket.futures, results, strict=True):
+        for future, result in zip(batch.futures, results, strict=True):
             if not future.done():
                 future.set_result(result)
 
 
-def _fail(pocket: _Pocket, error: Exception) -> None:
-    for future in pocket.futures:
+def _fail(batch: _PendingBatch, error: Exception) -> None:
+    for future in batch.futures:
         if not future.done():
             future.set_exception(error)
 
 
 def _is_illegal(error: SendFailed) -> bool:
-    """Whether a broker found fault with a message of a batch, which it then stored nothing of."""
+    """Whether a broker refused a batch because of a message in it, and so stored none of it."""
     cause = error.__cause__
     return isinstance(cause, RequestRefused) and cause.code in FAULTED and not error.may_have_happened
 
 
-def _apart(pocket: _Pocket) -> list[_Pocket]:
+def _apart(batch: _PendingBatch) -> list[_PendingBatch]:
     alone = []
-    for entry, future in zip(pocket.entries, pocket.futures, strict=True):
-        each = _Pocket(pocket.send)
+    for entry, future in zip(batch.entries, batch.futures, strict=True):
+        each = _PendingBatch(batch.send)
         each.entries, each.futures = [entry], [future]
         alone.append(each)
     return alone

@@ -1,8 +1,8 @@
-"""A message on its way out: checked, given its id, compressed, and put into the words of the protocol. Pure.
+"""From a message to a send request: check, unique key, compression, header. Pure.
 
 A message is sent as one SEND_MESSAGE_V2, or as part of a SEND_BATCH_MESSAGE. A batch goes to one queue; its messages
-have one topic and one sharding key, and none is delayed, timed, half of a transaction or a retry: such are sent alone.
-`portions` cuts a list accordingly, keeping the order, and cuts again where a body would grow beyond the limit.
+have one topic and one sharding key. Delayed and timed messages, half messages of a transaction and retries are sent
+alone. `portions` cuts a list accordingly, keeping the order, and also where a body would exceed the limit.
 
 Java: ``DefaultMQProducerImpl.sendKernelImpl``, ``Validators``, ``MessageBatch``.
 """
@@ -17,7 +17,7 @@ from firearrow.client.producer.settings import ProducerSettings
 from firearrow.errors import IllegalMessage
 from firearrow.model import EpochMs, Message, MessageQueue, keys
 from firearrow.model.names import UNSENDABLE_TOPICS, is_retry_topic, topic_fault
-from firearrow.protocol.requests.send import SendBatchMessage, SendMessageV2
+from firearrow.protocol.requests.message.send import SendBatchMessage, SendMessageV2
 from firearrow.record.batch import encode_batch
 from firearrow.record.compression import compress, with_codec
 from firearrow.record.message_id import UniqueKeys
@@ -30,7 +30,7 @@ _BATCH_ENTRY_BYTES: Final = 22
 
 
 class Outgoing(Struct, frozen=True):
-    """One message, ready to be sent to whichever queue."""
+    """One message, ready to be sent to any queue."""
 
     topic: str
     unique_key: str
@@ -42,9 +42,9 @@ class Outgoing(Struct, frozen=True):
 
 
 def check(message: Message, settings: ProducerSettings) -> None:
-    """Raise ``IllegalMessage`` if no broker would take the message."""
+    """Raise ``IllegalMessage`` if brokers would refuse the message."""
     if not isinstance(message, Message):
-        raise IllegalMessage(f"what is sent is a Message; this is {message!r}: write Message(topic, body)")
+        raise IllegalMessage(f"send takes a Message; this is {message!r}: write Message(topic, body)")
     fault = _fault(message.topic)
     if fault:
         raise IllegalMessage(fault)
@@ -63,12 +63,12 @@ def check(message: Message, settings: ProducerSettings) -> None:
 @lru_cache(maxsize=1024)
 def _fault(topic: str) -> str | None:
     if topic in UNSENDABLE_TOPICS:
-        return f"topic {topic} belongs to the brokers; nobody may send to it"
+        return f"topic {topic} is reserved for brokers; send to another topic"
     return topic_fault(topic)
 
 
 def prepare(message: Message, settings: ProducerSettings, unique_keys: UniqueKeys, now: EpochMs) -> Outgoing:
-    """Make a message ready; one that has a unique key already keeps it."""
+    """Prepare a message for sending; it keeps a unique key that it already has."""
     check(message, settings)
     properties = message.properties
     unique_key = properties.get(keys.UNIQ_KEY)
@@ -84,7 +84,7 @@ def prepare(message: Message, settings: ProducerSettings, unique_keys: UniqueKey
 
 
 def request_for(outgoing: Outgoing, queue: MessageQueue, settings: ProducerSettings) -> SendMessageV2:
-    """What is said to the broker of ``queue``."""
+    """Return the request to the broker of ``queue``."""
     return SendMessageV2(
         producer_group=settings.group,
         topic=outgoing.topic,
@@ -103,18 +103,18 @@ def request_for(outgoing: Outgoing, queue: MessageQueue, settings: ProducerSetti
 
 
 class Portion(Struct, frozen=True):
-    """Messages that travel together, or one that travels alone."""
+    """Messages of one request: a batch, or a single message."""
 
     messages: tuple[Message, ...]
 
     @property
     def is_alone(self) -> bool:
-        """Whether it is sent as a single message."""
+        """Whether the portion is sent as a single message."""
         return len(self.messages) == 1
 
 
 def portions(messages: Sequence[Message], settings: ProducerSettings) -> Iterator[Portion]:
-    """Cut a list into what may travel together, in order."""
+    """Cut a list into portions, in order."""
     together: list[Message] = []
     size, company = 0, None
     for message in messages:
@@ -130,7 +130,7 @@ def portions(messages: Sequence[Message], settings: ProducerSettings) -> Iterato
 
 
 def companions(message: Message) -> tuple[str | None, ...] | None:
-    """What messages that travel together have in common; None for one that travels alone."""
+    """Return what the messages of one batch must have in common; None for a message that is sent alone."""
     topic, properties = message.topic, message.properties
     if is_retry_topic(topic) or not SENT_ALONE.isdisjoint(properties):
         return None
@@ -138,15 +138,15 @@ def companions(message: Message) -> tuple[str | None, ...] | None:
 
 
 def weight(message: Message) -> int:
-    """Bytes that a message takes in a batch, at most."""
-    # Characters may take three bytes each; the unique key and separators are counted generously.
+    """Return an upper bound of the bytes that a message takes in a batch."""
+    # A character may take three bytes; the unique key and separators are rounded up.
     properties = message.properties
     text = sum(map(len, properties)) + sum(map(len, properties.values()))
     return _BATCH_ENTRY_BYTES + len(message.body) + 3 * text + 2 * len(properties) + 64
 
 
 class OutgoingBatch(Struct, frozen=True):
-    """Many messages, ready to be sent to whichever queue."""
+    """A batch, ready to be sent to any queue."""
 
     topic: str
     body: bytes
@@ -158,7 +158,7 @@ class OutgoingBatch(Struct, frozen=True):
 def encoded_batch(
     topic: str, body: bytes, wait: str | None, born_timestamp: int, settings: ProducerSettings
 ) -> OutgoingBatch:
-    """Messages that somebody else encoded as a batch, each with a unique key; ``wait`` is their WAIT."""
+    """Return a batch that the caller encoded, with a unique key in each message; ``wait`` is their WAIT property."""
     fault = _fault(topic)
     if fault:
         raise IllegalMessage(fault)
@@ -181,12 +181,12 @@ class Entry(Struct, frozen=True):
 
     @property
     def unique_key(self) -> str:
-        """The id that consumers will show."""
+        """The message id that consumers show."""
         return self.message.properties[keys.UNIQ_KEY]
 
 
 def entry_of(message: Message, settings: ProducerSettings, unique_keys: UniqueKeys, now: EpochMs) -> Entry:
-    """Make a message ready to travel with others; raise ``IllegalMessage`` if it is not fit to."""
+    """Prepare a message for a batch; raise ``IllegalMessage`` if it is not valid."""
     check(message, settings)
     properties = message.properties
     if keys.UNIQ_KEY not in properties:
@@ -197,7 +197,7 @@ def entry_of(message: Message, settings: ProducerSettings, unique_keys: UniqueKe
 
 
 def prepare_batch(entries: Sequence[Entry], settings: ProducerSettings, now: EpochMs) -> OutgoingBatch:
-    """Put entries of one topic together."""
+    """Join entries of one topic to a batch."""
     body = b"".join([entry.encoded for entry in entries])
     if len(body) > settings.max_message_bytes:
         raise IllegalMessage(
@@ -210,7 +210,7 @@ def prepare_batch(entries: Sequence[Entry], settings: ProducerSettings, now: Epo
 
 
 def batch_request_for(batch: OutgoingBatch, queue: MessageQueue, settings: ProducerSettings) -> SendBatchMessage:
-    """What is said to the broker of ``queue``."""
+    """Return the request to the broker of ``queue``."""
     return SendBatchMessage(
         producer_group=settings.group,
         topic=batch.topic,

@@ -1,7 +1,8 @@
-"""What became of a message that a broker acknowledged.
+"""The result of a message that a broker acknowledged.
 
-All four outcomes mean stored on the broker. OK is what was asked for; the others tell that a part of the promise was
-not kept in time, and only a broker set to wait for disk or slave gives them. Java: ``SendResult``, ``SendStatus``.
+All four statuses mean that the broker stored the message. OK means stored as configured; the others mean that a sync or
+a slave was not ready in time, and only a broker that waits for disk or slave returns them. Java: ``SendResult``,
+``SendStatus``.
 """
 
 from enum import StrEnum
@@ -12,11 +13,11 @@ from msgspec import Struct
 from firearrow.errors import BadHeader
 from firearrow.model import MessageQueue
 from firearrow.protocol.codes import ResponseCode
-from firearrow.protocol.requests.send import SendAnswer
+from firearrow.protocol.requests.message.send import SendAnswer
 
 
 class SendStatus(StrEnum):
-    """How well a message is stored."""
+    """How a message is stored."""
 
     OK = "SEND_OK"
     FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
@@ -42,9 +43,9 @@ class SendResult(Struct, frozen=True):
 
     status: SendStatus
     message_id: str
-    """The unique key that the producer gave it: what consumers show."""
+    """The unique key from the producer, which consumers show as the message id."""
     offset_message_id: str
-    """The place of its record: broker address and position in the log."""
+    """The message id from the position of its record: broker address and physical offset."""
     queue: MessageQueue
     queue_offset: int
     transaction_id: str | None = None
@@ -53,12 +54,12 @@ class SendResult(Struct, frozen=True):
 
     @property
     def is_ok(self) -> bool:
-        """Whether every promise was kept."""
+        """Whether the message is stored as configured."""
         return self.status is SendStatus.OK
 
 
 def read_result(code: int, answer: SendAnswer, queue: MessageQueue, unique_key: str) -> SendResult:
-    """The result of a single send."""
+    """Return the result of a single send."""
     stored_in = MessageQueue(queue.topic, queue.broker_name, answer.queue_id)
     return SendResult(
         STATUS_BY_CODE[code],
@@ -73,7 +74,7 @@ def read_result(code: int, answer: SendAnswer, queue: MessageQueue, unique_key: 
 
 
 def read_batch_result(code: int, answer: SendAnswer, queue: MessageQueue, unique_keys: list[str]) -> list[SendResult]:
-    """One result for each message of a batch, which lie one after the other in their queue."""
+    """Return a result for each message of a batch; their queue offsets are consecutive."""
     ids = answer.msg_id.split(",")
     if len(ids) != len(unique_keys):
         ids = [answer.msg_id] * len(unique_keys)  # a topic with batch queues has one record for all

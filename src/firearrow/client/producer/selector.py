@@ -1,8 +1,8 @@
-"""Which queue a message goes to. Pure.
+"""Which queue a message goes to: round robin, hash of a sharding key, brokers to avoid. Pure.
 
-Without an order to keep, messages go round all queues of all brokers in turn, and after a failure to a broker other
-than the one that failed. With one, the queue follows from the message: equal sharding keys make equal queues, by Java's
-hash, so that Java's producers choose the same. A selector of one's own is a function.
+Messages without an order are sent round-robin to all queues of all brokers, and after a failure to another broker. With
+a sharding key, the queue follows from Java's hash of the key, so that Java's producers choose the same queue. A custom
+selector is a function.
 
 Java: ``TopicPublishInfo.selectOneMessageQueue``, ``SelectMessageQueueByHash``, ``MQFaultStrategy``,
 ``LatencyFaultToleranceImpl``.
@@ -25,24 +25,26 @@ INT32_MIN: Final = -(2**31)
 _SLOWNESS_MS: Final = ((0, 0), (50, 0), (100, 0), (550, 2_000), (1_800, 5_000), (3_000, 6_000), (5_000, 10_000))
 _SLOWEST_MS: Final = (15_000, 30_000)
 SLOWNESS_MS: Final = (*_SLOWNESS_MS, _SLOWEST_MS)
-"""From this latency on, a broker is avoided for this long."""
+"""(latency, penalty): a broker with at least this latency is avoided for this long."""
 FAILURE_COUNTS_AS_MS: Final = 10_000
-"""A broker that failed is treated as one that took this long."""
+"""A failed broker is treated like a broker with this latency."""
 
 
 def checked_queue(queue: object, topic: str) -> MessageQueue:
-    """Raise ``SettingsError`` for what is no queue of that topic."""
+    """Raise ``SettingsError`` if ``queue`` is not a queue of that topic."""
     if not isinstance(queue, MessageQueue):
-        raise SettingsError(f"queue={queue!r} is no queue; give a MessageQueue: producer.queues({topic!r}) tells them")
+        raise SettingsError(
+            f"queue={queue!r} is not a queue; give a MessageQueue: producer.queues({topic!r}) lists them"
+        )
     if queue.topic != topic:
         raise SettingsError(
-            f"{queue} is of another topic than the message, {topic!r}; producer.queues({topic!r}) tells its queues"
+            f"{queue} is of another topic than the message, {topic!r}; producer.queues({topic!r}) lists its queues"
         )
     return queue
 
 
 def selected(selector: Selector, queues: Sequence[MessageQueue], message: Message) -> MessageQueue:
-    """The queue that a user's selector chooses; raise ``SettingsError`` when that is none of the message's topic."""
+    """Return the queue that a user's selector chooses; raise ``SettingsError`` if it is not one of the topic's."""
     chosen: object = selector(queues, message)
     if isinstance(chosen, MessageQueue) and chosen.topic == message.topic:
         return chosen
@@ -53,18 +55,18 @@ def selected(selector: Selector, queues: Sequence[MessageQueue], message: Messag
 
 
 def queue_of_key(queues: Sequence[MessageQueue], key: str) -> MessageQueue:
-    """The queue of a sharding key."""
+    """Return the queue of a sharding key."""
     return queues[number_of_key(key, len(queues))]
 
 
 def number_of_key(key: str, count: int) -> int:
-    """Which of so many queues a sharding key has: the absolute value of Java's hash, modulo their number."""
+    """Return the queue index of a sharding key: the absolute value of Java's hash modulo the number of queues."""
     hashed = java_hash(key)
     return 0 if hashed == INT32_MIN else abs(hashed) % count
 
 
 class RoundRobin:
-    """Goes round the queues of one topic."""
+    """Round-robin over the queues of one topic."""
 
     def __init__(self, start: int) -> None:
         self._next = start
@@ -75,7 +77,7 @@ class RoundRobin:
         tried: Collection[str] = (),
         is_available: Callable[[str], bool] | None = None,
     ) -> MessageQueue:
-        """The next queue, if possible on a broker that is available and is not among those that just failed."""
+        """Return the next queue, if possible on an available broker that has not just failed."""
         wishes: list[Callable[[MessageQueue], bool]] = []
         if is_available is not None:
             wishes.append(lambda queue: queue.broker_name not in tried and is_available(queue.broker_name))
@@ -101,7 +103,7 @@ class Faults:
         self._until: dict[str, float] = {}
 
     def note(self, broker: str, latency_ms: float, now: float, *, failed: bool = False) -> None:
-        """A broker answered after so long, or failed."""
+        """Note the latency of a broker, or its failure."""
         self._until[broker] = now + avoid_for_ms(FAILURE_COUNTS_AS_MS if failed else latency_ms) / 1000
 
     def is_available(self, broker: str, now: float) -> bool:
@@ -110,7 +112,7 @@ class Faults:
 
 
 def avoid_for_ms(latency_ms: float) -> int:
-    """For how long a broker is avoided that took so long."""
+    """Return how long a broker with this latency is avoided."""
     for (_, avoid), (slower, _) in pairwise(SLOWNESS_MS):
         if latency_ms < slower:
             return avoid

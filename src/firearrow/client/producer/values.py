@@ -9,7 +9,7 @@ from firearrow.serializers import Serializer
 
 
 class MessageParts(TypedDict, total=False):
-    """What a message has beside its topic and its body, as keyword arguments."""
+    """The parts of a message other than topic and body, as keyword arguments."""
 
     tag: str
     keys: str | Iterable[str]
@@ -19,7 +19,7 @@ class MessageParts(TypedDict, total=False):
 
 
 def message_of(serializer: Serializer[Any] | None, topic: str, value: Any, parts: MessageParts) -> Message:  # noqa: ANN401
-    """The message of a value; raise ``IllegalMessage`` when the serializer makes no body of it."""
+    """Return a message with the serialized value as body; raise ``IllegalMessage`` if the serializer fails."""
     if serializer is None:
         return Message.of(topic, value, **parts)
     try:
@@ -27,5 +27,7 @@ def message_of(serializer: Serializer[Any] | None, topic: str, value: Any, parts
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
         kind = type(value).__name__
-        raise IllegalMessage(f"the serializer makes no body for {topic!r} of this {kind}: {reason}") from error
+        raise IllegalMessage(
+            f"the serializer failed for topic {topic!r} with a value of type {kind}: {reason}"
+        ) from error
     return Message.of(topic, body, **parts)

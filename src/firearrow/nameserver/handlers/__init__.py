@@ -1,1 +1,1 @@
-"""What a name server answers, by asker: clients (``lookup``), brokers (``membership``), operators (``operation``)."""
+"""What a name server answers to clients, brokers and operators."""

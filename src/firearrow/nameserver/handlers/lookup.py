@@ -1,4 +1,4 @@
-"""Answers to whoever wants to know who is where. Java: ``ClientRequestProcessor`` and half of
+"""Answers about routes, clusters and topics. Java: ``ClientRequestProcessor`` and half of
 ``DefaultRequestProcessor``.
 """
 
@@ -10,11 +10,11 @@ import msgspec
 from firearrow.model.versions import version_number
 from firearrow.nameserver import pictures
 from firearrow.nameserver.routes import Routes
-from firearrow.protocol.bodies.route import TopicList
+from firearrow.protocol.bodies.naming.route import TopicList
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.refusal import Refused
-from firearrow.protocol.requests.registration import GetBrokerMemberGroup
-from firearrow.protocol.requests.route import (
+from firearrow.protocol.requests.naming.registration import GetBrokerMemberGroup
+from firearrow.protocol.requests.naming.route import (
     GetAllTopicListFromNameserver,
     GetBrokerClusterInfo,
     GetHasUnitSubTopicList,
@@ -27,10 +27,10 @@ from firearrow.protocol.requests.route import (
 from firearrow.remoting.handlers import Answer, Call, Handlers
 
 STANDARD_JSON_SINCE: Final = version_number("4.9.4")
-"""Peers from this version on get standard JSON; older ones what fastjson made of it."""
+"""Peers from this version on get standard JSON; older peers get fastjson's form."""
 
 NO_REMARK_SET: Final = "not set any response code"
-"""What Apache's name server says beside a member group, because it forgets to say nothing."""
+"""The remark that Apache's name server sends with a member group, because it sets no other."""
 
 
 class LookupHandlers:
@@ -42,7 +42,7 @@ class LookupHandlers:
         self._started_ms = now_ms()
 
     def add_to(self, handlers: Handlers) -> None:
-        """Register every answer given here."""
+        """Register the handlers of this class."""
         handlers.on(GetRouteInfoByTopic, self.route)
         handlers.on(GetBrokerClusterInfo, self.cluster_info)
         handlers.on(GetBrokerMemberGroup, self.member_group)
@@ -54,7 +54,7 @@ class LookupHandlers:
         handlers.on(GetHasUnitSubUnunitTopicList, lambda _, __: self._units(unit=False, unit_sub=True))
 
     def route(self, request: GetRouteInfoByTopic, call: Call) -> Answer:
-        """Where a topic's queues are."""
+        """Answer the route of a topic."""
         routes = self._routes
         if routes.config.need_wait_for_service:
             self._refuse_while_young()
@@ -70,28 +70,28 @@ class LookupHandlers:
         return Answer(body=found)
 
     def cluster_info(self, _request: GetBrokerClusterInfo, _call: Call) -> Answer:
-        """Every broker of every cluster."""
+        """Answer every broker of every cluster."""
         return Answer(body=pictures.cluster_info(self._routes))
 
     def member_group(self, request: GetBrokerMemberGroup, _call: Call) -> Answer:
-        """Who shares a broker name."""
+        """Answer the members of a broker name."""
         body = pictures.member_group(self._routes, request.cluster_name, request.broker_name)
         return Answer(body=body, remark=NO_REMARK_SET)
 
     def all_topics(self, _request: GetAllTopicListFromNameserver, _call: Call) -> Answer:
-        """The names of all topics."""
+        """Answer the names of all topics."""
         if not self._routes.config.enable_all_topic_list:
             raise Refused(ResponseCode.SYSTEM_ERROR, "disable")
         return _topic_list(self._routes.topics.topics())
 
     def topics_by_cluster(self, request: GetTopicsByCluster, _call: Call) -> Answer:
-        """The names of the topics that a cluster's brokers have."""
+        """Answer the names of the topics of a cluster."""
         self._refuse_lists()
         brokers = self._routes.clusters.get(request.cluster, ())
         return _topic_list(self._routes.topics.topics_at(brokers))
 
     def system_topics(self, _request: GetSystemTopicListFromNs, _call: Call) -> Answer:
-        """The names of clusters and brokers, and one broker's address."""
+        """Answer the names of clusters and brokers, and one broker's address."""
         address, topics = pictures.system_topics(self._routes)
         return _topic_list(topics, address)
 
@@ -104,7 +104,7 @@ class LookupHandlers:
             raise Refused(ResponseCode.SYSTEM_ERROR, "disable")
 
     def _refuse_while_young(self) -> None:
-        # A fresh name server knows few brokers, and a client would take that for the whole cluster.
+        # A name server that has just started knows few brokers; clients would take them for the whole cluster.
         if self._now_ms() - self._started_ms < self._routes.config.wait_seconds_for_service * 1000:
             raise Refused(ResponseCode.SYSTEM_ERROR, "name server not ready")
 

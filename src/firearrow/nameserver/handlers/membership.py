@@ -1,31 +1,30 @@
-"""Answers to brokers: joining, staying alive, leaving. Java: ``DefaultRequestProcessor`` and
+"""Answers to brokers: registrations, heartbeats, unregistrations. Java: ``DefaultRequestProcessor`` and
 ``BrokerHousekeepingService``.
 
-A broker sends its whole table of topics every 30 seconds, nearly always the one it sent before. A digest of the bytes
-tells, so that a repetition is neither parsed nor applied.
+A broker sends its whole table of topics every 30 seconds, nearly always unchanged. A digest of the bytes detects that,
+so that a repeated table is neither parsed nor applied.
 """
 
 import hashlib
 import logging
 import zlib
 from collections.abc import Callable, Mapping
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
-from firearrow import fastjson
 from firearrow.errors import BadBody
 from firearrow.model.versions import version_number
 from firearrow.nameserver.brokers import Member
 from firearrow.nameserver.effects import Announcement, Notice
 from firearrow.nameserver.routes import Routes
-from firearrow.protocol.bodies.registration import RegisterBrokerBody, decode_registration
-from firearrow.protocol.bodies.route import KVTable
-from firearrow.protocol.bodies.topic import TopicConfigAndMappingTable
+from firearrow.protocol.bodies.admin.topic import TopicConfigAndMappingTable
+from firearrow.protocol.bodies.naming.registration import RegisterBrokerBody, decode_registration
+from firearrow.protocol.bodies.naming.route import KVTable
 from firearrow.protocol.bodies.version import DataVersion
 from firearrow.protocol.codes import ResponseCode
-from firearrow.protocol.refusal import Refused
-from firearrow.protocol.requests.registration import (
+from firearrow.protocol.refusal import Refused, request_body
+from firearrow.protocol.requests.naming.registration import (
     BrokerHeartbeat,
     QueryDataVersion,
     QueryDataVersionAnswer,
@@ -36,18 +35,16 @@ from firearrow.protocol.requests.registration import (
 from firearrow.remoting.handlers import Answer, Call, Handlers
 
 DEFAULT_TIMEOUT_MS: Final = 120_000
-"""How long a broker may be silent when it does not say."""
+"""How long a broker may be silent, unless it sends a timeout of its own."""
 
 WHOLE_BODY_SINCE: Final = version_number("3.0.11")
-"""Brokers before this version send their table of topics without a wrapping."""
+"""Brokers before this version send their table of topics without a wrapper."""
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
-
 
 class MembershipHandlers:
-    """Registrations and signs of life."""
+    """Registrations and heartbeats."""
 
     def __init__(
         self,
@@ -62,14 +59,14 @@ class MembershipHandlers:
         self._order_table = order_table
 
     def add_to(self, handlers: Handlers) -> None:
-        """Register every answer given here."""
+        """Register the handlers of this class."""
         handlers.on(RegisterBroker, self.register, urgent=True)
         handlers.on(UnregisterBroker, self.unregister, urgent=True)
         handlers.on(QueryDataVersion, self.query_data_version, urgent=True)
         handlers.on(BrokerHeartbeat, self.heartbeat, urgent=True)
 
     def register(self, request: RegisterBroker, call: Call) -> Answer:
-        """Join, or stay."""
+        """Register a broker, or renew its lease."""
         if request.body_crc32 and zlib.crc32(call.body) & 0x7FFFFFFF != request.body_crc32:
             raise Refused(ResponseCode.SYSTEM_ERROR, "crc32 not match")
         member = _member(request)
@@ -89,7 +86,7 @@ class MembershipHandlers:
         return Answer(fields, self._order_body())
 
     def unregister(self, request: UnregisterBroker, _call: Call) -> None:
-        """Leave."""
+        """Remove a broker."""
         leaving = Member(
             cluster=request.cluster_name,
             address=request.broker_addr,
@@ -103,15 +100,15 @@ class MembershipHandlers:
         self._notify(departed.notices)
 
     def query_data_version(self, request: QueryDataVersion, call: Call) -> Answer:
-        """Whether a broker's table is known in this edition. Asking is a sign of life."""
-        asked = _decode(call.body, DataVersion) if call.body else None
+        """Answer whether a broker's table has changed since this edition. The request renews the lease."""
+        asked = request_body(call.body, DataVersion) if call.body else None
         known = self._routes.version(request.cluster_name, request.broker_addr)
         self._routes.heard_from(request.cluster_name, request.broker_addr, self._now_ms())
         body = b"" if known is None else msgspec.json.encode(known)
         return Answer(QueryDataVersionAnswer(changed=known is None or known != asked), body)
 
     def heartbeat(self, request: BrokerHeartbeat, _call: Call) -> None:
-        """Stay alive."""
+        """Renew the lease of a broker."""
         self._routes.heard_from(request.cluster_name, request.broker_addr, self._now_ms())
 
     def _announcement(self, request: RegisterBroker, call: Call) -> Announcement:
@@ -153,7 +150,7 @@ def _member(request: RegisterBroker) -> Member:
 
 
 def _digest(body: bytes, version: int, *, compressed: bool) -> bytes:
-    # The version and the flag decide how the body is read, so they are part of what was said.
+    # The version and the flag decide how the body is read, so they are part of the digest.
     return b"%d%d" % (compressed, version) + hashlib.blake2b(body, digest_size=16).digest()
 
 
@@ -161,15 +158,8 @@ def _registration(call: Call, *, compressed: bool) -> RegisterBrokerBody:
     if not call.body:
         return RegisterBrokerBody()
     if call.version < WHOLE_BODY_SINCE:
-        return RegisterBrokerBody(topic_config_serialize_wrapper=_decode(call.body, TopicConfigAndMappingTable))
+        return RegisterBrokerBody(topic_config_serialize_wrapper=request_body(call.body, TopicConfigAndMappingTable))
     try:
         return decode_registration(call.body, compressed=compressed, version=call.version)
     except BadBody as error:
         raise Refused(ResponseCode.SYSTEM_ERROR, f"Failed to decode RegisterBrokerBody: {error}") from error
-
-
-def _decode(body: bytes, kind: type[T]) -> T:
-    try:
-        return fastjson.decode(body, kind)
-    except BadBody as error:
-        raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error

@@ -1,6 +1,6 @@
-"""Answers to operators: permissions, topics, named texts, settings. Java: ``DefaultRequestProcessor``.
+"""Answers to operators: permissions, topics, KV configuration, settings. Java: ``DefaultRequestProcessor``.
 
-Texts and settings are answered once they are on disk.
+Changes of KV configuration and settings are answered once they are on disk.
 """
 
 import logging
@@ -8,24 +8,23 @@ from typing import TypeVar
 
 import msgspec
 
-from firearrow import fastjson
-from firearrow.errors import BadBody, FireArrowError
+from firearrow.errors import FireArrowError
 from firearrow.nameserver.changes import Changes, listing, read_changes
-from firearrow.nameserver.kvconfig import KvConfig
+from firearrow.nameserver.kv_config import KvConfig
 from firearrow.nameserver.routes import Routes
 from firearrow.nameserver.stored import OnDone, Stored
-from firearrow.protocol.bodies.route import KVTable, TopicRouteData
+from firearrow.protocol.bodies.naming.route import KVTable, TopicRouteData
 from firearrow.protocol.codes import ResponseCode
-from firearrow.protocol.refusal import Refused
-from firearrow.protocol.requests.config import GetNamesrvConfig, UpdateNamesrvConfig
-from firearrow.protocol.requests.kvconfig import (
+from firearrow.protocol.refusal import Refused, request_body
+from firearrow.protocol.requests.admin.config import GetNamesrvConfig, UpdateNamesrvConfig
+from firearrow.protocol.requests.naming.kv_config import (
     DeleteKvConfig,
     GetKvConfig,
     GetKvConfigAnswer,
     GetKvListByNamespace,
     PutKvConfig,
 )
-from firearrow.protocol.requests.route import (
+from firearrow.protocol.requests.naming.route import (
     AddWritePermAnswer,
     AddWritePermOfBroker,
     DeleteTopicInNamesrv,
@@ -41,7 +40,7 @@ T = TypeVar("T")
 
 
 class OperationHandlers:
-    """What an operator asks a name server to do."""
+    """The requests of operators."""
 
     def __init__(self, routes: Routes, texts: Stored[KvConfig], changes: Stored[Changes]) -> None:
         self._routes = routes
@@ -49,7 +48,7 @@ class OperationHandlers:
         self._changes = changes
 
     def add_to(self, handlers: Handlers) -> None:
-        """Register every answer given here."""
+        """Register the handlers of this class."""
         handlers.on(WipeWritePermOfBroker, self.wipe_write)
         handlers.on(AddWritePermOfBroker, self.add_write)
         handlers.on(DeleteTopicInNamesrv, self.delete_topic)
@@ -62,7 +61,7 @@ class OperationHandlers:
         handlers.on(GetNamesrvConfig, self.list_settings)
 
     def wipe_write(self, request: WipeWritePermOfBroker, _call: Call) -> Answer:
-        """Take the write permission from a broker's queues."""
+        """Remove the write permission from a broker's queues."""
         count = self._routes.topics.wipe_write(request.broker_name)
         log.info("write permission wiped", extra={"broker": request.broker_name, "topics": count})
         return Answer(WipeWritePermAnswer(wipe_topic_count=count))
@@ -74,12 +73,12 @@ class OperationHandlers:
         return Answer(AddWritePermAnswer(add_topic_count=count))
 
     def delete_topic(self, request: DeleteTopicInNamesrv, _call: Call) -> None:
-        """Forget a topic, in one cluster or in all."""
+        """Delete a topic, in one cluster or in all."""
         self._routes.delete_topic(request.topic, request.cluster_name)
         log.info("topic deleted", extra={"topic": request.topic, "cluster": request.cluster_name})
 
     def register_topic(self, request: RegisterTopicInNamesrv, call: Call) -> None:
-        """Add the queues of one topic; when a broker is unknown nothing is added, and nobody is told, as in Apache."""
+        """Add the queues of one topic; if a broker is unknown nothing is added, without an error, as in Apache."""
         make = self._routes.topics.queues
         held = {
             queue.broker_name or "": make(
@@ -88,22 +87,23 @@ class OperationHandlers:
             for queue in _route_data(call.body).queue_datas
         }
         if not self._routes.add_topic(request.topic, held):
-            log.warning("topic not added: a broker is unknown", extra={"topic": request.topic, "brokers": list(held)})
+            extra = {"topic": request.topic, "brokers": list(held)}
+            log.warning("topic %s is not added: one of its brokers is unknown", request.topic, extra=extra)
 
     def put_text(self, request: PutKvConfig, call: Call) -> Later:
-        """Set a text."""
+        """Set a value of the KV configuration."""
         later = call.later()
         self._texts.change(lambda texts: texts.put(request.namespace, request.key, request.value), _settle(later))
         return later
 
     def delete_text(self, request: DeleteKvConfig, call: Call) -> Later:
-        """Forget a text."""
+        """Delete a value of the KV configuration."""
         later = call.later()
         self._texts.change(lambda texts: texts.delete(request.namespace, request.key), _settle(later))
         return later
 
     def get_text(self, request: GetKvConfig, _call: Call) -> Answer:
-        """Read a text."""
+        """Answer a value of the KV configuration."""
         value = self._texts.value.get(request.namespace, request.key)
         if value is None:
             what = f"Namespace: {request.namespace} Key: {request.key}"
@@ -111,7 +111,7 @@ class OperationHandlers:
         return Answer(GetKvConfigAnswer(value=value))
 
     def list_texts(self, request: GetKvListByNamespace, _call: Call) -> Answer:
-        """Read all texts of a namespace."""
+        """Answer all values of a namespace."""
         table = self._texts.value.table(request.namespace)
         if table is None:
             raise Refused(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {request.namespace}")
@@ -128,7 +128,7 @@ class OperationHandlers:
         return later
 
     def list_settings(self, _request: GetNamesrvConfig, _call: Call) -> Answer:
-        """Read all settings."""
+        """Answer all settings."""
         return Answer(body=listing(self._routes.config))
 
 
@@ -145,9 +145,4 @@ def _settle(later: Later) -> OnDone:
 
 
 def _route_data(body: bytes) -> TopicRouteData:
-    if not body:
-        return TopicRouteData()
-    try:
-        return fastjson.decode(body, TopicRouteData)
-    except BadBody as error:
-        raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
+    return request_body(body, TopicRouteData) if body else TopicRouteData()

@@ -1,4 +1,4 @@
-"""What the frames of conversations carry besides their headers: JSON bodies by topic, and a few of another form.
+"""The bodies of requests and answers, typed, by family. Most are JSON.
 
 ``fastjson.decode(data, T)`` reads a body of type ``T``, ``body.encode_body(value)`` writes one. Not JSON: settings
 (``properties.PropertiesText``), the timer check point (``store.TimerCheckpoint``) and compressed registrations

@@ -1,19 +1,19 @@
-"""What a JSON body is: a frozen struct whose members are Java's.
+"""A JSON body: a frozen struct with the members of Java's class.
 
-Invariants, all of them what fastjson does with Java's classes:
+Invariants, which agree with fastjson on Java's classes:
 
-* names are camelCase on the wire, or what ``msgspec.field(name=...)`` says;
+* names are camelCase on the wire, or the name in ``msgspec.field(name=...)``;
 * a member that may be null defaults to ``None`` and is left out when it is null;
 * every other member is always written, whatever its value: its default is given by ``always``;
-* members are declared in the alphabetical order of their wire names, so that they leave in that order;
+* members are declared, and so written, in the alphabetical order of their wire names;
 * unknown members are ignored, absent ones take Java's default.
 
-A body leaves as standard JSON, which every peer reads, but for one thing: a map keyed by queues. fastjson 1 (in 4.9)
-takes a string that contains the queue's JSON for such a key, fastjson 2 (in 5.5) takes nothing but its own
-``{{..}:..}``. Types that contain such a map say ``keyed_by_queues``, and ``encode_body`` writes them in Java's form.
+A body is written as standard JSON, which every peer reads, except for a map keyed by queues. fastjson 1 (in 4.9) also
+accepts a string with the queue's JSON as such a key, fastjson 2 (in 5.5) accepts only its own ``{{..}:..}``. Types
+with such a map set ``keyed_by_queues``, and ``encode_body`` writes them in Java's form.
 
-``msgspec`` leaves a member out when it is its plain default, or an empty container made by the type itself. ``always``
-hands the default over from a function, which is neither, so the member stays.
+``msgspec`` leaves a member out when it equals a plain default, or an empty container made by the type itself.
+``always`` gives the default by a function, which is neither, so the member is written.
 """
 
 from collections.abc import Callable

@@ -1,1 +1,1 @@
-"""Tables in a lake: Iceberg and Delta committed from Python where Spark has no runtime of theirs, or natively."""
+"""Tables of a lake: Iceberg and Delta, exactly once, natively or committed from Python."""

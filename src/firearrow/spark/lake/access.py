@@ -1,8 +1,8 @@
-"""Lake tables from Spark's side: made, written as a stream or at once, read, whatever their format and runtime.
+"""Lake tables in Spark: created, written as a stream or in one job, and read, for every format and runtime.
 
-Parquet is Spark's own file sink: its ``_spark_metadata`` says which files count, and Spark's readers honour it; whoever
-lists the directory instead sees files of attempts that failed. Iceberg and Delta tables go through their runtime in
-Spark where the session has one (``native``), else through `sink`. All of them take each batch of a query once.
+Parquet uses Spark's own file sink: its ``_spark_metadata`` lists the valid files, and Spark's readers use that list; a
+program that lists the directory also sees files of failed attempts. Iceberg and Delta tables are written by their
+runtime in Spark if the session has one (``native``), else by `sink`. All of them write each batch of a query once.
 """
 
 import random
@@ -36,7 +36,7 @@ def has_runtime(spark: "SparkSession", table: LakeTable) -> bool:
 
 
 def ensure(spark: "SparkSession", table: LakeTable, schema: "StructType") -> None:
-    """Make the table unless it is there; one that is there must take rows of this schema."""
+    """Create the table if it is missing; an existing table must accept rows of this schema."""
     table.checked()
     if table.native:
         _ensure_native(spark, table, schema)
@@ -51,7 +51,7 @@ def _ensure_parquet(spark: "SparkSession", table: LakeTable, schema: "StructType
 
     try:
         found = spark.read.parquet(for_spark(table.location)).schema
-    except AnalysisException:  # nothing is there yet
+    except AnalysisException:  # the table does not exist yet
         return
     fit.require_fit(arrow_schema(schema), arrow_schema(found), table.called)
 
@@ -69,7 +69,7 @@ def _ensure_native(spark: "SparkSession", table: LakeTable, schema: "StructType"
 
 
 def start(frame: "DataFrame", table: LakeTable, checkpoint: str, trigger: Trigger, query: str = "") -> "StreamingQuery":
-    """Append a stream to a table, each row once over any number of starts with the same checkpoint."""
+    """Append a stream to a table, each row once over any number of restarts with the same checkpoint."""
     ensure(frame.sparkSession, table, frame.schema)
     writer = frame.writeStream.outputMode("append").option("checkpointLocation", for_spark(checkpoint))
     writer = writer.trigger(**trigger)  # type: ignore[arg-type]
@@ -87,7 +87,7 @@ def _start(frame: "DataFrame", writer: "DataStreamWriter", table: LakeTable) -> 
 
 
 def append(frame: "DataFrame", table: LakeTable, job: str = "") -> None:
-    """Append a DataFrame in one commit; with a name for the job, once however often it is repeated."""
+    """Append a DataFrame in one commit; with a job name, only once however often the job runs."""
     ensure(frame.sparkSession, table, frame.schema)
     writer = frame.write.mode("append")
     if table.format == "parquet":

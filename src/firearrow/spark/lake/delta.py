@@ -1,7 +1,7 @@
 """Delta tables through deltalake: made, compared with the rows, appended to exactly once, listed.
 
-One commit adds the files of a batch together with an application transaction ``(writer, batch)``. A batch at or below
-the noted one is not added again, however often Spark repeats it.
+One commit adds the files of a batch together with an application transaction ``(writer, batch)``. A batch with the same
+or a lower number is not added again, however often Spark repeats it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,11 +27,11 @@ DATA_DIRECTORY: Final = "data"
 
 
 class CommitRefused(FireArrowError):
-    """Files that the table cannot take any more."""
+    """The table cannot accept these files any more."""
 
 
 def ensure(table: LakeTable, schema: "pa.Schema") -> None:
-    """Make the table unless it is there; one that is there must take rows of this schema."""
+    """Create the table if it is missing; an existing table must accept rows of this schema."""
     from deltalake import DeltaTable, Schema
 
     place, settings = for_python(table.location), delta_settings(table.storage_settings)
@@ -51,8 +51,8 @@ def _open(table: LakeTable) -> "DeltaTable":
 def _require_fit(found: "DeltaTable", table: LakeTable, schema: "pa.Schema") -> None:
     fit.require_fit(schema, _schema(found), table.called)
     require_supported(_rules(found), schema, table.called)
-    told = found.metadata().configuration
-    for name, value in sorted(told.items()):
+    settings = found.metadata().configuration
+    for name, value in sorted(settings.items()):
         if name.startswith("delta.constraints.") or (name == "delta.columnMapping.mode" and value != "none"):
             raise Unsupported(
                 f"Delta table {table.called} has {name} = {value}, which is not kept without Delta's own runtime. "
@@ -75,7 +75,7 @@ def _rules(found: "DeltaTable") -> Rules:
 
 
 def commit(table: LakeTable, writer: str, batch: int, files: Sequence[DataFile], schema: "pa.Schema") -> bool:
-    """Add the files of a batch unless it is there already; say whether they were added."""
+    """Add the files of a batch unless the table has the batch already; return whether they were added."""
     from deltalake.exceptions import CommitFailedError
 
     for attempt in range(ATTEMPTS):
@@ -86,7 +86,7 @@ def commit(table: LakeTable, writer: str, batch: int, files: Sequence[DataFile],
         try:
             _add(found, table, writer, batch, files)
         except CommitFailedError:
-            # Somebody else committed meanwhile: look again, for it may have been an earlier life of this batch.
+            # Another writer committed meanwhile: check again, it may have been an earlier attempt of this batch.
             if attempt == ATTEMPTS - 1:
                 raise
         else:
@@ -107,7 +107,7 @@ def _add(found: "DeltaTable", table: LakeTable, writer: str, batch: int, files: 
     _, root = filesystem(table.location, table.storage_settings)
     now, rules = SystemClock().now_ms(), _rules(found)
     if any(len(file.partition) != len(rules) for file in files):
-        raise CommitRefused(f"table {table.called} was partitioned anew while rows were written; start again")
+        raise CommitRefused(f"table {table.called} got another partitioning while rows were written; start again")
     actions: list[AddAction | RemoveAction] = [
         AddAction(
             path=file.path.removeprefix(root).lstrip("/"),

@@ -1,11 +1,11 @@
-"""Rows of one task -> Parquet files, with what a table needs to know about them.
+"""Rows of one task -> Parquet files, with their statistics for the table.
 
-Invariants: a file is complete and closed before anyone hears its name; its name is never used twice, so a repeated
-task never touches what an earlier attempt wrote; it holds rows of one partition alone; memory holds one row group,
-whatever the number of rows, and so many files are open at most.
+Invariants: a file is complete and closed before its name is reported; a name is never used twice, so a repeated task
+never touches files of an earlier attempt; a file holds rows of one partition only; memory holds one row group, whatever
+the number of rows; the number of open files is limited.
 
-Bodies and ids are all different: a dictionary for them costs time and saves nothing, so only columns of few values
-have one. Offsets and timestamps are written as differences.
+Only columns with few distinct values are dictionary-encoded: bodies and ids are all different, so a dictionary would
+cost time and save nothing. Offsets and timestamps are delta-encoded.
 """
 
 import random
@@ -55,7 +55,7 @@ def fresh_name(prefix: str) -> str:
 def write_files(
     batches: Iterable[pa.RecordBatch], directory: str, prefix: str, rules: Rules = (), settings: Settings = NONE
 ) -> list[DataFile]:
-    """Write rows below a directory; no rows, no files."""
+    """Write rows to files below a directory; without rows no file is made."""
     writing = _Writing(directory, prefix, settings)
     for group in _row_groups(batches):
         for key, rows in cut(group, rules):
@@ -89,7 +89,7 @@ class _Writing:
         self._done.append(self._growing.pop(key).close(key))
 
     def finish(self) -> list[DataFile]:
-        """Close what is open; say what was written."""
+        """Close open files; return all written files."""
         for key in list(self._growing):
             self._close(key)
         return self._done

@@ -1,8 +1,8 @@
 """Whether rows fit a table: the columns of both, compared before anything is written. Pure.
 
-A committer only adds files: what stands in them is what readers find. A column that the table does not know would never
-be seen, one of another type would make every reader fail, a null where the table forbids it would be found much later.
-Columns of the table that the rows do not have are null in them, where they may be.
+A committer adds files without checking them. A column that the table does not have would never be read, a column of
+another type would make every reader fail, and a forbidden null would be found much later. Columns of the table that the
+rows do not have become null, if the table allows it.
 """
 
 from collections.abc import Iterator

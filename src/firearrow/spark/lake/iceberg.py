@@ -1,7 +1,7 @@
 """Iceberg tables through pyiceberg: made, compared with the rows, appended to exactly once, listed.
 
 One commit adds the files of a batch and notes the batch in a property of the table, in one transaction:
-``firearrow.sink.<writer>.last-batch``. A batch that is noted is not added again, however often Spark repeats it.
+``firearrow.sink.<writer>.last-batch``. A noted batch is not added again, however often Spark repeats it.
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ def catalog(table: LakeTable) -> "Catalog":
 
 
 def ensure(table: LakeTable, schema: "pa.Schema") -> None:
-    """Make the table unless it is there; one that is there must take rows of this schema."""
+    """Create the table if it is missing; an existing table must accept rows of this schema."""
     known = catalog(table)
     known.create_namespace_if_not_exists(table.name.rpartition(".")[0])
     found = known.create_table_if_not_exists(table.name, schema=schema, properties={"format-version": "2"})
@@ -64,7 +64,7 @@ def _rules(found: "Table") -> Rules:
 
 
 def commit(table: LakeTable, writer: str, batch: int, files: Sequence[DataFile], schema: "pa.Schema") -> bool:
-    """Add the files of a batch unless it is there already; say whether they were added."""
+    """Add the files of a batch unless the table has the batch already; return whether they were added."""
     from pyiceberg.exceptions import CommitFailedException
 
     for attempt in range(ATTEMPTS):
@@ -75,7 +75,7 @@ def commit(table: LakeTable, writer: str, batch: int, files: Sequence[DataFile],
         try:
             _add(found, writer, batch, files)
         except CommitFailedException:
-            # Somebody else committed meanwhile: look again, for it may have been an earlier life of this batch.
+            # Another writer committed meanwhile: check again, it may have been an earlier attempt of this batch.
             if attempt == ATTEMPTS - 1:
                 raise
         else:

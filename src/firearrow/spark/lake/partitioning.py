@@ -1,7 +1,7 @@
 """Files cut by the partitions of a table: every file holds the rows of one partition alone.
 
 A rule is a column and what is made of its values: ``identity``, or the ``year``, ``month``, ``day`` or ``hour`` of a
-time in UTC. Other transforms of Iceberg cannot be told from a file's statistics and are refused before anything is
+time in UTC. Other transforms of Iceberg cannot be derived from a file's statistics and are refused before anything is
 written. The columns stay in the files; Delta takes the values from its log, Iceberg from the statistics.
 """
 

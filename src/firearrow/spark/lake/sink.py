@@ -1,8 +1,8 @@
-"""The Spark sink of lake tables that Python commits: executors write Parquet files, the driver commits their names.
+"""The Spark sink of lake tables: executors write Parquet files, the driver commits their names from Python.
 
-Exactly once over any kill: files nobody committed are invisible, one commit adds a whole batch and notes its number,
-and a batch that is noted is not added again. ``abort`` deletes nothing: Spark calls it also when ``commit`` raised
-after the table had taken the files.
+Each batch is written exactly once, also if processes are killed: uncommitted files are invisible, one commit adds a
+whole batch and notes its number, and a noted batch is not added again. ``abort`` deletes nothing, because Spark also
+calls it when ``commit`` raised after the table had accepted the files.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,19 +11,14 @@ from inspect import signature
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
-    WriterCommitMessage,
-)
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from firearrow.errors import Unsupported
 from firearrow.spark.lake import delta, iceberg
 from firearrow.spark.lake.files import DataFile, write_files
 from firearrow.spark.lake.partitioning import from_text
 from firearrow.spark.lake.table import LakeTable, table_of
-from firearrow.spark.writer import streaming_place
+from firearrow.spark.sink.writer import streaming_place
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -65,7 +60,7 @@ class LakeSink(DataSource):
 
 
 class Target:
-    """What every task and the commit must know of the table."""
+    """What tasks and the commit need to know about the table."""
 
     def __init__(self, options: Mapping[str, str], schema: "pa.Schema") -> None:
         self._table = table_of(options)
@@ -101,7 +96,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._target.commit(messages, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Leave the files: the table may have taken them before Spark heard of it."""
+        """Keep the files: the table may have accepted them although Spark saw an error."""
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -120,7 +115,7 @@ class BatchWriter(DataSourceArrowWriter):
         self._target.commit(messages, 0)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Leave the files: the table may have taken them before Spark heard of it."""
+        """Keep the files: the table may have accepted them although Spark saw an error."""
 
 
 def arrow_schema(schema: "StructType") -> "pa.Schema":

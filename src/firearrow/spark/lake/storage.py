@@ -1,9 +1,9 @@
-"""Where files of a lake are kept, and how it is reached: names of places and settings, as each library takes them.
+"""The storage of a lake: locations and settings, in the form that each library takes.
 
 Settings have pyiceberg's names (``s3.endpoint``, ``s3.access-key-id``, ``s3.secret-access-key``, ``s3.session-token``,
 ``s3.region``). They reach the catalog, the committer and the writers of all tasks. Without any, every process looks for
-them where S3 clients do: in its environment and its machine's role. Spark itself calls S3 ``s3a://``, everybody else
-``s3://``: both are taken, and each is told its own.
+them where S3 clients do: in its environment and its machine's role. Spark's own scheme for S3 is ``s3a://``, the other
+libraries' ``s3://``; both are accepted and translated.
 """
 
 from collections.abc import Mapping
@@ -33,25 +33,25 @@ KNOWN: Final = tuple(_ARROW)
 
 
 def is_s3(location: str) -> bool:
-    """Whether a place is in S3 or something that speaks like it."""
+    """Whether a location is in S3 or a compatible store."""
     return location.startswith(_S3)
 
 
 def for_spark(location: str) -> str:
-    """A place as Spark's own writers call it."""
+    """Return a location in the form of Spark's own writers."""
     return f"s3a://{location.partition('://')[2]}" if is_s3(location) else location
 
 
 def for_python(location: str) -> str:
-    """A place as pyarrow, pyiceberg and deltalake call it."""
+    """Return a location in the form of pyarrow, pyiceberg and deltalake."""
     return f"s3://{location.partition('://')[2]}" if is_s3(location) else location
 
 
 def filesystem(location: str, settings: Settings = NONE) -> tuple[fs.FileSystem, str]:
-    """The file system of a place, and the path inside it."""
-    told: dict[str, Any] = {_ARROW[name]: value for name, value in settings.items() if name in _ARROW}
-    if is_s3(location) and told:
-        return fs.S3FileSystem(**told), location.partition("://")[2].rstrip("/")
+    """Return the file system of a location, and the path inside it."""
+    given: dict[str, Any] = {_ARROW[name]: value for name, value in settings.items() if name in _ARROW}
+    if is_s3(location) and given:
+        return fs.S3FileSystem(**given), location.partition("://")[2].rstrip("/")
     if "://" in location:
         found, path = fs.FileSystem.from_uri(for_python(location))
         return found, path.rstrip("/")

@@ -35,17 +35,17 @@ class LakeTable(Struct, frozen=True):
 
     @property
     def called(self) -> str:
-        """What to call it in words: by its name, or by its place."""
+        """The name of the table in texts: its name, or its location."""
         return self.name or self.location
 
     @property
     def storage_settings(self) -> dict[str, str]:
-        """What tells how its files are reached, from ``storage`` and ``catalog``."""
+        """The settings of the file system, from ``storage`` and ``catalog``."""
         given = {**self.catalog, **self.storage}
         return {name: value for name, value in given.items() if name in KNOWN}
 
     def checked(self) -> "LakeTable":
-        """This table, or ``SettingsError`` when it does not say enough."""
+        """Return this table; raise ``SettingsError`` if it is incomplete."""
         if self.format not in FORMATS:
             raise SettingsError(f"tables are {', '.join(FORMATS)}, not {self.format!r}")
         if self.native and self.format == "iceberg" and not self.name:
@@ -54,7 +54,7 @@ class LakeTable(Struct, frozen=True):
             raise SettingsError(f"a {self.format} table needs a location")
         if not self.native and "://" not in self.location and not self.location.startswith("/"):
             raise SettingsError(
-                f"location {self.location!r} means another directory to each process of Spark: give it from the root on"
+                f"location {self.location!r} is relative; give an absolute path, the same for every process of Spark"
             )
         if not self.native and self.format == "iceberg" and "." not in self.name:
             raise SettingsError(
@@ -70,8 +70,8 @@ class LakeTable(Struct, frozen=True):
         is_local = self.location.partition("://")[0] == "file" or "://" not in self.location
         if not self.native and self.format == "iceberg" and not is_local and not self.catalog:
             raise SettingsError(
-                f"an Iceberg table at {self.location} needs a catalog, as a REST or SQL one: the one in a file that is "
-                "made without any works on a local file system alone"
+                f"an Iceberg table at {self.location} needs a catalog, such as a REST or SQL one: the default "
+                "catalog, a file, works only on a local file system"
             )
         return self
 

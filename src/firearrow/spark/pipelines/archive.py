@@ -2,7 +2,7 @@
 
 Every table is filled by a query of its own with a checkpoint of its own below the archive's, so each is exactly once by
 itself and none waits for another. The checkpoint is the archive's memory: started with it, an archive goes on where it
-stopped; started without, it begins anew and would write everything twice.
+stopped; without it, an archive begins at the start and would write everything twice.
 """
 
 from collections.abc import Mapping

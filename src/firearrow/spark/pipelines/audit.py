@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from pyspark.sql.window import WindowSpec
 
 KINDS: Final = ("lost", "duplicated", "late", "reordered", "unread")
-FAULTS: Final = ("lost", "duplicated", "reordered")
-"""Findings that fail an audit unless it is told otherwise; late and unread ones are a matter of patience."""
 
 RECEIPT_DDL: Final = "topic string, unique_key string, sent_timestamp timestamp, order_key string, sequence long"
 OFFSET_DDL: Final = "topic string, broker string, queue_id int, consumer_group string, next_offset long"

@@ -1,7 +1,7 @@
 """History -> a topic: chosen by a predicate, in the order of its queues, at a limited rate, marked.
 
 Rows of one queue of the history go to one queue of the target and keep their order; they are in one partition, and the
-sink has one request for a queue under way at a time. Every message says in its properties which replay sent it and
+sink has one request for a queue in flight at a time. Every message says in its properties which replay sent it and
 which row it repeats, and its identity is that of the row within the replay: a replay that is repeated after a failure
 sends the same identities, another replay of the same rows sends other ones.
 """

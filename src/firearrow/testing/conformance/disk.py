@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from firearrow.errors import DiskError, FileMissing, LockHeld
-from firearrow.runtime.disk import Disk
+from firearrow.runtime.disk.door import Disk
 
 DiskCheck = Callable[[Disk], Awaitable[None]]
 
@@ -138,7 +138,7 @@ async def syncs_return(disk: Disk) -> None:
 
 
 async def a_cancelled_sync_harms_nobody(disk: Disk) -> None:
-    """Whoever stops waiting does not stop the others."""
+    """Cancelling one waiting sync does not affect the others."""
     file = disk.open("a", create=True)
     file.write_at(0, [b"abc"])
     async with asyncio.TaskGroup() as group:

@@ -39,7 +39,7 @@ async def a_cancelled_timer_stays_away() -> None:
 
 
 async def timers_are_not_early() -> None:
-    """Nobody is woken more than a millisecond before the time."""
+    """No timer fires more than a millisecond early."""
     loop = asyncio.get_running_loop()
     early: list[float] = []
     due = [loop.time() + delay / 1000 for delay in (1.0, 1.4, 2.0, 5.5, 20.0)]

@@ -1,4 +1,4 @@
-"""What every network promises while nobody cuts its cables.
+"""What every network promises without faults.
 
 Each check gets a ``Site``: where to listen, and a door for each side (they may be the same).
 """
@@ -26,7 +26,7 @@ NetworkCheck = Callable[[Site], Awaitable[None]]
 
 
 class Peer(asyncio.Protocol):
-    """A protocol that remembers everything it was told and lets others wait for it."""
+    """A protocol that remembers every call and lets tests wait for it."""
 
     transport: asyncio.Transport
 
@@ -83,7 +83,7 @@ class Peer(asyncio.Protocol):
         self._news.set()
 
     async def until(self, condition: Callable[["Peer"], bool]) -> None:
-        """Wait until the protocol was told enough."""
+        """Wait until the protocol has been called enough."""
         async with asyncio.timeout(DEADLINE_S):
             while not condition(self):
                 self._news.clear()
@@ -201,7 +201,7 @@ async def half_close_leaves_the_other_direction(site: Site) -> None:
 
 
 async def abort_ends_at_once(site: Site) -> None:
-    """``abort`` does not wait for anybody; the other end notices."""
+    """``abort`` does not wait; the other end notices."""
     server, client, theirs = await pair(site)
     theirs.transport.pause_reading()
     client.transport.write(bytes(8 << 20))
@@ -259,7 +259,7 @@ async def paused_readers_get_nothing(site: Site) -> None:
 
 
 async def nobody_there_is_refused(site: Site) -> None:
-    """A port nobody listens on is ``ConnectionFailed``, with the address in its words."""
+    """A port without a listener raises ``ConnectionFailed``, with the address in its text."""
     listener = await site.server.listen(Peer, Address(site.host, 0))
     address = listener.address
     listener.close()

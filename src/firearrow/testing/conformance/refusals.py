@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from typing import Final, NamedTuple
 
 from firearrow.errors import DiskError, DiskFull, SyncFailed
-from firearrow.runtime.disk import Disk, File
+from firearrow.runtime.disk.door import Disk, File
 
 NUMBERS: Final = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.EIO)
 SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
@@ -141,7 +141,7 @@ async def a_refused_call_says_why_and_works_again(disk: Disk, refuse: Refuse) ->
 
 
 async def a_refused_directory_sync_says_why(disk: Disk, refuse: Refuse) -> None:
-    """The names may be lost: whoever asked hears of it. Other directories are as good as before."""
+    """The names may be lost: the caller gets an error. Other directories are not affected."""
     for number in NUMBERS:
         for name in ("refused", "other"):
             disk.make_directory(f"{name}{number}")

@@ -1,6 +1,6 @@
 """The disk door of one simulated process, over the image of its machine.
 
-The door keeps the rules of ``runtime.disk``; the image supplies the faults. Times are drawn from the
+The door keeps the rules of ``runtime.disk.door``; the image supplies the faults. Times are drawn from the
 machine's generator: every coroutine takes a while, so that others run in between. With ``late_writes`` bytes
 stay in the process for a while after ``write_at``: its own reads see them, ``written`` and ``sync`` wait for
 them, and a crash of the process loses them.
@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from firearrow.errors import DiskError, LockHeld
-from firearrow.runtime.disk import Bytes, Listings, Status, Usage, checked, refusal
-from firearrow.runtime.replacing import Replacements
-from firearrow.runtime.syncing import SyncEnded, SyncTurns
-from firearrow.testing.sim.diskfile import PAGE_BYTES, FileNode
-from firearrow.testing.sim.diskimage import Below, DirectoryNode, DiskImage
+from firearrow.runtime.disk.door import Bytes, Listings, Status, Usage, checked, refusal
+from firearrow.runtime.disk.group_commit import SyncEnded, SyncTurns
+from firearrow.runtime.disk.replacement import Replacements
+from firearrow.testing.sim.disk_file import PAGE_BYTES, FileNode
+from firearrow.testing.sim.disk_image import Below, DirectoryNode, DiskImage
 from firearrow.testing.sim.loop import SimLoop
 from firearrow.testing.sim.process import Process
 

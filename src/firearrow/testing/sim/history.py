@@ -1,8 +1,8 @@
-"""What happened in a run, as its clients saw it: the evidence that ``invariants`` judges.
+"""What the clients of a run saw; ``invariants`` judges it.
 
-Every message has a key, ``producer:number``, from which its body follows, so that a body proves its key. A send ends in
-one of three ways: acknowledged at a place, definitely refused, or unknown (a timeout, a lost connection). Times are the
-loop's.
+Every message has a key, ``producer:number``, from which its body is made, so that a body proves its key. A send ends in
+one of three ways: acknowledged at a queue offset, definitely refused, or unknown (a timeout, a lost connection). Times
+are the loop's.
 """
 
 import zlib
@@ -48,7 +48,7 @@ class Sent:
 
 @dataclass(frozen=True)
 class Read:
-    """One message that a consumer, or the final inspection, was handed."""
+    """One message that a consumer, or the final inspection, received."""
 
     key: str
     place: Place
@@ -86,16 +86,16 @@ class History:
     """What clients found wrong while it happened."""
 
     def read_by(self, group: str, read: Read) -> None:
-        """A consumer of a group was handed a message."""
+        """Note that a consumer of a group received a message."""
         self.reads.setdefault(group, []).append(read)
 
     def commits_to(self, group: str, broker: str, topic: str, queue_id: int, offset: int) -> None:
-        """A consumer is about to commit."""
+        """Note that a consumer is about to commit."""
         key = (group, broker, topic, queue_id)
         self.commits[key] = max(offset, self.commits.get(key, 0))
 
     def goes_on_at(self, group: str, broker: str, topic: str, queue_id: int, offset: int) -> None:
-        """A broker said where a group goes on: never beyond what anybody committed."""
+        """Note the offset at which a broker lets a group continue; it must not be beyond a committed one."""
         highest = self.commits.get((group, broker, topic, queue_id), 0)
         if offset > highest:
             self.broken.append(
@@ -104,14 +104,14 @@ class History:
 
 
 def body_of(key: str, size: int) -> bytes:
-    """The body of a message: its key, and as much behind it as makes ``size`` bytes, all following from the key."""
+    """Return the body of a message: its key, padded to ``size`` bytes with bytes that follow from the key."""
     head = f"{key}|{size}|".encode()
     filler = zlib.crc32(head).to_bytes(4, "big") * (size // 4 + 1)
     return head + filler[: max(size - len(head), 0)]
 
 
 def key_of(body: bytes) -> str:
-    """The key that a body proves; raise ``ValueError`` when the body is none of ours."""
+    """Return the key of a body; raise ``ValueError`` if the body is not one that `body_of` made."""
     key, size, _ = body.split(b"|", 2)
     if body != body_of(key.decode(), int(size)):
         raise ValueError(f"the body of {key!r} is not what was sent")

@@ -1,12 +1,13 @@
 """Judges the history of a run against what brokers promise (numbers as in the guarantees page).
 
 I1 every acknowledged message is in the log, at the place it was acknowledged at. I2 it was delivered to every group. I3
-nothing appears that was never sent, or whose send was definitely refused. I4 a place holds one message for ever. I5
-places of a queue are contiguous. I6 no two messages share a place in the log. I7 a producer's acknowledged messages lie
-in a queue in the order of sending; a group in order never sees a message before the one that precedes it. I8 what was
-read is never numbered anew. I9 a group never goes on beyond what it committed. I12 a message is tried no more often
-than its limit and ends in the dead letters with its keys. I13 nothing is delivered twice unless something failed. I14 a
-deleted topic stays deleted (``workload.lives``). I17 a pull is answered while its connection lives.
+nothing appears that was never sent, or whose send was definitely refused. I4 a queue offset holds one message for ever.
+I5 the offsets of a queue are contiguous. I6 no two messages share a position in the log. I7 a producer's acknowledged
+messages lie in a queue in the order of sending; an ordered group never sees a message before its predecessor. I8 a
+message that was read never gets another offset. I9 a group never continues beyond its committed offset. I12 a message
+is delivered no more often than its limit and ends in the dead letters with its keys. I13 no message is delivered twice
+unless something failed. I14 a deleted topic stays deleted (``workload.lives``). I17 a pull is answered while its
+connection lives.
 
 I1, I4 and I8 hold for every crash under SYNC_FLUSH and for crashes of the process under ASYNC_FLUSH. After the loss of
 power under ASYNC_FLUSH only what was acknowledged within the flush window before it may be missing.
@@ -43,7 +44,7 @@ class Promise:
 
 
 def violations(history: History, promise: Promise) -> list[str]:
-    """Everything that is wrong, in words."""
+    """Return every violation, as text."""
     wrong = list(history.broken)
     for check in (
         _in_the_log, _delivered, _no_phantom, _one_message_a_place, _contiguous, _in_order, _never_before, _retries,
@@ -127,7 +128,7 @@ def _places(history: History) -> Iterator[tuple[Place, str, float, str]]:
 
 
 def _used_again(history: History) -> frozenset[Place]:
-    """Places that held two messages, one after the other."""
+    """Return queue offsets that held two different messages."""
     keys: dict[Place, str] = {}
     return frozenset(place for place, key, _, _ in _places(history) if keys.setdefault(place, key) != key)
 
@@ -204,7 +205,7 @@ def _retries(history: History, promise: Promise) -> Iterator[str]:
 
 
 def _come_again(history: History, promise: Promise) -> Iterator[str]:
-    """A message that was taken back comes again, or lies among the dead."""
+    """Check that a message that was sent back is delivered again, or is in the dead-letter topic."""
     if promise.window_s:
         return
     again = {(group, read.key, read.times) for group, reads in history.reads.items() for read in reads}
@@ -243,7 +244,7 @@ def _answered(history: History, promise: Promise) -> Iterator[str]:
 
 
 def summary(history: History) -> str:
-    """What a run amounted to, in one line."""
+    """Return a summary of a run, in one line."""
     outcomes = Counter(sent.outcome.value for sent in history.sends)
     reads = sum(map(len, history.reads.values()))
     return f"{dict(outcomes)} sends, {reads} reads, {len(history.final)} stored, {_shown(history.counts.items())}"

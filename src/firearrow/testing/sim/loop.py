@@ -232,7 +232,7 @@ class SimLoop(base_events.BaseEventLoop):
 
 
 def _where(task: asyncio.Task[Any]) -> str:
-    """Return the innermost line of ours or anybody's at which a task is suspended."""
+    """Return the innermost line at which a task is suspended."""
     waiting: Any = task.get_coro()
     while inspect.iscoroutine(waiting.cr_await):
         waiting = waiting.cr_await

@@ -50,7 +50,7 @@ class SimListener:
         self._network.deafen(self)
 
     async def wait_closed(self) -> None:
-        """Return once nobody can connect any more."""
+        """Return once no client can connect any more."""
         self.close()
 
 
@@ -62,7 +62,7 @@ class NodeNetwork:
         self._process = process
 
     async def connect(self, factory: ProtocolFactory, address: Address) -> asyncio.Transport:
-        """Open a connection; raise ``ConnectionFailed`` when nobody answers in time."""
+        """Open a connection; raise ``ConnectionFailed`` if that fails or takes too long."""
         return await self._network.connect(self._process, factory, address)
 
     async def listen(self, factory: ProtocolFactory, address: Address) -> Listener:

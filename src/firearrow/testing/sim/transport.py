@@ -34,7 +34,7 @@ _DRIP_BYTES_MAX: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class LinkProfile:
-    """How the cables behave when nobody cuts them."""
+    """How the cables behave without faults."""
 
     latency_min_s: float = 0.0001
     latency_mean_s: float = 0.001

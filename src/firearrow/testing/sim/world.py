@@ -20,7 +20,7 @@ from firearrow.testing.complaints import Complained, hearing
 from firearrow.testing.sim.audit import no_outside_effects
 from firearrow.testing.sim.clock import SimClock
 from firearrow.testing.sim.disk import DiskProfile, SimDisk
-from firearrow.testing.sim.diskimage import DiskImage
+from firearrow.testing.sim.disk_image import DiskImage
 from firearrow.testing.sim.loop import SimLoop, SimTask, owner_of
 from firearrow.testing.sim.network import NodeNetwork, SimNetwork
 from firearrow.testing.sim.process import CURRENT, Process
@@ -236,7 +236,7 @@ class World:
         return result
 
     def _close(self) -> None:
-        """End what still runs, and let tasks whose errors nobody read say so."""
+        """End running programs, and report tasks with unread errors."""
         self._closing = True
         try:
             self.loop.run_until_complete(self._end_everything())

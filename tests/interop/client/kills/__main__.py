@@ -9,7 +9,7 @@ import argparse
 import json
 import sys
 
-from firearrow.testing.faults.ledger import DEFAULT_PATH, Ledger
+from campaigns.faults.ledger import DEFAULT_PATH, Ledger
 from tests.interop.client.kills.run import SIDES, run
 
 KILLS_A_PIECE = 5

@@ -15,15 +15,15 @@ import msgspec
 from msgspec import Struct
 
 from firearrow.client import PullConsumer
-from firearrow.testing.apache import (
+from judges import (
     ApacheBroker,
     ApacheNameServer,
     FireArrowBroker,
     FireArrowNameServer,
     fresh,
 )
-from firearrow.testing.apache.process import Child, ChildFailed
-from firearrow.testing.apache.server import wait_for
+from judges.process import Child, ChildFailed
+from judges.server_process import wait_for
 from tests.interop.client.kills.load import Failure, Report
 
 Side = Literal["firearrow", "standby", "apache"]

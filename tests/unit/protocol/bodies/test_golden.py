@@ -11,24 +11,13 @@ from typing import Any
 import pytest
 
 from firearrow import fastjson
-from firearrow.protocol.bodies import (
-    auth,
-    group,
-    heartbeat,
-    lite,
-    lock,
-    offset,
-    pop,
-    query,
-    registration,
-    replication,
-    route,
-    running_info,
-    static_topic,
-    stats,
-    topic,
-    version,
-)
+from firearrow.protocol.bodies import version
+from firearrow.protocol.bodies.admin import auth, static_topic, stats, topic
+from firearrow.protocol.bodies.group import group, heartbeat, lock, offset, running_info
+from firearrow.protocol.bodies.message import query
+from firearrow.protocol.bodies.naming import registration, route
+from firearrow.protocol.bodies.pop import lite, pop
+from firearrow.protocol.bodies.replication import replication
 
 GOLDEN: dict[str, str] = json.loads((Path(__file__).parent / "golden_5_5_0.json").read_text())
 

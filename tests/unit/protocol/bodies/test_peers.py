@@ -2,10 +2,10 @@
 
 from firearrow import fastjson
 from firearrow.model.message import MessageQueue
+from firearrow.protocol.bodies.admin.topic import TopicConfig
 from firearrow.protocol.bodies.body import encode_body
-from firearrow.protocol.bodies.heartbeat import ConsumeFromWhere, ConsumeType, HeartbeatData, MessageModel, word
-from firearrow.protocol.bodies.offset import ResetOffsetBody, for_c, read_reset_offsets
-from firearrow.protocol.bodies.topic import TopicConfig
+from firearrow.protocol.bodies.group.heartbeat import ConsumeFromWhere, ConsumeType, HeartbeatData, MessageModel, word
+from firearrow.protocol.bodies.group.offset import ResetOffsetBody, read_reset_offsets
 
 
 def test_the_heartbeat_of_a_cpp_consumer() -> None:
@@ -50,5 +50,5 @@ def test_a_topic_of_4_9_has_no_attributes() -> None:
 def test_new_offsets_for_java_and_go_and_for_cpp() -> None:
     body = ResetOffsetBody(offset_table={MessageQueue("T", "b", 0): 5})
     assert encode_body(body) == b'{"offsetTable":{{"brokerName":"b","queueId":0,"topic":"T"}:5}}'
-    assert encode_body(for_c(body)) == b'{"offsetTable":[{"brokerName":"b","offset":5,"queueId":0,"topic":"T"}]}'
-    assert read_reset_offsets(encode_body(for_c(body))) == body
+    assert read_reset_offsets(encode_body(body)) == body
+    assert read_reset_offsets(b'{"offsetTable":[{"brokerName":"b","offset":5,"queueId":0,"topic":"T"}]}') == body

@@ -3,7 +3,7 @@
 import pytest
 
 from firearrow.errors import BadBody
-from firearrow.protocol.bodies.properties import PropertiesText
+from firearrow.protocol.bodies.admin.properties import PropertiesText
 from firearrow.settings.properties import format_properties, parse_properties
 
 

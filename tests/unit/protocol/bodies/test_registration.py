@@ -6,14 +6,14 @@ import zlib
 import pytest
 
 from firearrow.errors import BadBody
-from firearrow.protocol.bodies.registration import (
+from firearrow.protocol.bodies.admin.static_topic import TopicQueueMappingInfo
+from firearrow.protocol.bodies.admin.topic import TopicConfig, TopicConfigAndMappingTable
+from firearrow.protocol.bodies.naming.registration import (
     RegisterBrokerBody,
     decode_registration,
     encode_registration,
     topic_from_text,
 )
-from firearrow.protocol.bodies.static_topic import TopicQueueMappingInfo
-from firearrow.protocol.bodies.topic import TopicConfig, TopicConfigAndMappingTable
 from firearrow.protocol.bodies.version import DataVersion
 
 VERSION_4_9_8 = 409

@@ -8,12 +8,12 @@ from firearrow.errors import BadHeader
 from firearrow.protocol.codes import RequestCode
 from firearrow.protocol.conversation import Empty
 from firearrow.protocol.requests import ALL, BY_CODE
-from firearrow.protocol.requests.group import DeleteSubscriptionGroup
-from firearrow.protocol.requests.offset import BoundaryType, SearchOffsetByTimestamp
-from firearrow.protocol.requests.pull import LitePullMessage, Pull, PullAnswer, PullMessage
-from firearrow.protocol.requests.registration import RegisterBroker
-from firearrow.protocol.requests.send import SendAnswer, SendBatchMessage, SendMessageV2
-from firearrow.protocol.requests.topic import GetAllTopicConfig
+from firearrow.protocol.requests.admin.topic import GetAllTopicConfig
+from firearrow.protocol.requests.group.group import DeleteSubscriptionGroup
+from firearrow.protocol.requests.group.offset import BoundaryType, SearchOffsetByTimestamp
+from firearrow.protocol.requests.message.pull import LitePullMessage, Pull, PullAnswer, PullMessage
+from firearrow.protocol.requests.message.send import SendAnswer, SendBatchMessage, SendMessageV2
+from firearrow.protocol.requests.naming.registration import RegisterBroker
 from firearrow.protocol.serialize import decode_request
 
 JSON = 0

@@ -139,7 +139,7 @@ def test_tables_travel_as_options() -> None:
     [
         (LakeTable("iceberg", "/w", "orders"), "name with its namespace"),
         (LakeTable("delta"), "needs a location"),
-        (LakeTable("delta", "lake/orders"), "from the root on"),
+        (LakeTable("delta", "lake/orders"), "absolute path"),
         (LakeTable("iceberg", native=True), "name in Spark's catalog"),
         (LakeTable("iceberg", "s3://lake/w", "a.b"), "needs a catalog"),
         (LakeTable("delta", "/d", storage={"s3.region": "x", "region": "y"}), "no storage setting region"),

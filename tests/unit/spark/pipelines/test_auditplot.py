@@ -11,8 +11,8 @@ pytest.importorskip("matplotlib")
 from PIL import Image
 
 from firearrow.spark.pipelines.audit import KINDS
-from firearrow.spark.pipelines.auditpage import COLOURS
-from firearrow.spark.pipelines.auditplot import MOST_PANELS, draw
+from firearrow.spark.pipelines.audit_page import COLOURS
+from firearrow.spark.pipelines.audit_plot import MOST_PANELS, draw
 
 
 def hour(topic: str, number: int, **found: int) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import json
 
-from firearrow.spark.pipelines.auditpage import page
+from firearrow.spark.pipelines.audit_page import page
 from firearrow.spark.pipelines.progress import Watched, metrics, read_progress
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from firearrow.testing.apache.cache import Artifact, cache_root
+from judges.install.cache import Artifact, cache_root
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +51,7 @@ def test_a_failed_build_leaves_nothing_and_can_be_tried_again() -> None:
 
 RACE = """
 import sys, pathlib
-from firearrow.testing.apache.cache import Artifact
+from judges.install.cache import Artifact
 def build(directory, log):
     with open(sys.argv[1], "a") as record:
         record.write("made\\n")

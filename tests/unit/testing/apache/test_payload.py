@@ -2,8 +2,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from firearrow.testing.apache.payload import Payload
-from firearrow.testing.apache.reports import Delivery, ReceiveReport, SendReport
+from judges.payload import Payload
+from judges.reports import Delivery, ReceiveReport, SendReport
 
 
 def sent(count: int, tags: Sequence[str] = ()) -> SendReport:

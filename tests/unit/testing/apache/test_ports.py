@@ -1,7 +1,7 @@
 import subprocess
 import sys
 
-from firearrow.testing.apache.ports import BROKER_SPREAD, free_broker_port, free_port
+from firearrow.testing.ports import BROKER_SPREAD, free_broker_port, free_port
 
 
 def test_ports_are_never_given_twice() -> None:
@@ -15,7 +15,7 @@ def test_ports_are_never_given_twice() -> None:
 def test_another_process_gets_others() -> None:
     script = (
         "import random\n"
-        "from firearrow.testing.apache import ports\n"
+        "import firearrow.testing.ports as ports\n"
         "ports._choice = random.Random(1)\n"
         "print(ports.free_port(), flush=True)\n"
         "input()\n"

@@ -1,6 +1,6 @@
 """What a writer's own clock says about a window of loss."""
 
-from firearrow.testing.faults.timeline import Span, Timeline
+from campaigns.faults.timeline import Span, Timeline
 
 MS = 1_000_000
 

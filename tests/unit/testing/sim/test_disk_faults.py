@@ -8,7 +8,7 @@ import pytest
 
 from firearrow.errors import DiskError, DiskFull, LockHeld, SyncFailed
 from firearrow.testing.sim.disk import DiskProfile
-from firearrow.testing.sim.diskfile import PAGE_BYTES
+from firearrow.testing.sim.disk_file import PAGE_BYTES
 from firearrow.testing.sim.world import Node, World
 
 Scenario = Callable[[Node], Awaitable[object]]

@@ -9,22 +9,22 @@ from firearrow import fastjson
 from firearrow.errors import FireArrowError, RequestRefused, RequestTimedOut
 from firearrow.model.message import MessageQueue, StoredMessage
 from firearrow.protocol.bodies.body import encode_body
-from firearrow.protocol.bodies.heartbeat import ConsumerData, ConsumerIdList, HeartbeatData, SubscriptionData
-from firearrow.protocol.bodies.lock import LockBatchBody, LockedQueues
+from firearrow.protocol.bodies.group.heartbeat import ConsumerData, ConsumerIdList, HeartbeatData, SubscriptionData
+from firearrow.protocol.bodies.group.lock import LockBatchBody, LockedQueues
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.conversation import A, Request
-from firearrow.protocol.requests.heartbeat import GetConsumerListByGroup, HeartBeat, NotifyConsumerIdsChanged
-from firearrow.protocol.requests.lock import LockBatchMq
-from firearrow.protocol.requests.offset import QueryConsumerOffset, UpdateConsumerOffset
-from firearrow.protocol.requests.pull import PullMessage
-from firearrow.protocol.requests.send import ConsumerSendMsgBack
+from firearrow.protocol.requests.group.heartbeat import GetConsumerListByGroup, HeartBeat, NotifyConsumerIdsChanged
+from firearrow.protocol.requests.group.lock import LockBatchMq
+from firearrow.protocol.requests.group.offset import QueryConsumerOffset, UpdateConsumerOffset
+from firearrow.protocol.requests.message.pull import PullMessage
+from firearrow.protocol.requests.message.send import ConsumerSendMsgBack
 from firearrow.record.decode import decode_all
 from firearrow.remoting.caller import Caller
 from firearrow.remoting.handlers import Call, Handlers
 from firearrow.remoting.reply import CALL_TIMEOUT_MS, SUCCESS_ONLY, Reply
 from firearrow.runtime.network import Address
 from firearrow.testing.sim.history import History, key_of
-from firearrow.testing.sim.workload.reading import COMMIT, PULLED, SUSPEND, read_of
+from firearrow.testing.sim.workload.queue_scan import COMMIT, PULLED, SUSPEND, read_of
 from firearrow.testing.sim.workload.routes import Routes
 from firearrow.testing.sim.world import Node
 

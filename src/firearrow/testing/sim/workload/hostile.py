@@ -1,4 +1,4 @@
-"""Clients that nobody should be: raw connections that take everything a server gives and return nothing.
+"""Hostile clients: raw connections that take everything a server gives and return nothing.
 
 `Pipeliner` asks for much in one write and does not read. `HalfDead` stops in the middle of a frame and stays. `Poller`
 parks many polls, some of them due at once, with large headers, and vanishes with the answers outstanding. None of them
@@ -11,15 +11,15 @@ from typing import Final
 
 from firearrow.errors import FireArrowError
 from firearrow.protocol.command import Encoding
-from firearrow.protocol.requests.pull import PullMessage
+from firearrow.protocol.requests.message.pull import PullMessage
 from firearrow.protocol.serialize import encode_request
 from firearrow.runtime.network import Address
-from firearrow.testing.sim.workload.reading import SUBSCRIPTION, SUSPEND
+from firearrow.testing.sim.workload.queue_scan import SUBSCRIPTION, SUSPEND
 from firearrow.testing.sim.world import Node
 
 MOST_BYTES: Final = 1 << 30
 WAITS_MS: Final = (0, 0, 1, 2, 5, 3_000, 600_000)
-"""How long polls may wait: at once, a moment, a while, longer than anybody stays."""
+"""How long polls may wait: not at all, a moment, a while, longer than a client stays."""
 
 
 def pulls(topic: str, queue_id: int, offset: int, count: int, *, waits_ms: int = -1, tags: str = "*") -> bytes:
@@ -75,7 +75,7 @@ class Hostile:
     address: Address
     topic: str
     empty_topic: str
-    """One to which nobody sends."""
+    """A queue without messages."""
 
     async def run(self, node: Node) -> None:
         """Its process."""

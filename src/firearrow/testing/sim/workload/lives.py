@@ -12,12 +12,12 @@ from typing import Any, TypeVar
 from firearrow.errors import FireArrowError, RequestRefused
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.conversation import Request
-from firearrow.protocol.requests.topic import DeleteTopicInBroker, UpdateAndCreateTopic
+from firearrow.protocol.requests.admin.topic import DeleteTopicInBroker, UpdateAndCreateTopic
 from firearrow.remoting.caller import Caller
 from firearrow.runtime.network import Address
 from firearrow.testing.sim.history import History, Outcome, Read, Sent
 from firearrow.testing.sim.workload.producer import DEFAULT_TOPIC, TRY_AGAIN_S, Post, send
-from firearrow.testing.sim.workload.reading import read_queue
+from firearrow.testing.sim.workload.queue_scan import read_queue
 from firearrow.testing.sim.workload.routes import Routes
 from firearrow.testing.sim.world import Node
 
@@ -121,7 +121,7 @@ class TopicLives:
             if refused.code == ResponseCode.TOPIC_NOT_EXIST:
                 return
         except FireArrowError:
-            return  # nobody answered: the next life tells
+            return  # no answer: the next round shows the outcome
         self.history.broken.append(f"I14: {self.name} on {self.broker} was deleted and is there")
 
     # ---- asking

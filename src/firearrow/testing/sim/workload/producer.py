@@ -1,4 +1,4 @@
-"""A producer of a simulated cluster, and one send of anybody."""
+"""A producer of a simulated cluster, and a single send for other clients."""
 
 import asyncio
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Final
 
 from firearrow.errors import FireArrowError, RequestRefused
 from firearrow.protocol.codes import ResponseCode
-from firearrow.protocol.requests.send import SendMessageV2
+from firearrow.protocol.requests.message.send import SendMessageV2
 from firearrow.record.properties import format_properties
 from firearrow.remoting.caller import Caller
 from firearrow.runtime.network import Address

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from firearrow import fastjson
 from firearrow.errors import FireArrowError
 from firearrow.model.message import MessageQueue
-from firearrow.protocol.bodies.route import TopicRouteData
-from firearrow.protocol.requests.route import GetRouteInfoByTopic
+from firearrow.protocol.bodies.naming.route import TopicRouteData
+from firearrow.protocol.requests.naming.route import GetRouteInfoByTopic
 from firearrow.remoting.caller import Caller
 from firearrow.runtime.network import Address
 

@@ -1,0 +1,225 @@
+"""The matrix of stock clients: what each of them can do at our broker, and the same at Apache's 5.5.0 as a control.
+
+A cell is a client and a row; a row is a scenario of `judges.scenarios`, which knows nothing of whose
+broker it talks to. `Servers` starts both sides, `Results` keeps what came of each cell, `page` writes it down.
+"""
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Literal, Self
+
+from firearrow.errors import FireArrowError
+from judges import (
+    CAPABILITIES,
+    CLIENTS,
+    ApacheBroker,
+    ApacheNameServer,
+    FireArrowBroker,
+    FireArrowNameServer,
+    JudgeProcess,
+)
+from judges.aging import SMALL_FILES
+from judges.install.artifacts import CPP_WHEEL, GO_CLIENT, NODE_CLIENT
+from judges.scenarios import SCENARIOS
+
+Side = Literal["ours", "apache"]
+SIDES: tuple[Side, ...] = ("ours", "apache")
+PASS = "pass"  # noqa: S105
+ATTEMPTS = 2
+"""A loaded machine may cost a client its patience once; what fails twice has failed."""
+
+ROWS: Mapping[str, str] = {
+    "send, synchronous": "sync",
+    "send, asynchronous": "async",
+    "send, one-way": "one-way",
+    "send, batch": "batch",
+    "send, 1 MiB compressed": "large",
+    "keys and tags": "keys-and-tags",
+    "push consumer, clustering": "exchange",
+    "push consumer, broadcasting": "broadcast",
+    "ordered send and consume": "ordered",
+    "tag filter": "tags",
+    "retry, then success": "retry",
+    "retry, then dead letter": "dead-letter",
+    "delay level": "delay",
+    "pull consumer": "pull",
+    "start from a timestamp": "from-time",
+    "rebalance, a consumer joins and leaves": "rebalance",
+}
+
+TITLES = {
+    "java-5.5.0": "Java 5.5.0",
+    "java-4.9.8": "Java 4.9.8",
+    "go": f"Go {GO_CLIENT}",
+    "node": f"Node ali-ons {NODE_CLIENT}",
+    "cpp": f"C++ (wheel {CPP_WHEEL})",
+}
+
+LACKS = {
+    ("node", "send, one-way"): "ali-ons has no one-way send",
+    ("node", "send, batch"): "ali-ons has no batch",
+    ("node", "ordered send and consume"): "ali-ons has no ordered consumer",
+    ("node", "pull consumer"): "ali-ons has no pull consumer",
+    ("cpp", "send, batch"): "a batch of its C interface is stored as one message, by Apache's broker too",
+    ("cpp", "start from a timestamp"): "the C interface has no setting for it",
+}
+
+
+EXPLAINED = {
+    "apache / cpp / retry, then dead letter": "Apache's broker answers the last message sent back with a "
+    "NullPointerException (`TopicValidator.isSystemTopic`)",
+}
+"""Failures of the control that are Apache's own."""
+
+_PREFACE = """Written by `make matrix`; do not edit. In each cell: our broker / Apache's 5.5.0 as control, each at a
+name server of the same make, the same program for both. Dead-letter cells run with `messageDelayLevel` shortened on
+both sides; the true levels and all 17 deliveries are tried in simulation, under virtual time."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One client and one row."""
+
+    client: str
+    row: str
+
+    @property
+    def is_supported(self) -> bool:
+        """Whether the client has what the row asks for."""
+        return CAPABILITIES[self.client].issuperset(SCENARIOS[ROWS[self.row]].needs)
+
+    def key(self, side: Side) -> str:
+        """Its name in a file of results."""
+        return f"{side} / {self.client} / {self.row}"
+
+
+def cells() -> list[Cell]:
+    """Every cell, also those that a client does not support."""
+    return [Cell(client, row) for client in CLIENTS for row in ROWS]
+
+
+class Servers:
+    """Both sides, and the clients; each is started when it is first asked for."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._brokers: dict[Side, ApacheBroker] = {}
+        self._clients: dict[str, JudgeProcess] = {}
+
+    def broker(self, side: Side) -> ApacheBroker:
+        """The broker of a side, at a name server of the same make."""
+        if side not in self._brokers:
+            enter = self._stack.enter_context
+            names = enter(ApacheNameServer() if side == "apache" else FireArrowNameServer())
+            make: Callable[..., ApacheBroker] = ApacheBroker if side == "apache" else FireArrowBroker
+            self._brokers[side] = enter(make(name_servers=[names.address], settings=SMALL_FILES))
+        return self._brokers[side]
+
+    def run(self, cell: Cell, side: Side) -> None:
+        """Try a cell; raises what went wrong."""
+        if cell.client not in self._clients:
+            self._clients[cell.client] = self._stack.enter_context(JudgeProcess(cell.client))
+        broker, client = self.broker(side), self._clients[cell.client]
+        try:
+            SCENARIOS[ROWS[cell.row]].at(client.at(broker.name_servers[0]), broker)
+        except BaseException:
+            self._clients.pop(cell.client).close()
+            raise
+        client.reset()
+
+    def close(self) -> None:
+        """End them all."""
+        self._stack.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def outcome(servers: Servers, cell: Cell, side: Side) -> str:
+    """``pass``, or what went wrong, in one line."""
+    said = ""
+    for _ in range(ATTEMPTS):
+        try:
+            servers.run(cell, side)
+        except (AssertionError, FireArrowError, OSError, TimeoutError) as failure:
+            said = " ".join(str(failure).split())[:200] or type(failure).__name__
+        else:
+            return PASS
+    return said
+
+
+class Results:
+    """What came of the cells, kept in a file after each, so that a stopped run goes on where it was."""
+
+    def __init__(self, path: str, commit: str, *, of_any_commit: bool = False) -> None:
+        self._path = path
+        self.commit = commit
+        self.at = time.strftime("%Y-%m-%d", time.gmtime())
+        self.outcomes: dict[str, str] = {}
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as file:
+                kept = json.load(file)
+            if of_any_commit or kept["commit"] == commit:
+                self.outcomes = kept["outcomes"]
+
+    def keep(self, key: str, said: str) -> None:
+        """Note the outcome of a cell."""
+        self.outcomes[key] = said
+        os.makedirs(os.path.dirname(self._path) or ".", exist_ok=True)
+        with open(self._path, "w", encoding="utf-8") as file:
+            json.dump({"commit": self.commit, "outcomes": self.outcomes}, file, indent=1)
+
+
+def fill(results: Results) -> Iterator[tuple[str, str]]:
+    """Try every cell that has not passed yet, on both sides; yields each as it comes."""
+    with Servers() as servers:
+        for side in SIDES:
+            for cell in cells():
+                if cell.is_supported and results.outcomes.get(cell.key(side)) != PASS:
+                    said = outcome(servers, cell, side)
+                    results.keep(cell.key(side), said)
+                    yield cell.key(side), said
+
+
+def table(outcomes: Mapping[str, str]) -> list[str]:
+    """The matrix in lines of Markdown: in each cell ours, then the control."""
+    head = ["", *(TITLES[client] for client in CLIENTS)]
+    lines = [head, ["---"] * len(head)]
+    lines += [[row, *(_shown(Cell(client, row), outcomes) for client in CLIENTS)] for row in ROWS]
+    return ["| " + " | ".join(line) + " |" for line in lines]
+
+
+def _shown(cell: Cell, outcomes: Mapping[str, str]) -> str:
+    if not cell.is_supported:
+        return "not supported"
+    said = [outcomes.get(cell.key(side)) for side in SIDES]
+    return " / ".join("not run" if one is None else one if one == PASS else "**FAIL**" for one in said)
+
+
+def page(results: Results) -> str:
+    """The page of the documentation."""
+    failures = [f"- {key}: {EXPLAINED.get(key, said)}" for key, said in results.outcomes.items() if said != PASS]
+    passed = sum(said == PASS for said in results.outcomes.values())
+    lacking = [f"- {TITLES[client]}, {row}: {why}." for (client, row), why in LACKS.items()]
+    parts = [
+        "# Stock clients at our broker",
+        _PREFACE,
+        f"Last run on {results.at} at commit {results.commit}; {passed} of {len(results.outcomes)} cells passed.",
+        "\n".join(table(results.outcomes)),
+        "## Failures",
+        "\n".join(failures) or "None.",
+        "## Not supported by the client",
+        "\n".join(lacking),
+        "What each row does is in `judges.scenarios`.",
+    ]
+    return "\n\n".join(parts) + "\n"

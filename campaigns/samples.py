@@ -1,0 +1,22 @@
+"""Requests as stock clients send them, for benchmarks and fuzzers: one copy of each."""
+
+from typing import Final
+
+from firearrow.protocol.requests.message.send import SendMessageV2
+
+SEND: Final = SendMessageV2(
+    producer_group="benchmark_producer",
+    topic="BenchmarkTest",
+    default_topic="TBW102",
+    default_topic_queue_nums=4,
+    queue_id=2,
+    sys_flag=0,
+    born_timestamp=1_700_000_000_000,
+    flag=0,
+    properties="KEYS\x01order-123456\x02UNIQ_KEY\x01C0A80001000018B4AAC2000000000000\x02WAIT\x01true\x02TAGS\x01TagA\x02",
+    reconsume_times=0,
+    unit_mode=False,
+    batch=False,
+    broker_name="broker-a",
+)
+"""A message of a Java client with a key and a tag. Change what matters with ``msgspec.structs.replace``."""

@@ -1,0 +1,174 @@
+"""Every artifact that the tests stand on, and how each is made.
+
+`servers-VERSION`    jars of the name server and the broker, 5.5.0 and 4.9.7 (the newest complete set of 4.9)
+`clients-VERSION`    jars of the client and the tools, 5.5.0 and 4.9.8
+`java-VERSION`       our Java programs compiled against those
+`go`                 our Go program with the stock Go client
+`node`               our JavaScript program beside ali-ons
+`cpp`                our Python program beside the wheel that holds the C++ client
+
+Where packages come from is the business of each tool's own settings: no address stands here, and no lock file
+is kept.
+"""
+
+import inspect
+import shutil
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+from judges.install.cache import Artifact
+from judges.install.toolchain import run_tool
+
+SERVER_VERSIONS = ("5.5.0", "4.9.7")
+JAVA_CLIENT_VERSIONS = ("5.5.0", "4.9.8")
+GO_CLIENT = "v2.1.2"
+NODE_CLIENT = "3.12.0"
+CPP_WHEEL = "0.4.4"
+JAVA_RELEASE = "17"
+DOWNLOADS = 16
+
+# Which jar set serves mqadmin beside servers of a version.
+TOOLS_VERSION = {"5.5.0": "5.5.0", "4.9.7": "4.9.8", "4.9.8": "4.9.8"}
+
+_SERVERS = ("namesrv", "broker")
+_CLIENTS = ("client", "tools")
+
+_PROGRAMS = Path(__file__).parent.parent / "programs"
+
+
+def _jars(name: str, parts: tuple[str, ...], version: str) -> Artifact:
+    dependencies = "".join(
+        f"<dependency><groupId>org.apache.rocketmq</groupId><artifactId>rocketmq-{part}</artifactId>"
+        f"<version>{version}</version></dependency>"
+        for part in parts
+    )
+    pom = (
+        "<project><modelVersion>4.0.0</modelVersion><groupId>firearrow.judges</groupId>"
+        f"<artifactId>{name}</artifactId><version>{version}</version>"
+        f"<dependencies>{dependencies}</dependencies></project>"
+    )
+
+    def build(directory: Path, log: Path) -> None:
+        (directory / "pom.xml").write_text(pom)
+        goal = ["dependency:copy-dependencies", "-DoutputDirectory=.", "-DincludeScope=runtime"]
+        run_tool(["mvn", "-B", "-q", f"-Dmaven.artifact.threads={DOWNLOADS}", *goal], directory, log)
+
+    return _artifact(f"{name}-{version}", (pom,), build)
+
+
+@cache
+def server_jars(version: str) -> Artifact:
+    """The jars of Apache's name server and broker."""
+    return _jars("servers", _SERVERS, version)
+
+
+@cache
+def client_jars(version: str) -> Artifact:
+    """The jars of Apache's client and tools, as a user of the client would have them."""
+    return _jars("clients", _CLIENTS, version)
+
+
+def _artifact(name: str, inputs: tuple[str | bytes, ...], build: Callable[[Path, Path], None]) -> Artifact:
+    """Return an artifact that is made again if its inputs or its build function change."""
+    return Artifact(name, (inspect.getsource(build), *inputs), build)
+
+
+def _sources(language: str, pattern: str) -> dict[str, bytes]:
+    root = _PROGRAMS / language
+    found = {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob(pattern))}
+    assert found, f"no {pattern} below {root}: the package is not whole"
+    return found
+
+
+def _inputs(sources: dict[str, bytes], *more: str) -> tuple[str | bytes, ...]:
+    return (*more, *(part for name, content in sources.items() for part in (name, content)))
+
+
+def _write(sources: dict[str, bytes], directory: Path) -> None:
+    for name, content in sources.items():
+        target = directory / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content)
+
+
+@cache
+def classes(version: str) -> Artifact:
+    """Our Java programs, compiled against one version of the client."""
+    sources = _sources("java", "*.java")
+    library = client_jars(version)
+
+    def build(directory: Path, log: Path) -> None:
+        class_path = f"{library.install()}/*"
+        _write(sources, directory / "source")
+        words = ["javac", "--release", JAVA_RELEASE, "-nowarn", "-proc:none", "-cp", class_path, "-d", "classes"]
+        run_tool([*words, *(f"source/{name}" for name in sources)], directory, log)
+        # A jar, because the JVM makes no archive of classes over a class path with directories.
+        shutil.make_archive(str(directory / "judge"), "zip", directory / "classes")
+        (directory / "judge.zip").rename(directory / "judge.jar")
+
+    return _artifact(f"java-{version}", _inputs(sources, library.path.name, JAVA_RELEASE), build)
+
+
+@cache
+def go_judge() -> Artifact:
+    """The Go program; `go.sum` is made beside it, never kept."""
+    sources = _sources("go", "*.go")
+    module = f"module judge\n\ngo 1.21\n\nrequire github.com/apache/rocketmq-client-go/v2 {GO_CLIENT}\n"
+
+    def build(directory: Path, log: Path) -> None:
+        _write(sources, directory)
+        (directory / "go.mod").write_text(module)
+        # -mod=mod adds to go.sum what the build needs; `go mod tidy` would fetch the tests' modules too.
+        words = ["go", "build", "-mod=mod", "-p", "2", "-trimpath", "-ldflags=-s -w", "-o", "judge", "."]
+        run_tool(words, directory, log, {"GOFLAGS": "", "GOWORK": "off", "CGO_ENABLED": "0"})
+
+    return _artifact("go", _inputs(sources, module), build)
+
+
+@cache
+def node_judge() -> Artifact:
+    """The JavaScript program and the packages it needs."""
+    sources = _sources("node", "*.js")
+    package = f'{{"name": "judge", "private": true, "dependencies": {{"ali-ons": "{NODE_CLIENT}"}}}}\n'
+
+    def build(directory: Path, log: Path) -> None:
+        _write(sources, directory)
+        (directory / "package.json").write_text(package)
+        run_tool(["npm", "install", "--no-package-lock", "--no-audit", "--no-fund"], directory, log)
+
+    return _artifact("node", _inputs(sources, package), build)
+
+
+@cache
+def cpp_judge() -> Artifact:
+    """The Python program and the wheel with the C++ library."""
+    sources = _sources("cpp", "*.py")
+    wheel = f"rocketmq=={CPP_WHEEL}"
+
+    def build(directory: Path, log: Path) -> None:
+        _write(sources, directory)
+        words = [sys.executable, "-m", "pip", "install", "--no-deps", "--target", ".", wheel]
+        run_tool(words, directory, log)
+
+    return _artifact("cpp", _inputs(sources, wheel), build)
+
+
+def _each(make: Callable[[str], Artifact], versions: tuple[str, ...]) -> list[Artifact]:
+    return [make(version) for version in versions]
+
+
+def all_artifacts() -> dict[str, Artifact]:
+    """Every artifact by name."""
+    return {artifact.name: artifact for lane in lanes() for artifact in lane}
+
+
+def lanes() -> list[list[Artifact]]:
+    """Artifacts in the order in which to make them, side by side; Maven's local repository bears one at a time."""
+    java = [
+        *_each(server_jars, SERVER_VERSIONS),
+        *_each(client_jars, JAVA_CLIENT_VERSIONS),
+        *_each(classes, JAVA_CLIENT_VERSIONS),
+    ]
+    return [java, [go_judge()], [node_judge(), cpp_judge()]]

@@ -1,0 +1,1 @@
+"""Small programs that drive the stock clients, one directory a language; `judges` runs them."""

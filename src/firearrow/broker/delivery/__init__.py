@@ -1,0 +1,1 @@
+"""Deliveries that the broker starts itself: delayed messages, retries, notices to members."""

@@ -1,0 +1,200 @@
+"""Delivers delayed messages when they are due. Java: ``ScheduleMessageService``.
+
+A delayed message lies in ``SCHEDULE_TOPIC_XXXX``, in the queue of its level, until its store time plus the delay of the
+level. The messages of a level are due in queue order, so every level has one task, which waits for the first message
+and appends all due messages to their real topics, as new records with the same contents.
+
+Never early: a message is due by the wall clock. If the clock was set back, a message waits the delay of its level once
+more, counted in elapsed time from the first look at it, and no longer. Never lost: the offset behind a delivery is
+written only when the delivery is durable (`StateFile.settled`), so deliveries that a crash loses are repeated.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from itertools import takewhile
+from typing import Final
+
+from msgspec import Struct
+
+from firearrow.broker.delivery.delay_offsets import PATH, DelayOffsets
+from firearrow.broker.state.state_file import StateFile
+from firearrow.broker.tables.tables import Tables
+from firearrow.errors import DiskError, IllegalMessage, OffsetNotStored
+from firearrow.model import keys
+from firearrow.model.delays import delay_of_level
+from firearrow.model.names import SCHEDULE_TOPIC
+from firearrow.record.decode import RecordHead, heads
+from firearrow.record.encode import Draft
+from firearrow.record.layout import Buffer
+from firearrow.record.properties import StoredProperties, decode_properties, without_stamps
+from firearrow.store.placement import FLUSHED, WRITTEN, Rows, UniformRows
+from firearrow.store.read.queue_reader import ReadRequest, ReadResult, ReadStatus
+
+SAVE_INTERVAL_MS: Final = 10_000
+BATCH: Final = 64
+BATCH_BYTES: Final = 1 << 20
+LONGEST_SLEEP_MS: Final = 1_000
+"""The longest sleep before the wall clock is read again: it may be set forward meanwhile."""
+RETRY_S: Final = 1.0
+
+log = logging.getLogger(__name__)
+
+
+class Due(Struct, frozen=True, gc=False):
+    """A delayed message: when it is due, and the draft to deliver; None for a message that cannot be delivered."""
+
+    offset: int
+    due_ms: int
+    draft: Draft | None
+
+
+class DelayedDelivery:
+    """Delivers the messages of every delay level of one broker."""
+
+    def __init__(self, tables: Tables) -> None:
+        self.offsets = DelayOffsets()
+        self.file = StateFile(
+            tables.disk, PATH, self.offsets, interval_ms=SAVE_INTERVAL_MS, settled=self._deliveries_durable
+        )
+        self._store = tables.store
+        self._clock = tables.clock
+        self._levels = tables.settings.broker.delays_ms
+        self._arrivals = [asyncio.Event() for _ in self._levels]
+
+    async def load(self) -> None:
+        """Load the offsets. Offsets that had to be lowered are saved before new messages get these offsets."""
+        await self.file.load()
+        if self.offsets.cut(self._store.max_offset):
+            await self.file.save_before_serving("delay levels above the end of their queue")
+
+    async def _deliveries_durable(self) -> None:
+        await self._store.reached(self._store.log.tail, FLUSHED)
+
+    def end_of(self, level: int) -> int:
+        """Return the offset after the last message of a level."""
+        return self._store.max_offset(SCHEDULE_TOPIC, level - 1)
+
+    @property
+    def count(self) -> int:
+        """The number of delay levels."""
+        return len(self._levels)
+
+    def arrived(self, rows: Rows) -> None:
+        """Wake the levels whose queues have new messages."""
+        if type(rows) is UniformRows and rows.tail.topic != SCHEDULE_TOPIC:
+            return
+        for row in rows:
+            if row[0].topic == SCHEDULE_TOPIC and row[0].queue_id < len(self._arrivals):
+                self._arrivals[row[0].queue_id].set()
+
+    async def run(self) -> None:
+        """Deliver until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.file.run())
+            for level in range(1, len(self._levels) + 1):
+                group.create_task(self._serve(level))
+
+    async def _serve(self, level: int) -> None:
+        arrival = self._arrivals[level - 1]
+        while True:
+            arrival.clear()
+            try:
+                pulled = await self._store.read(
+                    SCHEDULE_TOPIC, level - 1, ReadRequest(self.offsets[level], BATCH, BATCH_BYTES)
+                )
+                if pulled.status is ReadStatus.FOUND:
+                    await self._deliver(level, pulled)
+                elif not self._skip(level, pulled):
+                    await arrival.wait()
+            except (DiskError, OffsetNotStored) as error:
+                log.warning("delayed messages wait", extra={"level": level, "reason": str(error)})
+                await asyncio.sleep(RETRY_S)
+
+    def _skip(self, level: int, pulled: ReadResult) -> bool:
+        """Advance past messages that are deleted; return False at the end of the queue."""
+        at_end = (ReadStatus.OFFSET_OVERFLOW_ONE, ReadStatus.NO_MESSAGE_IN_QUEUE, ReadStatus.NO_MATCHED_LOGIC_QUEUE)
+        if pulled.status in at_end or pulled.next_offset == self.offsets[level]:
+            return False
+        extra = {"level": level, "from": self.offsets[level], "to": pulled.next_offset, "why": pulled.status.value}
+        log.warning("delayed messages are not there any more", extra=extra)
+        self._advance(level, pulled.next_offset)
+        return True
+
+    async def _deliver(self, level: int, pulled: ReadResult) -> None:
+        """Deliver the messages of a read, each when it is due."""
+        waiting = list(_delayed(pulled, self._levels))
+        while waiting:
+            await self._until(waiting[0].due_ms, level)
+            due = due_first(waiting, self._clock.now_ms())
+            await self._put(level, due)
+            waiting = waiting[len(due) :]
+        self._advance(level, pulled.next_offset)
+
+    async def _until(self, due_ms: int, level: int) -> None:
+        loop = asyncio.get_running_loop()
+        longest = loop.time() + delay_of_level(self._levels, level) / 1000
+        while (left_ms := due_ms - self._clock.now_ms()) > 0:
+            left_s = min(left_ms, LONGEST_SLEEP_MS) / 1000
+            if loop.time() >= longest:
+                return
+            await asyncio.sleep(min(left_s, max(longest - loop.time(), 0.001)))
+
+    async def _put(self, level: int, due: list[Due]) -> None:
+        """Append messages to their topics and count them as delivered once they are written."""
+        end = 0
+        for one in due:
+            try:
+                end = end if one.draft is None else self._store.append(one.draft).end
+            except IllegalMessage as error:
+                log.exception("a delayed message cannot be delivered", extra={"reason": str(error)})
+        if end:
+            await self._store.reached(end, WRITTEN)
+        self._advance(level, due[-1].offset + 1)
+
+    def _advance(self, level: int, offset: int) -> None:
+        if offset != self.offsets[level]:
+            self.offsets.advance(level, offset)
+            self.file.changed()
+
+    async def close(self) -> None:
+        """Save the offsets; call it after `run` has ended and while the log can still be flushed."""
+        await self.file.close()
+
+
+def due_first(waiting: list[Due], now_ms: int) -> list[Due]:
+    """Return the first message, which is due, and the messages directly behind it up to the first that is not due.
+
+    The offset of a level counts every message below it as delivered. So where store times go back, as in a log of
+    Apache's whose clock was set back, a due message waits for a message before it that is not due yet.
+    """
+    return [waiting[0], *takewhile(lambda one: one.due_ms <= now_ms, waiting[1:])]
+
+
+def _delayed(pulled: ReadResult, levels: tuple[int, ...]) -> Iterator[Due]:
+    for buffer in pulled.buffers:
+        for head in heads(buffer):
+            properties = decode_properties(head.properties(buffer))
+            level = properties.get(keys.DELAY, "")
+            wait_ms = delay_of_level(levels, int(level)) if level.isdigit() else 0
+            draft = delivery(head, buffer, properties)
+            yield Due(head.queue_offset, head.store_timestamp + wait_ms, draft)
+
+
+def delivery(head: RecordHead, record: Buffer, properties: dict[str, str]) -> Draft | None:
+    """Return the draft for the real topic of a delayed record, with the same contents; None without a real topic."""
+    topic, queue_id = properties.get(keys.REAL_TOPIC), properties.get(keys.REAL_QID, "")
+    if not topic or not queue_id.isdigit():
+        return None
+    return Draft(
+        topic,
+        int(queue_id),
+        head.body(record),
+        StoredProperties(without_stamps(head.properties(record))),
+        head.born_timestamp,
+        head.born_host,
+        head.store_host,
+        head.flag,
+        head.sys_flag,
+        head.reconsume_times,
+    )

@@ -1,0 +1,1 @@
+"""Handlers for operators: topics, settings, running values."""

@@ -1,0 +1,1 @@
+"""Handlers for groups: members, heartbeats, locks, offsets."""

@@ -1,0 +1,218 @@
+"""Lists connected clients and passes questions on to consumers. Java: ``AdminBrokerProcessor``, ``Broker2Client``.
+
+An operator's question to one consumer (its state, or to consume a message now) is sent over that consumer's own
+connection, and the consumer's answer is returned unchanged.
+"""
+
+from typing import Any, Final, cast
+
+from msgspec.structs import replace
+
+from firearrow import fastjson
+from firearrow.broker.jobs import Jobs
+from firearrow.broker.tables.clients import Client, ConsumerGroup
+from firearrow.broker.tables.disagreement import Disagreements
+from firearrow.broker.tables.tables import Tables
+from firearrow.errors import BadBody, FireArrowError, IllegalMessage, OffsetNotStored, RequestRefused, RequestTimedOut
+from firearrow.model.versions import version_number
+from firearrow.protocol.bodies.admin.topic import GroupList
+from firearrow.protocol.bodies.body import encode_body
+from firearrow.protocol.bodies.group.group import QuerySubscriptionBody
+from firearrow.protocol.bodies.group.heartbeat import (
+    Connection,
+    ConsumerConnection,
+    ProducerConnection,
+    ProducerInfo,
+    ProducerTable,
+)
+from firearrow.protocol.bodies.group.offset import GetConsumerStatusBody
+from firearrow.protocol.bodies.naming.route import TopicList
+from firearrow.protocol.codes import ResponseCode
+from firearrow.protocol.conversation import Request
+from firearrow.protocol.refusal import Refused
+from firearrow.protocol.requests.admin.topic import QueryTopicConsumeByWho
+from firearrow.protocol.requests.group.group import (
+    GetAllProducerInfo,
+    GetConsumerConnectionList,
+    GetProducerConnectionList,
+    QuerySubscriptionByConsumer,
+    QueryTopicsByConsumer,
+)
+from firearrow.protocol.requests.group.push import ConsumeMessageDirectly, GetConsumerRunningInfo
+from firearrow.protocol.requests.group.reset import GetConsumerStatusFromClient, InvokeBrokerToGetConsumerStatus
+from firearrow.remoting.handlers import Answer, Call, Handlers, Later, Peer
+from firearrow.runtime.clock import elapsed_ms
+
+ANSWERS_SINCE: Final = version_number("3.1.8") - 1
+"""Consumers from this version on answer these questions (V3_1_8_SNAPSHOT)."""
+ASK_TIMEOUT_MS: Final = 10_000
+STATUS_TIMEOUT_MS: Final = 5_000
+
+
+class ConsumerHandlers:
+    """Answers questions about connected clients."""
+
+    def __init__(self, tables: Tables, questions: Jobs, disagreements: Disagreements) -> None:
+        self._store = tables.store
+        self._topics = tables.topics
+        self._groups = tables.groups
+        self._clients = tables.clients
+        self._offsets = tables.offsets
+        self._clock = tables.clock
+        self._identity = tables.identity
+        self._questions = questions
+        self._disagreements = disagreements
+
+    def add_to(self, handlers: Handlers) -> None:
+        """Register the handlers of this class."""
+        handlers.on(GetConsumerConnectionList, self.consumers, urgent=True)
+        handlers.on(GetProducerConnectionList, self.producers, urgent=True)
+        handlers.on(GetAllProducerInfo, self.all_producers, urgent=True)
+        handlers.on(QueryTopicConsumeByWho, self.groups_of_topic, urgent=True)
+        handlers.on(QueryTopicsByConsumer, self.topics_of_group, urgent=True)
+        handlers.on(QuerySubscriptionByConsumer, self.subscription, urgent=True)
+        handlers.on(GetConsumerRunningInfo, self.running_info, urgent=True)
+        handlers.on(ConsumeMessageDirectly, self.consume_directly, urgent=True)
+        handlers.on(InvokeBrokerToGetConsumerStatus, self.status, urgent=True)
+
+    # ---- connected clients
+
+    def consumers(self, request: GetConsumerConnectionList, _call: Call) -> Answer:
+        """Return the members of a consumer group and its subscriptions."""
+        group = self._clients.group(request.consumer_group)
+        if group is None:
+            remark = f"the consumer group[{request.consumer_group}] not online"
+            raise Refused(ResponseCode.CONSUMER_NOT_ONLINE, remark)
+        differs = self._disagreements.lasting.get(group.name)
+        body = ConsumerConnection(
+            connection_set=[_connection(client) for client in group.members.values()],
+            consume_from_where=group.consume_from_where,
+            consume_type=group.consume_type,
+            message_model=group.message_model,
+            subscription_disagreement=None if differs is None else str(differs),
+            subscription_table=group.subscriptions,
+        )
+        return Answer(body=encode_body(body))
+
+    def producers(self, request: GetProducerConnectionList, _call: Call) -> Answer:
+        """Return the members of a producer group."""
+        members = self._clients.producers(request.producer_group)
+        if members is None:
+            remark = f"the producer group[{request.producer_group}] not exist"
+            raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+        body = ProducerConnection(connection_set=[_connection(client) for client in members.values()])
+        return Answer(body=encode_body(body))
+
+    def all_producers(self, _request: GetAllProducerInfo, _call: Call) -> Answer:
+        """Return every producer, by group."""
+        born_ms = self._clock.now_ms() - elapsed_ms()
+        data = {
+            name: [_producer(client, born_ms) for client in members.values()]
+            for name, members in self._clients.producer_groups()
+        }
+        return Answer(body=encode_body(ProducerTable(data=data)))
+
+    def groups_of_topic(self, request: QueryTopicConsumeByWho, _call: Call) -> Answer:
+        """Return the groups that subscribe to a topic or have offsets in it."""
+        known = [*self._clients.groups_of_topic(request.topic), *self._offsets.groups_of(request.topic)]
+        return Answer(body=encode_body(GroupList(group_list=sorted(set(known)))))
+
+    def topics_of_group(self, request: QueryTopicsByConsumer, _call: Call) -> Answer:
+        """Return the topics in which a group has offsets."""
+        topics = self._offsets.topics_of(request.group)
+        return Answer(body=encode_body(TopicList(broker_addr=self._identity.address, topic_list=topics)))
+
+    def subscription(self, request: QuerySubscriptionByConsumer, _call: Call) -> Answer:
+        """Return the subscription of a group to a topic."""
+        group = self._clients.group(request.group)
+        wanted = None if group is None else group.subscriptions.get(request.topic or "")
+        body = QuerySubscriptionBody(group=request.group, topic=request.topic, subscription_data=wanted)
+        return Answer(body=encode_body(body))
+
+    # ---- asking consumers
+
+    def running_info(self, request: GetConsumerRunningInfo, call: Call) -> Later:
+        """Return a consumer's report about itself."""
+        peer = self._consumer(request.consumer_group, request.client_id)
+        return self._questions.do(call, _pass_on(peer, request, b"", request.consumer_group, request.client_id))
+
+    def consume_directly(self, request: ConsumeMessageDirectly, call: Call) -> Later:
+        """Let a consumer consume a message now."""
+        peer = self._consumer(request.consumer_group, request.client_id or "")
+        return self._questions.do(call, self._consume_directly(request, peer))
+
+    async def _consume_directly(self, request: ConsumeMessageDirectly, peer: Peer) -> Answer:
+        try:
+            record = await self._store.lookups.by_message_id(request.msg_id or "")
+        except (OffsetNotStored, IllegalMessage) as missing:
+            raise Refused(ResponseCode.SYSTEM_ERROR, str(missing)) from missing
+        topic = self._topics.get(request.topic) if request.topic else None
+        group = self._groups.get(request.consumer_group)
+        passed = replace(
+            request,
+            broker_name=self._identity.name,
+            topic_sys_flag=request.topic_sys_flag if topic is None else topic.topic_sys_flag,
+            group_sys_flag=request.group_sys_flag if group is None else group.group_sys_flag,
+        )
+        return await _pass_on(peer, passed, record, request.consumer_group, request.client_id or "")
+
+    def _consumer(self, group_name: str, client_id: str) -> Peer:
+        group = self._clients.group(group_name)
+        client = None if group is None else group.member(client_id)
+        if client is None:
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"The Consumer <{group_name}> <{client_id}> not online")
+        if client.version < ANSWERS_SINCE:
+            remark = f"The Consumer <{client_id}> Version <{client.version}> too low to finish"
+            raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+        return cast("Peer", client.connection)
+
+    def status(self, request: InvokeBrokerToGetConsumerStatus, call: Call) -> Later:
+        """Return the offsets that the consumers of a group report themselves."""
+        group = self._clients.group(request.group)
+        if group is None:
+            remark = f"No Any Consumer online in the consumer group: [{request.group}]"
+            raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+        return self._questions.do(call, _statuses(request, group))
+
+
+async def _pass_on(peer: Peer, request: Request[Any], body: bytes, group: str, client_id: str) -> Answer:
+    try:
+        reply = await peer.call(request, body, timeout_ms=ASK_TIMEOUT_MS)
+    except RequestTimedOut as late:
+        remark = f"consumer <{group}> <{client_id}> Timeout: {late}"
+        raise Refused(ResponseCode.CONSUME_MSG_TIMEOUT, remark) from late
+    except RequestRefused as refusal:
+        raise Refused(refusal.code, refusal.remark) from refusal
+    except FireArrowError as error:
+        remark = f"invoke consumer <{group}> <{client_id}> Exception: {error}"
+        raise Refused(ResponseCode.SYSTEM_ERROR, remark) from error
+    return Answer(body=reply.body, remark=reply.remark)
+
+
+async def _statuses(request: InvokeBrokerToGetConsumerStatus, group: ConsumerGroup) -> Answer:
+    asked = GetConsumerStatusFromClient(topic=request.topic, group=request.group)
+    table = {}
+    for client in list(group.members.values()):
+        if request.client_addr and request.client_addr != client.client_id:
+            continue
+        try:
+            reply = await cast("Peer", client.connection).call(asked, timeout_ms=STATUS_TIMEOUT_MS)
+            table[client.client_id] = fastjson.decode(reply.body, GetConsumerStatusBody).message_queue_table
+        except (FireArrowError, BadBody):
+            continue  # a consumer that does not answer is left out, as in Apache
+    return Answer(body=encode_body(GetConsumerStatusBody(consumer_table=table)))
+
+
+def _connection(client: Client) -> Connection:
+    address = str(cast("Peer", client.connection).address)
+    return Connection(client_addr=address, client_id=client.client_id, language=client.language, version=client.version)
+
+
+def _producer(client: Client, born_ms: int) -> ProducerInfo:
+    return ProducerInfo(
+        client_id=client.client_id,
+        language=client.language,
+        last_update_timestamp=born_ms + client.heard_ms,
+        remote_ip=f"/{cast('Peer', client.connection).address}",
+        version=client.version,
+    )

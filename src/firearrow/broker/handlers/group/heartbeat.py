@@ -1,0 +1,164 @@
+"""Clients that join, leave and list their group. Java: ``ClientManageProcessor``, ``ConsumerManageProcessor``,
+``DefaultConsumerIdsChangeListener``.
+
+The heartbeat of a consumer creates the group's retry topic, which messages that fail need. When a group changes, its
+members get notices (`notices`). Every ten seconds clients without a recent heartbeat are dropped, and their groups get
+notices, as after a closed connection.
+"""
+
+import asyncio
+import logging
+from typing import Final, cast
+
+from firearrow.broker.delivery.notices import Notices
+from firearrow.broker.tables.clients import Client
+from firearrow.broker.tables.disagreement import Disagreements, between
+from firearrow.broker.tables.tables import Tables
+from firearrow.model.names import retry_topic
+from firearrow.protocol.bodies.body import encode_body
+from firearrow.protocol.bodies.group.heartbeat import CheckClientBody, ConsumerData, ConsumerIdList, HeartbeatData
+from firearrow.protocol.codes import ResponseCode
+from firearrow.protocol.refusal import Refused, request_body
+from firearrow.protocol.requests.group.heartbeat import (
+    CheckClientConfig,
+    GetConsumerListByGroup,
+    HeartBeat,
+    HeartbeatAnswer,
+    UnregisterClient,
+)
+from firearrow.remoting.handlers import Answer, Call, Handlers, Peer
+from firearrow.runtime.clock import elapsed_ms
+
+CLIENT_TIMEOUT_MS: Final = 120_000
+SCAN_INTERVAL_MS: Final = 10_000
+
+log = logging.getLogger(__name__)
+
+
+class HeartbeatHandlers:
+    """Takes heartbeats and lists the members of groups."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._clients = tables.clients
+        self._groups = tables.groups
+        self._topics = tables.topics
+        self._refuses_disagreement = tables.settings.value.consuming.refuse_inconsistent_subscription
+        self._fingerprints: dict[str, int] = {}
+        self._notices = Notices(tables.clients)
+        self.disagreements: Final = Disagreements()
+
+    def add_to(self, handlers: Handlers) -> None:
+        """Register the handlers of this class."""
+        handlers.on(HeartBeat, self.heartbeat, urgent=True)
+        handlers.on(UnregisterClient, self.unregister, urgent=True)
+        handlers.on(GetConsumerListByGroup, self.list_consumers, urgent=True)
+        handlers.on(CheckClientConfig, self.check_client, urgent=True)
+
+    def heartbeat(self, _request: HeartBeat, call: Call) -> Answer:
+        """Note a client with its groups."""
+        data = request_body(call.body, HeartbeatData)
+        if self._refuses_disagreement and not data.without_sub:
+            self._check_agreement(data, call)
+        for consumer in data.consumer_data_set:
+            if consumer.group_name:
+                self._consumer(data, consumer, call)
+        for producer in data.producer_data_set:
+            if producer.group_name:
+                self._clients.produce(self._client(data, call), producer.group_name)
+        return Answer(HeartbeatAnswer(is_support_heart_beat_v2=True, is_sub_change=self._sub_changed(data)))
+
+    def _consumer(self, data: HeartbeatData, consumer: ConsumerData, call: Call) -> None:
+        name = consumer.group_name or ""
+        group = self._groups.get(name)
+        if group is None:
+            return
+        if self._topics.ensure(retry_topic(name), group.retry_queue_nums):
+            log.info("retry topic made", extra={"group": name})
+        changed = self._clients.consume(self._client(data, call), consumer, without_sub=data.without_sub)
+        if changed is not None and group.notify_consumer_ids_changed_enable:
+            self._notices.add(changed)
+
+    def _check_agreement(self, data: HeartbeatData, call: Call) -> None:
+        """Refuse a client whose subscriptions differ from those of another member of its group."""
+        for consumer in data.consumer_data_set:
+            group = self._clients.group(consumer.group_name or "")
+            me = self._client(data, call)
+            me.subscriptions = {one.topic: one for one in consumer.subscription_data_set if one.topic}
+            for member in [] if group is None else group.members.values():
+                differs = between(consumer.group_name or "", member, me) if member.client_id != me.client_id else None
+                if differs is not None:
+                    raise Refused(ResponseCode.INVALID_PARAMETER, str(differs))
+
+    def _client(self, data: HeartbeatData, call: Call) -> Client:
+        return Client(call.peer, data.client_id or "", call.language, call.version, elapsed_ms())
+
+    def _sub_changed(self, data: HeartbeatData) -> bool:
+        """Whether the client must send its subscriptions again: another member has sent different ones since."""
+        fingerprint = data.heartbeat_fingerprint
+        names = [one.group_name for one in data.consumer_data_set if one.group_name]
+        changed = fingerprint == 0 or any(self._fingerprints.get(name, fingerprint) != fingerprint for name in names)
+        self._fingerprints.update(dict.fromkeys(names, fingerprint))
+        return changed
+
+    def unregister(self, request: UnregisterClient, call: Call) -> None:
+        """Remove a client from a group."""
+        if request.producer_group is not None:
+            self._clients.stop_producing(call.peer, request.producer_group)
+        if request.consumer_group is None:
+            return
+        changed = self._clients.stop_consuming(call.peer, request.consumer_group)
+        group = self._groups.get(request.consumer_group)
+        if changed is not None and (group is None or group.notify_consumer_ids_changed_enable):
+            self._notices.add(changed)
+
+    def list_consumers(self, request: GetConsumerListByGroup, _call: Call) -> Answer:
+        """Return the client ids of a group's members."""
+        group = self._clients.group(request.consumer_group)
+        if group is None:
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {request.consumer_group}")
+        if group.listing is None:
+            ids = [client.client_id for client in group.members.values()]
+            group.listing = encode_body(ConsumerIdList(consumer_id_list=ids))
+        return Answer(body=group.listing)
+
+    def check_client(self, _request: CheckClientConfig, call: Call) -> None:
+        """Refuse a subscription by which the broker cannot filter: only tags are offered yet."""
+        wanted = request_body(call.body, CheckClientBody).subscription_data
+        if wanted is not None and wanted.expression_type not in ("", "TAG"):
+            remark = f"The broker does not support consumer to filter message by {wanted.expression_type}"
+            raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+
+    # ---- clients that leave without a request
+
+    def disconnected(self, peer: Peer) -> None:
+        """Remove a connection that ended from its groups."""
+        for group in self._clients.disconnected(peer):
+            self._notices.add(group)
+
+    async def run(self) -> None:
+        """Send notices and drop clients without heartbeats, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._notices.run())
+            group.create_task(self._look())
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(SCAN_INTERVAL_MS / 1000)
+            self.expire()
+            for found in self.disagreements.look(self._clients, elapsed_ms()):
+                log.error("subscriptions disagree", extra={"group": found.group, "reason": str(found)})
+
+    def expire(self) -> None:
+        """Drop the clients whose last heartbeat is too old."""
+        expired = self._clients.expire(elapsed_ms() - CLIENT_TIMEOUT_MS)
+        for connection in expired.connections:
+            peer = cast("Peer", connection)
+            log.warning("client is gone", extra={"peer": str(peer.address), "why": "it was silent for too long"})
+            peer.close()
+        for group in expired.changed:
+            self._notices.add(group)
+        self._drop_fingerprints()
+
+    def _drop_fingerprints(self) -> None:
+        for name in [name for name in self._fingerprints if self._clients.group(name) is None]:
+            del self._fingerprints[name]

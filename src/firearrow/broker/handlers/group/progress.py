@@ -1,0 +1,151 @@
+"""The progress of groups. Java: ``AdminBrokerProcessor.getConsumeStats`` and related methods."""
+
+from typing import Final
+
+import msgspec
+
+from firearrow.broker.handlers.admin.large_answer import put_together
+from firearrow.broker.state.state_file import in_pieces
+from firearrow.broker.tables.tables import Tables
+from firearrow.model.message import MessageQueue
+from firearrow.protocol.bodies.admin.stats import ConsumeStats, OffsetWrapper, QueryConsumeTimeSpanBody, QueueTimeSpan
+from firearrow.protocol.bodies.admin.topic import TopicConfig
+from firearrow.protocol.bodies.body import encode_body
+from firearrow.protocol.codes import ResponseCode
+from firearrow.protocol.refusal import Refused
+from firearrow.protocol.requests.admin.stats import GetBrokerConsumeStats, GetConsumeStats
+from firearrow.protocol.requests.message.query import QueryConsumeTimeSpan
+from firearrow.remoting.handlers import Answer, Call, Handlers, Later
+from firearrow.runtime.clock import elapsed_ms
+from firearrow.store.pacing import Pace
+
+NO_TIME: Final = -1
+QUEUES_AT_ONCE: Final = 100
+"""Queues handled in one turn of the loop."""
+
+
+class ProgressHandlers:
+    """Compares the offsets of groups with the ends of queues."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._store = tables.store
+        self._topics = tables.topics
+        self._groups = tables.groups
+        self._clients = tables.clients
+        self._offsets = tables.offsets
+        self._jobs = tables.jobs
+        self._counters = tables.stats
+        self._clock = tables.clock
+        self._identity = tables.identity
+
+    def add_to(self, handlers: Handlers) -> None:
+        """Register the handlers of this class."""
+        handlers.on(GetConsumeStats, self.stats, urgent=True)
+        handlers.on(GetBrokerConsumeStats, self.all_stats, urgent=True)
+        handlers.on(QueryConsumeTimeSpan, self.time_span, urgent=True)
+
+    # ---- one group
+
+    def stats(self, request: GetConsumeStats, call: Call) -> Later:
+        """Return the progress of a group in its topics."""
+        listed = [topic for topic in (request.topic_list or "").split(";") if topic]
+        return self._jobs.do(call, self._stats(request.consumer_group, listed, request.topic or ""))
+
+    async def _stats(self, group: str, listed: list[str], topic: str) -> Answer:
+        topics = listed or self._subscribed(group, [topic] if topic else self._offsets.topics_of(group))
+        table: dict[MessageQueue, OffsetWrapper] = {}
+        rate = 0.0
+        for name in topics:
+            config = self._topics.get(name)
+            if config is None:
+                continue
+            table |= await self._queues(group, name, config.read_queue_nums)
+            rate += self._counters.consume_tps(group, name, elapsed_ms())
+        return Answer(body=encode_body(ConsumeStats(consume_tps=rate, offset_table=table)))
+
+    def _subscribed(self, group: str, topics: list[str]) -> list[str]:
+        """Return the ``topics`` to which the members of a group subscribe; all of them without subscriptions."""
+        online = self._clients.group(group)
+        if online is None or not online.subscriptions:
+            return topics
+        return [topic for topic in topics if topic in online.subscriptions]
+
+    async def _queues(self, group: str, topic: str, count: int) -> dict[MessageQueue, OffsetWrapper]:
+        return {
+            MessageQueue(topic, self._identity.name, queue_id): await self._queue(group, topic, queue_id)
+            for queue_id in range(count)
+        }
+
+    async def _queue(self, group: str, topic: str, queue_id: int) -> OffsetWrapper:
+        offset = max(self._offsets.committed(group, topic, queue_id), 0)
+        return OffsetWrapper(
+            broker_offset=self._store.max_offset(topic, queue_id),
+            consumer_offset=offset,
+            last_timestamp=max(await self._stored_ms(topic, queue_id, offset - 1), 0),
+            pull_offset=max(offset, self._offsets.pulled(group, topic, queue_id)),
+        )
+
+    # ---- all groups
+
+    def all_stats(self, request: GetBrokerConsumeStats, call: Call) -> Later:
+        """Return the progress of every group. The answer is built over several turns: there may be very many."""
+        return self._jobs.do(call, self._all_stats(ordered_only=request.is_order))
+
+    async def _all_stats(self, *, ordered_only: bool) -> Answer:
+        listed: list[bytes] = []
+        behind = in_flight = 0
+        pace = Pace(QUEUES_AT_ONCE)
+        for group in list(self._groups.table):
+            of_group = []
+            for topic, config in self._shown(group, ordered_only=ordered_only):
+                table = await self._queues(group, topic, config.write_queue_nums)
+                tps = self._counters.consume_tps(group, topic, elapsed_ms())
+                of_group.append(encode_body(ConsumeStats(consume_tps=tps, offset_table=table)))
+                behind += sum(one.broker_offset - one.consumer_offset for one in table.values())
+                in_flight += sum(one.pull_offset - one.consumer_offset for one in table.values())
+                await pace.did(len(table))
+            listed.append(b"{%b:[%b]}" % (msgspec.json.encode(group), b",".join(of_group)))
+            await pace.did()
+        head = b'{"brokerAddr":%b,"consumeStatsList":[' % msgspec.json.encode(self._identity.address)
+        pieces = in_pieces(iter(listed), head, b'],"totalDiff":%d,"totalInflightDiff":%d}' % (behind, in_flight))
+        return Answer(body=bytes(await put_together(pieces, "what all groups have read is {}: ask group by group")))
+
+    def _shown(self, group: str, *, ordered_only: bool) -> list[tuple[str, TopicConfig]]:
+        topics = self._subscribed(group, self._offsets.topics_of(group))
+        known = [(topic, config) for topic in topics if (config := self._topics.get(topic)) is not None]
+        return [(topic, config) for topic, config in known if config.order or not ordered_only]
+
+    # ---- times
+
+    def time_span(self, request: QueryConsumeTimeSpan, call: Call) -> Later:
+        """Return the store times that a topic's queues cover, and the delay of a group."""
+        config = self._topics.get(request.topic)
+        if config is None:
+            raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{request.topic}] not exist")
+        return self._jobs.do(call, self._time_spans(request, config.write_queue_nums))
+
+    async def _time_spans(self, request: QueryConsumeTimeSpan, queues: int) -> Answer:
+        spans = [await self._time_span(request.group, request.topic, queue_id) for queue_id in range(queues)]
+        return Answer(body=encode_body(QueryConsumeTimeSpanBody(consume_time_span_set=spans)))
+
+    async def _time_span(self, group: str, topic: str, queue_id: int) -> QueueTimeSpan:
+        queue = self._store.queues.find(topic, queue_id)
+        offset = self._offsets.committed(group, topic, queue_id)
+        end = self._store.max_offset(topic, queue_id)
+        first_ms = NO_TIME if queue is None else await self._store.lookups.earliest_ms(queue)
+        late_ms = 0
+        if offset < end:
+            late_ms = self._clock.now_ms() - await self._stored_ms(topic, queue_id, offset)
+        return QueueTimeSpan(
+            message_queue=MessageQueue(topic, self._identity.name, queue_id),
+            min_time_stamp=first_ms,
+            max_time_stamp=await self._stored_ms(topic, queue_id, end - 1),
+            consume_time_stamp=await self._stored_ms(topic, queue_id, offset - 1) if offset > 0 else first_ms,
+            delay_time=late_ms,
+        )
+
+    async def _stored_ms(self, topic: str, queue_id: int, offset: int) -> int:
+        queue = self._store.queues.find(topic, queue_id)
+        if queue is None or offset < 0:
+            return NO_TIME
+        return await self._store.lookups.store_ms(queue, offset)

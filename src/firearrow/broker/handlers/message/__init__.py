@@ -1,0 +1,1 @@
+"""Handlers for messages: sends, send-backs, pulls, lookups."""

@@ -1,0 +1,354 @@
+"""Pulls: handing out messages, with long polls. Java: ``PullMessageProcessor``, ``DefaultPullMessageResultHandler``,
+``PullRequestHoldService``.
+
+A pull is answered at once from memory; a read of the device is a job, off the loop. At the end of a queue a pull that
+may wait is parked, and is served again when a message arrives or its deadline is over. No other code runs between
+finding nothing and parking, and after a read that had to wait the end of the queue is checked again, so no arrival is
+missed. The arrivals of one turn are gathered, so a parked pull wakes once and takes all of them. However many pulls
+wake together, a turn serves a bounded number of them, and equal reads are done once. While producers send, a pull whose
+backlog is larger than one answer waits in `BacklogLine` for the sends of its turn.
+
+A parked pull keeps only what is needed to answer it, and nothing after its connection has ended. A pull that wakes
+while its peer has not read earlier answers is told to ask again, which costs few bytes.
+
+Messages above the confirm offset are not visible here: they are not in a consume queue yet.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from firearrow.broker.pull import answer as pullanswer
+from firearrow.broker.pull.backlog import PULL_BYTES, BacklogLine
+from firearrow.broker.pull.checks import SUBSCRIPTION_FLAG, Admitted, PullChecks
+from firearrow.broker.pull.long_poll import Parked, ParkedPulls, QueueKey
+from firearrow.broker.settings.pull_settings import LARGE_PULL_BYTES, LARGE_PULL_MESSAGES, MAX_SUSPEND_MS
+from firearrow.broker.tables.tables import Tables
+from firearrow.model.java_hash import tag_code
+from firearrow.protocol.codes import ResponseCode
+from firearrow.protocol.requests.message.pull import LitePullMessage, Pull, PullMessage
+from firearrow.remoting.handlers import Answer, Call, Handlers, Later, Peer
+from firearrow.runtime.clock import elapsed_ms
+from firearrow.store.placement import Rows, UniformRows
+from firearrow.store.property_fields import TAGS_MARK, field
+from firearrow.store.read.queue_reader import ReadRequest, ReadResult
+
+COMMIT_FLAG: Final = 0x1
+SUSPEND_FLAG: Final = 0x2
+TAKEN_AT_ONCE: Final = 2000
+"""Most parked pulls that wake, expire or are dropped in one turn of the loop."""
+SLICE_BYTES: Final = 64 * PULL_BYTES
+"""Bytes handed to woken pulls in one turn of the loop; every pull counts `PULL_BYTES` in addition to its messages."""
+LIGHT_CHARACTERS: Final = 256
+"""A parked pull keeps texts up to this total length: shorter ones are not worth a copy of the request."""
+
+Made = dict[tuple[str, int, ReadRequest], ReadResult | None]
+"""The reads of one turn of the loop, by topic, queue and read request; None: not in memory."""
+
+
+class _Ticket(Struct, eq=False):
+    """What is needed to serve a parked pull."""
+
+    request: Pull
+    later: Later
+    peer: Peer
+
+
+class PullHandlers:
+    """Answers pulls, at once or after a long poll."""
+
+    def __init__(self, tables: Tables, memory_bytes: int) -> None:
+        settings = self._settings = tables.settings
+        self._store = tables.store
+        self._checks = PullChecks(tables)
+        self._offsets = tables.offsets
+        self._jobs = tables.jobs
+        self._memory_bytes = memory_bytes
+        least = settings.value.pull.max_transfer_bytes_beside_sends
+        self._backlogs: Final = BacklogLine(tables.store.log, self._hand_out, least)
+        self._configure()
+        settings.on_change.append(self._configure)
+        self._stats = tables.stats
+        self._on_commit = tables.offset_file.changed
+        self.parked: Final[ParkedPulls[_Ticket]] = ParkedPulls()
+        self._arrivals: dict[tuple[QueueKey, int], int] = {}  # last offset of arrivals, by queue and tag code
+        self._is_waking = False
+        self._woken: deque[Parked[_Ticket]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = 0  # when the timer is due: not every loop's handle says so
+
+    def _configure(self) -> None:
+        """Apply changed settings; parked pulls keep their deadlines."""
+        config = self._config = self._settings.value.pull
+        self._checks.allows_lite = config.lite_pull_message_enable
+        self._hot_distance = self._memory_bytes * config.access_message_in_memory_max_ratio // 100
+        self._backlogs.least = config.max_transfer_bytes_beside_sends
+
+    def add_to(self, handlers: Handlers) -> None:
+        """Register the handlers of this class."""
+        handlers.on(PullMessage, self.pull)
+        handlers.on(LitePullMessage, self.pull)
+
+    # ---- asking
+
+    def pull(self, request: Pull, call: Call) -> Answer | Later:
+        """Hand out messages of a queue, or wait until one arrives."""
+        admitted = self._checks.admit(request, call.peer)
+        move = self._take_move(admitted)
+        if move is not None:
+            return move
+        self._commit(admitted)  # before anything is awaited, so that this commit cannot overwrite a later one
+        if self._backlogs.is_open and self._has_backlog(request):
+            later = self._backlogs.add(admitted, call)
+            later.promise(self._most_bytes(request))
+            return later
+        return self._hand_out(admitted, call)
+
+    def _has_backlog(self, request: Pull) -> bool:
+        """Whether the queue holds more messages than one answer takes."""
+        most = self._config.max_transfer_count_on_message_in_memory
+        return self._store.max_offset(request.topic, request.queue_id) - request.queue_offset > most
+
+    def _hand_out(self, admitted: Admitted, call: Call) -> Answer | Later:
+        request = admitted.request
+        hot = self._read_hot(admitted)
+        if hot is None:
+            later = call.later()
+            later.promise(self._most_bytes(request))
+            self._jobs.add(later, self._pull_cold(admitted, call))
+            return later
+        self._note_pulled(admitted, hot.next_offset)
+        code = pullanswer.code_of(hot, request.queue_offset)
+        if code is ResponseCode.PULL_NOT_FOUND and request.sys_flag & SUSPEND_FLAG:
+            return self._park(admitted, call)
+        return self._answer(admitted, hot, code)
+
+    async def _pull_cold(self, admitted: Admitted, call: Call) -> Answer | Later:
+        """Do what `_hand_out` does, with a read of the device."""
+        request = admitted.request
+        pulled = await self._read(admitted)
+        self._note_pulled(admitted, pulled.next_offset)
+        code = pullanswer.code_of(pulled, request.queue_offset)
+        if code is ResponseCode.PULL_NOT_FOUND and request.sys_flag & SUSPEND_FLAG:
+            if self._store.max_offset(request.topic, request.queue_id) <= request.queue_offset:
+                return self._park(admitted, call)
+            pulled = await self._read(admitted)
+            code = pullanswer.code_of(pulled, request.queue_offset)
+        return self._answer(admitted, pulled, code)
+
+    def _answer(self, admitted: Admitted, pulled: ReadResult, code: int) -> Answer:
+        if code == ResponseCode.SUCCESS:
+            request = admitted.request
+            self._stats.pulled(request.consumer_group, request.topic, pulled.messages, pulled.size)
+        else:
+            self._stats.missed()
+        return pullanswer.answer(pulled, code, admitted.topic_flag, admitted.group_flag)
+
+    def _take_move(self, admitted: Admitted) -> Answer | None:
+        request = admitted.request
+        offset = self._offsets.take_move(request.consumer_group, request.topic, request.queue_id)
+        if offset is None:
+            return None
+        return pullanswer.moved(offset, *self._ends(request), admitted.topic_flag, admitted.group_flag)
+
+    def _ends(self, request: Pull) -> tuple[int, int]:
+        """Return the first offset of a pull's queue and the offset after the last."""
+        queue = self._store.queues.find(request.topic, request.queue_id)
+        if queue is None:
+            return 0, 0
+        return self._store.queues.min_offset(queue, self._store.log.min_offset), queue.max_offset
+
+    def _note_pulled(self, admitted: Admitted, next_offset: int) -> None:
+        request = admitted.request
+        self._offsets.note_pulled(request.consumer_group, request.topic, request.queue_id, next_offset)
+
+    def _commit(self, admitted: Admitted) -> None:
+        request = admitted.request
+        group, topic, queue_id = request.consumer_group, request.topic, request.queue_id
+        if request.sys_flag & COMMIT_FLAG and self._offsets.commit(group, topic, queue_id, request.commit_offset):
+            self._on_commit()
+
+    # ---- reading
+
+    def _most_bytes(self, request: Pull) -> int:
+        """Return the most bytes that the answer may have; a single message may be larger."""
+        if request.large and request.max_msg_bytes is not None:
+            return min(max(request.max_msg_bytes, 0), LARGE_PULL_BYTES)
+        return self._config.max_transfer_bytes_on_message_in_memory
+
+    def _hot(self, admitted: Admitted) -> ReadRequest:
+        config = self._config
+        most, size = config.max_transfer_count_on_message_in_memory, config.max_transfer_bytes_on_message_in_memory
+        return _limited(admitted, most, size)
+
+    def _read_hot(self, admitted: Admitted) -> ReadResult | None:
+        request = admitted.request
+        return self._store.read_hot(request.topic, request.queue_id, self._hot(admitted))
+
+    def _read_once(self, admitted: Admitted, made: Made) -> ReadResult | None:
+        """Do what `_read_hot` does, but read equal requests of one turn of the loop once."""
+        request = admitted.request
+        key = request.topic, request.queue_id, self._hot(admitted)
+        if key not in made:
+            pulled = self._store.read_hot(*key)
+            made[key] = None if pulled is None else pulled._replace(buffers=(pullanswer.joined(pulled.buffers),))
+        return made[key]
+
+    async def _read(self, admitted: Admitted) -> ReadResult:
+        """Read with Apache's limits; messages far from the log's end count as on disk and have limits of their own."""
+        request, config = admitted.request, self._config
+        most, size = config.max_transfer_count_on_message_in_disk, config.max_transfer_bytes_on_message_in_disk
+        far = _limited(admitted, most, size)
+        return await self._store.read(
+            request.topic, request.queue_id, self._hot(admitted), far=far, near_bytes=self._hot_distance
+        )
+
+    # ---- waiting
+
+    def _park(self, admitted: Admitted, call: Call) -> Later:
+        request, config = admitted.request, self._config
+        held_ms = request.suspend_timeout_millis if config.long_polling_enable else config.short_polling_time_mills
+        until_ms = elapsed_ms() + min(max(held_ms, 0), MAX_SUSPEND_MS)
+        key = (request.topic, request.queue_id)
+        later, tags = call.hold(), admitted.tags
+        if not later.is_owed:
+            return later
+        own_tags = len(tags) if tags and request.sys_flag & SUBSCRIPTION_FLAG else 0
+        ticket = _Ticket(_light(request), later, call.peer)
+        displaced = self.parked.park(
+            key, request.queue_offset, tags, until_ms, ticket, owner=call.peer, own_tags=own_tags
+        )
+        self._wake(displaced)
+        self._set_timer()
+        return later
+
+    def disconnected(self, peer: Peer) -> None:
+        """Drop the parked pulls of a connection that ended, a bounded number in every turn of the loop."""
+        if not self.parked.leave(peer, TAKEN_AT_ONCE):
+            asyncio.get_running_loop().call_soon(self.disconnected, peer)
+
+    def arrived(self, rows: Rows) -> None:
+        """Wake the pulls that wait for messages that became visible, at the end of this turn of the loop."""
+        queues = self.parked.queues
+        if not queues or (type(rows) is UniformRows and (rows.tail.topic, rows.tail.queue_id) not in queues):
+            return
+        for tail, _, _, queue_offset, _, _, properties in rows:
+            key = (tail.topic, tail.queue_id)
+            if key in queues:
+                tag = field(properties, TAGS_MARK)
+                code = tag_code(tag.decode("utf-8", "replace")) if tag else 0
+                self._arrivals[key, code] = queue_offset
+        if self._arrivals and not self._is_waking:
+            self._wake_some()
+
+    def _wake_some(self) -> None:
+        """Wake as many pulls as a turn of the loop has time for, and the rest in the next."""
+        arrivals, room = self._arrivals, TAKEN_AT_ONCE
+        while arrivals and room > 0:
+            key, code = next(iter(arrivals))
+            woken = self.parked.arrived(key, arrivals[key, code], code, room)
+            self._wake(woken)
+            room -= len(woken)
+            if room > 0:
+                del arrivals[key, code]
+                room -= 1
+        self._is_waking = bool(arrivals)
+        if arrivals:
+            asyncio.get_running_loop().call_soon(self._wake_some)
+
+    def recall(self, group: str, topic: str, queue_id: int) -> None:
+        """Wake the parked pulls of a group whose offset an operator has moved."""
+        self._wake(self.parked.recall((topic, queue_id), lambda ticket: ticket.request.consumer_group == group))
+
+    def _wake(self, woken: Iterable[Parked[_Ticket]]) -> None:
+        if woken and not self._woken:
+            asyncio.get_running_loop().call_soon(self._serve_woken)
+        self._woken.extend(woken)
+
+    def _serve_woken(self) -> None:
+        """Serve as many woken pulls as a turn of the loop has time for, and the rest in the next."""
+        woken, room = self._woken, SLICE_BYTES
+        made: Made = {}
+        while woken and room > 0:
+            room -= PULL_BYTES + self._serve(woken.popleft(), made)
+        if woken:
+            asyncio.get_running_loop().call_soon(self._serve_woken)
+
+    def _serve(self, parked: Parked[_Ticket], made: Made) -> int:
+        """Answer a woken pull, with or without messages; return how many bytes of messages it was handed."""
+        later = parked.ticket.later
+        if not later.is_owed:
+            return 0
+        try:
+            answer = self._late_answer(parked, made)
+        except Exception as error:  # noqa: BLE001 - the other woken pulls must still be served
+            later.fail(error)
+            return 0
+        if answer is None:
+            return 0
+        later.answer(answer)
+        return len(answer.body)
+
+    def _late_answer(self, parked: Parked[_Ticket], made: Made) -> Answer | None:
+        """Check a woken pull again and return its answer; None when a job answers it."""
+        ticket = parked.ticket
+        request, later = ticket.request, ticket.later
+        admitted = self._checks.admit(request, ticket.peer, parked)
+        answer = self._take_move(admitted)
+        if answer is not None:
+            return answer
+        if not ticket.peer.is_writable:
+            return pullanswer.again(
+                request.queue_offset, *self._ends(request), admitted.topic_flag, admitted.group_flag
+            )
+        hot = self._read_once(admitted, made)
+        if hot is not None:
+            return self._woken_answer(admitted, hot)
+        later.promise(self._most_bytes(request))
+        self._jobs.add(later, self._serve_cold(admitted))
+        return None
+
+    async def _serve_cold(self, admitted: Admitted) -> Answer:
+        return self._woken_answer(admitted, await self._read(admitted))
+
+    def _woken_answer(self, admitted: Admitted, pulled: ReadResult) -> Answer:
+        request = admitted.request
+        self._offsets.note_pulled(request.consumer_group, request.topic, request.queue_id, pulled.next_offset)
+        return self._answer(admitted, pulled, pullanswer.code_of(pulled, request.queue_offset))
+
+    def _set_timer(self) -> None:
+        deadline_ms = self.parked.next_deadline_ms
+        if deadline_ms is None:
+            return
+        if self._timer is not None:
+            if self._timer_ms <= deadline_ms:
+                return
+            self._timer.cancel()
+        self._timer_ms = deadline_ms
+        self._timer = asyncio.get_running_loop().call_at(deadline_ms / 1000, self._expire, deadline_ms)
+
+    def _expire(self, deadline_ms: int) -> None:
+        self._timer = None
+        # The loop may fire a timer slightly early: pulls of the deadline that it was set for count as expired.
+        self._wake(self.parked.expired(max(deadline_ms, elapsed_ms()), TAKEN_AT_ONCE))
+        self._set_timer()
+
+
+def _light(request: Pull) -> Pull:
+    """Return a pull without long texts that are not needed to answer it."""
+    texts = request.subscription, request.expression_type, request.lite_topic, request.proxy_forward_client_id
+    if sum(len(text) for text in texts if text) <= LIGHT_CHARACTERS:
+        return request
+    return replace(request, subscription=None, expression_type=None, lite_topic=None, proxy_forward_client_id=None)
+
+
+def _limited(admitted: Admitted, most: int, size: int) -> ReadRequest:
+    """Return the read for a pull, with Apache's limits or those of a consumer that asked for large answers."""
+    request = admitted.request
+    if request.large and request.max_msg_bytes is not None:
+        most, size = LARGE_PULL_MESSAGES, min(request.max_msg_bytes, LARGE_PULL_BYTES)
+    return ReadRequest(request.queue_offset, max(1, min(request.max_msg_nums, most)), size, admitted.tags)

@@ -1,0 +1,88 @@
+"""Send-backs of messages that a consumer could not handle. Java: ``AbstractSendMessageProcessor.consumerSendMsgBack``.
+
+After the answer the consumer continues behind the message and never reads it again, even if the broker restarts. So
+the answer waits as that of a send does: until the topic is durable, and until the sync where the broker syncs. Apache's
+broker answers before the sync.
+"""
+
+from firearrow.broker.delivery.retry import most_attempts, retried
+from firearrow.broker.tables.tables import Tables
+from firearrow.broker.tables.topics import DLQ_QUEUES
+from firearrow.errors import DiskError, IllegalMessage, OffsetNotStored
+from firearrow.model.flags import PERM_WRITE
+from firearrow.model.names import dlq_topic, retry_topic
+from firearrow.protocol.bodies.group.group import SubscriptionGroupConfig
+from firearrow.protocol.codes import ResponseCode
+from firearrow.protocol.refusal import Refused
+from firearrow.protocol.requests.message.send import ConsumerSendMsgBack
+from firearrow.record.decode import peek
+from firearrow.remoting.handlers import Call, Handlers, Later
+from firearrow.store.placement import FLUSHED, WRITTEN
+
+
+class SendBackHandlers:
+    """Takes send-backs from consumers."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._store = tables.store
+        self._topics = tables.topics
+        self._groups = tables.groups
+        self._jobs = tables.jobs
+        self._chance = tables.chance
+        self._settings = tables.settings
+        self._broker_ip = tables.identity.ip
+        self._store_host = tables.identity.store_host
+        self._stats = tables.stats
+        self._levels = len(tables.settings.broker.delays_ms)
+        self._kept_at = FLUSHED if tables.settings.value.log.syncs_first else WRITTEN
+
+    def add_to(self, handlers: Handlers) -> None:
+        """Register the handlers of this class."""
+        handlers.on(ConsumerSendMsgBack, self.send_back)
+
+    def send_back(self, request: ConsumerSendMsgBack, call: Call) -> Later | None:
+        """Store a message in the group's retry topic, or in its dead-letter topic after the last attempt."""
+        group = self._groups.get(request.group)
+        if group is None:
+            remark = f"subscription group not exist, {request.group}"
+            raise Refused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+        if not self._settings.broker.is_writable:
+            raise Refused(ResponseCode.NO_PERMISSION, f"the broker[{self._broker_ip}] sending message is forbidden")
+        if group.retry_queue_nums <= 0:
+            return None
+        self._check_topic(retry_topic(request.group), group.retry_queue_nums)
+        return self._jobs.do(call, self._store_again(request, call.version, group))
+
+    def _check_topic(self, name: str, queues: int) -> None:
+        self._topics.ensure(name, queues)
+        topic = self._topics.get(name)
+        if topic is None:
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"topic[{name}] not exist")
+        if not topic.perm & PERM_WRITE:
+            raise Refused(ResponseCode.NO_PERMISSION, f"the topic[{name}] sending message is forbidden")
+
+    async def _store_again(self, request: ConsumerSendMsgBack, version: int, group: SubscriptionGroupConfig) -> None:
+        try:
+            record = await self._store.lookups.by_physical(request.offset)
+        except OffsetNotStored as missing:
+            remark = f"look message by offset failed, {request.offset}"
+            raise Refused(ResponseCode.SYSTEM_ERROR, remark) from missing
+        retry = retried(
+            peek(record),
+            record,
+            request,
+            most=most_attempts(request, version, group.retry_max_times),
+            queue_id=self._chance.randrange(group.retry_queue_nums),
+            levels=self._levels,
+            store_host=self._store_host,
+        )
+        topic = retry_topic(request.group)
+        if retry.is_dead:
+            topic = dlq_topic(request.group)
+            self._check_topic(topic, DLQ_QUEUES)
+        try:
+            await self._topics.kept(topic)
+            await self._store.reached(self._store.append(retry.draft).end, self._kept_at)
+        except (DiskError, IllegalMessage) as error:
+            raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        self._stats.sent_back(request.group, retry.came_from)

@@ -1,0 +1,128 @@
+"""The checks of a pull, in Apache's order. Java: ``PullMessageProcessor``."""
+
+from typing import Any, Final
+
+from msgspec import Struct
+
+from firearrow.broker.pull.long_poll import Parked, Tags
+from firearrow.broker.pull.subscription import (
+    MOST_CHARACTERS,
+    MOST_TAGS,
+    codes_of,
+    is_tag_type,
+    is_too_long,
+    wanted_codes,
+)
+from firearrow.broker.tables.tables import Tables
+from firearrow.model.flags import PERM_READ
+from firearrow.protocol.bodies.admin.topic import TopicConfig
+from firearrow.protocol.bodies.group.group import SubscriptionGroupConfig
+from firearrow.protocol.codes import RequestCode, ResponseCode
+from firearrow.protocol.refusal import Refused
+from firearrow.protocol.requests.message.pull import Pull
+from firearrow.remoting.handlers import Peer
+
+SUBSCRIPTION_FLAG: Final = 0x4
+"""The bit of a pull's sysFlag that says that the pull carries its subscription."""
+
+
+class Admitted(Struct, gc=False):
+    """A pull that passed every check."""
+
+    request: Pull
+    tags: Tags
+    topic_flag: int
+    group_flag: int
+
+
+class PullChecks:
+    """Admits pulls, or refuses them."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._topics = tables.topics
+        self._groups = tables.groups
+        self._clients = tables.clients
+        self._settings = tables.settings
+        self._broker_ip = tables.identity.ip
+        self.allows_lite = True
+        """Whether LITE_PULL_MESSAGE is served."""
+
+    def admit(self, request: Pull, peer: Peer, parked: Parked[Any] | None = None) -> Admitted:
+        """Check a pull, or check a ``parked`` pull again with the tags that it carried; raise ``Refused``."""
+        if not self._settings.broker.is_readable:
+            raise Refused(ResponseCode.NO_PERMISSION, f"the broker[{self._broker_ip}] pulling message is forbidden")
+        if request.code == RequestCode.LITE_PULL_MESSAGE and not self.allows_lite:
+            remark = f"the broker[{self._broker_ip}] for lite pull consumer is forbidden"
+            raise Refused(ResponseCode.NO_PERMISSION, remark)
+        group = self._group(request.consumer_group)
+        topic = self._topic(request, peer)
+        if not request.sys_flag & SUBSCRIPTION_FLAG:
+            tags = self._registered_tags(request, group)
+        else:
+            tags = _carried_tags(request) if parked is None else parked.tags
+        return Admitted(request, tags, topic.topic_sys_flag, group.group_sys_flag)
+
+    def _group(self, name: str) -> SubscriptionGroupConfig:
+        group = self._groups.get(name)
+        if group is None:
+            raise Refused(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"subscription group [{name}] does not exist; make it, or allow groups to be made by their first use",
+            )
+        if not group.consume_enable:
+            raise Refused(ResponseCode.NO_PERMISSION, f"subscription group no permission, {name}")
+        return group
+
+    def _topic(self, request: Pull, peer: Peer) -> TopicConfig:
+        topic = self._topics.get(request.topic)
+        if topic is None:
+            raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{request.topic}] not exist, apply first please!")
+        if not topic.perm & PERM_READ:
+            raise Refused(ResponseCode.NO_PERMISSION, f"the topic[{request.topic}] pulling message is forbidden")
+        if not 0 <= request.queue_id < topic.read_queue_nums:
+            raise Refused(
+                ResponseCode.INVALID_PARAMETER,
+                f"queueId[{request.queue_id}] is illegal, topic:[{request.topic}] "
+                f"topicConfig.readQueueNums:[{topic.read_queue_nums}] consumer:[{peer.address}]",
+            )
+        return topic
+
+    def _registered_tags(self, request: Pull, config: SubscriptionGroupConfig) -> Tags:
+        name, topic = request.consumer_group, request.topic
+        group = self._clients.group(name)
+        if group is None:
+            raise Refused(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's group info not exist")
+        if group.is_broadcasting and not config.consume_broadcast_enable:
+            remark = f"the consumer group[{name}] can not consume by broadcast way"
+            raise Refused(ResponseCode.NO_PERMISSION, remark)
+        if not self._groups.table.may_read(name, topic):
+            remark = f"the consumer group[{name}] is forbidden for topic[{topic}]"
+            raise Refused(ResponseCode.NO_PERMISSION, remark)
+        subscription = group.subscriptions.get(topic)
+        if subscription is None:
+            raise Refused(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's subscription not exist")
+        if subscription.sub_version < request.sub_version:
+            raise Refused(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
+        _check_type(subscription.expression_type)
+        _check_length(subscription.sub_string, len(subscription.tags_set))
+        return wanted_codes(subscription)
+
+
+def _carried_tags(request: Pull) -> Tags:
+    if not is_tag_type(request.expression_type) and not request.subscription:
+        raise Refused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed")
+    _check_type(request.expression_type)
+    _check_length(request.subscription)
+    return codes_of(request.subscription)
+
+
+def _check_type(expression_type: str | None) -> None:
+    if not is_tag_type(expression_type):
+        remark = f"The broker does not support consumer to filter message by {expression_type}"
+        raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+
+
+def _check_length(expression: str | None, tags: int = 0) -> None:
+    if is_too_long(expression) or tags > MOST_TAGS:
+        remark = f"a subscription has at most {MOST_CHARACTERS} characters and {MOST_TAGS} tags: subscribe to fewer"
+        raise Refused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark)

@@ -1,0 +1,1 @@
+"""Decisions about a send: admission, the stored record, the answer."""

@@ -1,0 +1,1 @@
+"""The settings of a broker: their keys, the values in force, changes at run time."""

@@ -1,0 +1,275 @@
+"""Every key of Apache's ``broker.conf`` that is not a setting of this broker: without effect, or refused.
+
+The keys are the fields of ``BrokerConfig``, ``MessageStoreConfig``, ``NettyServerConfig``, ``NettyClientConfig`` and
+``AuthConfig`` of 5.5.0, and additional fields of 4.9. A test compares them with Apache's classes, so a key is either
+a setting of ``config.BrokerSettings``, in `WITHOUT_EFFECT` or in `REFUSED`. The loader reports any other key as a
+spelling mistake.
+
+A key is refused if it would weaken a guarantee or promise one that is not kept; a key that only tunes how Apache does
+its work has no effect.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from msgspec import Struct
+
+
+class Promise(Struct, frozen=True):
+    """A setting whose ``kept`` values describe this broker anyway; any other value asks for a missing feature."""
+
+    kept: frozenset[str]
+    reason: str
+
+    def keeps(self, value: str) -> bool:
+        """Whether a value asks for no missing feature."""
+        return value.lower() in self.kept
+
+
+def _off(reason: str) -> Promise:
+    return Promise(frozenset({"false", ""}), reason)
+
+
+def _unset(reason: str) -> Promise:
+    return Promise(frozenset({""}), reason)
+
+
+_CONTROLLER: Final = "controllers and the election of masters are not offered yet"
+_ROCKSDB: Final = "there is no RocksDB here: queues, timers and settings are kept in Apache's plain files"
+_AUTH: Final = "authentication and authorization are not offered yet, so everybody could do everything"
+_PATHS: Final = "everything lies below storePathRootDir; link the directory there instead"
+_LOOKUP: Final = "name servers are listed in namesrvAddr; looking them up elsewhere is not offered yet"
+
+REFUSED: Final = {
+    "brokerRole": Promise(frozenset({"async_master", ""}), "copies on slaves are not offered yet"),
+    "haMasterAddress": _unset("slaves are not offered yet"),
+    "slaveReadEnable": _off("slaves are not offered yet"),
+    "duplicationEnable": _off("slaves are not offered yet"),
+    "allAckInSyncStateSet": _off("copies on slaves are not offered yet"),
+    "enableSlaveActingMaster": _off("slaves are not offered yet"),
+    "inSyncReplicas": Promise(frozenset({"1", ""}), "copies on slaves are not offered yet"),
+    "minInSyncReplicas": Promise(frozenset({"1", ""}), "copies on slaves are not offered yet"),
+    "totalReplicas": Promise(frozenset({"1", ""}), "copies on slaves are not offered yet"),
+    "enableAutoInSyncReplicas": _off("copies on slaves are not offered yet"),
+    "enableControllerMode": _off(_CONTROLLER),
+    "controllerAddr": _unset(_CONTROLLER),
+    "fetchControllerAddrByDnsLookup": _off(_CONTROLLER),
+    "enableDLegerCommitLog": _off("DLedger is not offered; a replicated log comes later"),
+    "dLegerGroup": _unset("DLedger is not offered; a replicated log comes later"),
+    "dLegerPeers": _unset("DLedger is not offered; a replicated log comes later"),
+    "dLegerSelfId": _unset("DLedger is not offered; a replicated log comes later"),
+    "preferredLeaderId": _unset("DLedger is not offered; a replicated log comes later"),
+    "storePathDLedgerCommitLog": _unset("DLedger is not offered; a replicated log comes later"),
+    "aclEnable": _off(_AUTH),
+    "authenticationEnabled": _off(_AUTH),
+    "authorizationEnabled": _off(_AUTH),
+    "migrateAuthFromV1Enabled": _off(_AUTH),
+    "storeType": Promise(frozenset({"default", ""}), _ROCKSDB),
+    "configManagerVersion": Promise(frozenset({"v1", ""}), _ROCKSDB),
+    "rocksdbCQDoubleWriteEnable": _off(_ROCKSDB),
+    "timerRocksDBEnable": _off(_ROCKSDB),
+    "transRocksDBEnable": _off(_ROCKSDB),
+    "indexRocksDBEnable": _off(_ROCKSDB),
+    "useSingleRocksDBForAllConfigs": _off(_ROCKSDB),
+    "popConsumerKVServiceEnable": _off(_ROCKSDB),
+    "popConsumerKVServiceInit": _off(_ROCKSDB),
+    "enablePropertyFilter": _off("filters by SQL92 are not offered yet"),
+    "filterSupportRetry": _off("filters by SQL92 are not offered yet"),
+    "timerWheelEnable": _off("timed messages are not offered yet, only delay levels"),
+    "recallMessageEnable": _off("timed messages are not offered yet, so none can be taken back"),
+    "timerInterceptDelayLevel": _off("timed messages are not offered yet, only delay levels"),
+    "enableLmq": _off("light queues are not offered yet"),
+    "enableMultiDispatch": _off("light queues are not offered yet"),
+    "enableConsumeQueueExt": _off("extended queue entries are not written; Apache reads the plain ones"),
+    "defaultMessageRequestMode": Promise(frozenset({"pull", ""}), "pop consumption is not offered yet"),
+    "useStaticSubscription": _off("subscriptions kept by the broker are not offered yet"),
+    "enableMixedMessageType": _off("it needs transactions and timed messages, which are not offered yet"),
+    "coldDataFlowControlEnable": _off("the control of cold reads is not offered; cold reads never hold up others here"),
+    "enableNetWorkFlowControl": _off("it belongs to light topics, which are not offered yet"),
+    "rejectPullConsumerEnable": _off("consumers that pull by themselves are always served"),
+    "storePathCommitLog": _unset(_PATHS),
+    "readOnlyCommitLogStorePaths": _unset(_PATHS),
+    "storePathEpochFile": _unset(_PATHS),
+    "storePathBrokerIdentity": _unset(_PATHS),
+    "fetchNamesrvAddrByAddressServer": _off(_LOOKUP),
+    "fetchNameSrvAddrByDnsLookup": _off(_LOOKUP),
+    "messageStorePlugIn": _unset("Java classes cannot be loaded here"),
+    "metricsExporterType": Promise(frozenset({"disable", "0", ""}), "exporting metrics is not offered yet"),
+    "enableBatchPush": _off("it belongs to a store of Apache's own that is not offered"),
+    "isInBrokerContainer": _off("several brokers in one process are not offered"),
+    "isBrokerContainer": _off("several brokers in one process are not offered"),
+    "useTLS": _off("calls to name servers are plaintext; TLS for them is not offered yet"),
+}
+"""Keys that are refused unless they have a kept value, and why."""
+
+_GROUPS: Final = {
+    "there are no thread pools to size: one loop serves every request": """
+        ackMessageThreadPoolNums ackThreadPoolQueueCapacity adminBrokerThreadPoolNums
+        adminBrokerThreadPoolQueueCapacity asyncSendEnable clientManageThreadPoolNums
+        clientManagerThreadPoolQueueCapacity consumerManageThreadPoolNums consumerManagerThreadPoolQueueCapacity
+        endTransactionPoolQueueCapacity endTransactionThreadPoolNums heartbeatThreadPoolNums
+        heartbeatThreadPoolQueueCapacity litePullMessageThreadPoolNums litePullThreadPoolQueueCapacity
+        loadBalanceProcessorThreadPoolNums loadBalanceThreadPoolQueueCapacity processReplyMessageThreadPoolNums
+        pullMessageThreadPoolNums pullThreadPoolQueueCapacity putMessageFutureThreadPoolNums
+        putThreadPoolQueueCapacity queryMessageThreadPoolNums queryThreadPoolQueueCapacity
+        replyThreadPoolQueueCapacity sendMessageThreadPoolNums sendThreadPoolQueueCapacity recoverConcurrently
+        recoverThreadPoolNums batchDispatchRequestThreadPoolNums dispatchCqThreads dispatchCqCacheNum
+        topicQueueLockNum serverWorkerThreads serverCallbackExecutorThreads serverSelectorThreads clientWorkerThreads
+        clientCallbackExecutorThreads disableCallbackExecutor useReentrantLockWhenPutMessage useABSLock
+        debugLockEnable spinLockCollisionRetreatOptimalDegree maxAsyncPutMessageRequests sharedByteBufferNum
+        dispatchFromSenderThread enableBuildConsumeQueueConcurrently enableAsyncReput highSpeedMode
+        enableFastChannelEventProcess waitTimeMillsInAckQueue waitTimeMillsInAdminBrokerQueue
+        waitTimeMillsInHeartbeatQueue waitTimeMillsInLitePullQueue waitTimeMillsInPullQueue
+        waitTimeMillsInTransactionQueue putMessageTimeout enableAcceleratedRecovery""",
+    "the broker always moves groups by itself, so that every client obeys": "useServerSideResetOffset",
+    "it tunes Netty, which is not used here": """
+        serverNettyWorkerGroupEnable serverPooledByteBufAllocatorEnable useEpollNativeSelector
+        writeBufferHighWaterMark writeBufferLowWaterMark disableNettyWorkerGroup clientPooledByteBufAllocatorEnable
+        transferMsgByHeap clientCloseSocketIfTimeout channelNotActiveInterval isScanAvailableNameSrv
+        maxReconnectIntervalTimeSeconds socksProxyConfig enableReconnectForGoAway clientChannelMaxIdleTimeSeconds
+        connectTimeoutMillis""",
+    "requests are limited by their bytes: see the limits": """
+        serverOnewaySemaphoreValue serverAsyncSemaphoreValue clientOnewaySemaphoreValue clientAsyncSemaphoreValue""",
+    "the operating system sizes the buffers": """
+        serverSocketSndBufSize serverSocketRcvBufSize clientSocketSndBufSize clientSocketRcvBufSize""",
+    "the backlog is 1024, Apache's default": "serverSocketBacklog",
+    "connections are always closed in order": "enableShutdownGracefully shutdownWaitTimeSeconds",
+    "the log is written and read with plain calls, nothing is mapped": """
+        cleanSwapedMapInterval commitLogForceSwapMapInterval commitLogSwapMapInterval commitLogSwapMapReserveFileNum
+        logicQueueForceSwapMapInterval logicQueueSwapMapInterval logicQueueSwapMapReserveFileNum mappedFileSwapEnable
+        destroyMapedFileIntervalForcibly redeleteHangedFileInterval flushLeastPagesWhenWarmMapedFile
+        warmMapedFileEnable writeWithoutMmap putConsumeQueueDataByFileChannel osPageCacheBusyTimeOutMills
+        dataReadAheadEnable""",
+    "there is no pool of buffers before the log: it would lose acknowledged messages with the process": """
+        transientStorePoolEnable transientStorePoolSize fastFailIfNoBufferInStorePool commitCommitLogLeastPages
+        commitCommitLogThoroughInterval commitIntervalCommitLog wakeCommitWhenPutMessage wakeFlushWhenPutMessage
+        flushCommitLogTimed readUnCommitted""",
+    "queues, index and checkpoint are flushed together: see dispatchFlushInterval": """
+        flushConsumeQueueLeastPages flushConsumeQueueThoroughInterval flushIntervalConsumeQueue""",
+    "every record is checked and stamped, always": """
+        checkCRCOnRecover enabledAppendPropCRC forceVerifyPropCRC checkCommitLogOffsetOnRecover maxChecksumRange""",
+    "recovery begins where the last durable state is known to end": """
+        commitLogRecoverMaxNum maxRecoveryCommitlogFiles messageIndexSafe recheckReputOffsetFromCq
+        enableLogConsumeQueueRepeatedlyBuildWhenRecover enableRunningFlagsInFlush correctLogicMinOffsetForceInterval
+        correctLogicMinOffsetSleepInterval""",
+    "the index is written and read whenever messageIndexEnable says so": """
+        indexFileReadEnable indexFileWriteEnable putMsgIndexHightWater maxRocksDBIndexQueryDays""",
+    "reads are planned by the limits of a pull alone": """
+        accessMessageInMemoryHotRatio travelCqFileNumWhenGetMessage maxConsumeQueueScan
+        maxFilterMessageSize pullBatchMaxMessageCount sampleCountThreshold sampleSteps searchBcqByCacheEnable
+        maxMsgsNumBatch defaultQueryMaxNum estimateAccumulation""",
+    "slaves are not offered yet": """
+        brokerIP2 haListenPort haFlowControlEnable haHousekeepingInterval haMaxGapNotInSync haMaxTimeSlaveNotCatchup
+        haSendHeartbeatInterval haTransferBatchSize maxHaTransferByteInSecond maxSlaveResendLength offsetCheckInSlave
+        slaveTimeout syncFromLastFile syncMasterFlushOffsetWhenStartup asyncLearner replicasPerDiskPartition
+        haSlaveFallbehindMax skipPreOnline brokerNotActiveTimeoutMillis brokerHeartbeatInterval
+        sendHeartbeatTimeoutMillis syncBrokerMemberGroupPeriod syncBrokerMetadataPeriod enableRemoteEscape
+        lockInStrictMode forwardTimeout compatibleWithOldNameSrv""",
+    _CONTROLLER: """
+        controllerHeartBeatTimeoutMills syncControllerMetadataPeriod checkSyncStateSetPeriod brokerElectionPriority
+        cleanOfflineBrokerInterval""",
+    _ROCKSDB: """
+        bottomMostCompressionTypeForConsumeQueueStore cleanRocksDBDirtyCQIntervalMin combineAssignOffsetCQType
+        combineCQEnableCheckSelf combineCQLoadingCQTypes combineCQMaxExtraSearchCommitLogFiles combineCQPreferCQType
+        combineCQUseRocksdbForLmq enableRocksDBLog iteratorWhenUseRocksdbConsumeQueue memTableFlushIntervalMs
+        realTimePersistRocksDBConfig rocksdbCompressionType rocksdbFlushWalFrequency rocksdbWalFileRollingThreshold
+        statRocksDBCQIntervalSec timerRocksDBPrecisionMs timerRocksDBRollIntervalHours timerRocksDBRollMaxTps
+        timerRocksDBRollRangeHours timerRocksDBStopScan timerRocksDBTimeExpiredMaxTps useSeparateStorePathForRocksdbCQ
+        transactionCheckRocksdbCoreThreads transactionCheckRocksdbMaxThreads transactionCheckRocksdbQueueCapacity
+        popConsumerKVServiceLog popConsumerFSServiceInit timerRecallToTimelineEnable transWriteOriginTransHalfEnable""",
+    _AUTH: """
+        aclCacheExpiredSecond aclCacheMaxNum aclCacheRefreshSecond authConfigPath authenticationMetadataProvider
+        authenticationProvider authenticationStrategy authenticationWhitelist authorizationMetadataProvider
+        authorizationProvider authorizationStrategy authorizationWhitelist initAuthenticationUser
+        innerClientAuthenticationCredentials statefulAuthenticationCacheExpiredSecond
+        statefulAuthenticationCacheMaxNum statefulAuthorizationCacheExpiredSecond statefulAuthorizationCacheMaxNum
+        userCacheExpiredSecond userCacheMaxNum userCacheRefreshSecond clusterName configName""",
+    "transactions are refused until they are offered": """
+        rejectTransactionMessage transactionCheckInterval transactionCheckMax transactionMetricFlushInterval
+        transactionOpBatchInterval transactionOpMsgMaxSize transactionTimeOut""",
+    "timed messages are refused until they are offered": """
+        allowRecallWhenBrokerNotWriteable appendTopicForTimerDeleteKey mappedFileSizeTimerLog timerCheckMetricsWhen
+        timerColdDataCheckIntervalMs timerCongestNumEachSlot timerEnableCheckMetrics timerEnableDisruptor
+        timerEnableRetryUntilSuccess timerFlushIntervalMs timerGetMessageThreadNum timerMaxDelaySec
+        timerMetricSmallThreshold timerPrecisionMs timerProgressLogIntervalMs timerPutMessageThreadNum
+        timerRecallToTimeWheelEnable timerReputServiceCorePoolSize timerReputServiceMaxPoolSize
+        timerReputServiceQueueCapacity timerRollWindowSlot timerSkipUnknownError timerStopDequeue timerStopEnqueue
+        timerWarmEnable timerWheelSnapshotFlush timerWheelSnapshotIntervalMs maxDelayTime""",
+    "pop consumption is refused until it is offered": """
+        appendAckAsync appendCkAsync defaultPopShareQueueNum enableNotifyAfterPopOrderLockRelease
+        enableNotifyBeforePopCalculateLag enablePopBatchAck enablePopBufferMerge enablePopLog
+        enablePopMessageThreshold enablePopMetrics enableRetryTopicV2 enableSkipLongAwaitingAck
+        initPopOffsetByCheckMsgInMem maxMessageFilterNumForNotification maxPopPollingSize popCkMaxBufferSize
+        popCkOffsetMaxQueueSize popCkStayBufferTime popCkStayBufferTimeOut popFromRetryProbability
+        popFromRetryProbabilityForPriority popInflightMessageThreshold popLongPollingForceNotifyInterval
+        popPollingMapExpireTimeSeconds popPollingMapSize popPollingSize popResponseReturnActualRetryTopic
+        popReviveConcurrency popReviveMaxAttemptTimes popReviveMaxReturnSizePerRead popReviveSkipIfGroupAbsent
+        retrieveMessageFromPopRetryTopicV1 reviveAckWaitMs reviveInterval reviveMaxSlow reviveScanTime
+        serverLoadBalancerEnable loadBalancePollNameServerInterval skipWhenCKRePutReachMaxTimes
+        useMessageFilterForNotification useSeparateRetryQueue clearRetryTopicWhenDeleteTopic priorityOrderAsc""",
+    "light topics are refused until they are offered": """
+        enableLiteEventMode enableLitePopLog enableLmqQuota enableLmqStats liteEventCheckInterval
+        liteEventFullDispatchDelayTime liteEventFullDispatchDelayTimeForWildcardGroup liteLagCountMetricsEnable
+        liteLagLatencyCollectEnable liteLagLatencyMetricsEnable liteLagLatencyTopK liteSubscriptionCheckInterval
+        liteSubscriptionCheckTimeoutMills liteTtlCheckInterval maxClientEventCount maxLiteSubscriptionCount
+        maxLmqConsumeQueueNum minLiteTTl""",
+    "filters by SQL92 are refused until they are offered": """
+        enableCalcFilterBitMap expectConsumerNumUseFilter filterDataCleanTimeSpan maxErrorRateOfBloomFilter
+        bitMapLengthConsumeQueueExt mappedFileSizeConsumeQueueExt""",
+    "filter servers are gone": "filterServerNums",
+    "batch queues and compacted topics are refused until they are offered": """
+        compactionCqMappedFileSize compactionMappedFileSize compactionScheduleInternal compactionThreadNum
+        enableCompaction mapperFileSizeBatchConsumeQueue maxOffsetMapSize isEnableBatchPush""",
+    "delayed messages are delivered one after the other, each as soon as it is due": """
+        enableScheduleAsyncDeliver enableScheduleMessageStats scheduleAsyncDeliverMaxPendingLimit
+        scheduleAsyncDeliverMaxResendNum2Blocked delayOffsetUpdateVersionStep""",
+    "it belongs to the proxy, which is not part of the broker": """
+        broadcastOffsetExpireMaxSecond broadcastOffsetExpireSecond enableBroadcastOffsetStore
+        consumerOffsetUpdateVersionStep""",
+    "accounts and billing are not kept": """
+        accountStatsEnable accountStatsPrintZeroValues commercialBaseCount commercialSizePerMsg commercialBigCount
+        commercialEnable commercialTimerCount commercialTransCount""",
+    "metrics and statistics are always kept": """
+        autoDeleteUnusedStats enableConnectionMetrics enableDetailStat enableLagAndDlqMetrics
+        enableMessageStoreMetrics enableRemotingMetrics enableRequestMetrics enableStatsMetrics
+        enableTransactionMetrics maxStatsIdleTimeInMinutes printChannelGroups printChannelGroupsMinNum
+        isolateLogEnable""",
+    "exporting metrics is not offered yet": """
+        metricGrpcExporterIntervalInMills metricGrpcExporterTimeOutInMills metricLoggingExporterIntervalInMills
+        metricsExportBatchMaxDataPoints metricsGrpcExporterHeader metricsGrpcExporterTarget metricsInDelta
+        metricsLabel metricsOtelCardinalityLimit metricsPromExporterHost metricsPromExporterPort""",
+    "cold reads never hold up others here": """
+        cgColdReadThreshold coldCtrStrategyEnable coldDataScanEnable globalColdReadThreshold usePIDColdCtrStrategy""",
+    "a changed topic is registered at once, and a table of more than 2,000 topics in parts of as many": """
+        enableSingleTopicRegister enableSplitRegistration splitRegistrationSize forceRegister enableSplitMetadata
+        splitMetadataSize updateNameServerAddrPeriod fetchNamesrvAddrInterval""",
+    "nothing is looked up there": "rocketmqHome brokerConfigPath",
+    "system groups are always there": "enableCreateSysGroup",
+    "producers are always known": "enableRegisterProducer",
+    "topics over 127 bytes always take the record version that holds them": """
+        autoMessageVersionOnTopicLen maxTopicLength""",
+    "a start offers its messages at once": "disappearTimeAfterStart",
+    "a group that falls behind goes on consuming": """
+        consumerFallbehindThreshold diskFallRecorded disableConsumeIfConsumerReadSlowly""",
+    "offsets of deleted topics go with them": "enableCleanExpiredOffset persistConsumerOffsetIncrementally",
+    "files are deleted a few at a time": """
+        deleteCommitLogFilesInterval deleteConsumeQueueFilesInterval logicalDiskSpaceCleanForciblyThreshold
+        maxBatchDeleteFilesNum""",
+    "the members of a group are told at once, unless the group's own settings say no": """
+        notifyConsumerIdsChangedEnable realTimeNotifyConsumerChange""",
+    "clients are taken for gone after 120 s of silence, Apache's default": """
+        channelExpiredTimeout subscriptionExpiredTimeout""",
+    "offsets of delay levels are written every 10 s, Apache's default": "flushDelayOffsetInterval",
+    "the history of offsets is not kept": "flushConsumerOffsetHistoryInterval",
+    "replies are refused until they are offered": "storeReplyMessageEnable",
+}
+
+
+def _each() -> Iterator[tuple[str, str]]:
+    for reason, keys in _GROUPS.items():
+        for key in keys.split():
+            yield key, reason
+
+
+WITHOUT_EFFECT: Final = dict(_each())
+"""Keys that only tune how Apache works, or tune a feature that is missing here, and why they have no effect."""

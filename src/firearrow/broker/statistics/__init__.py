@@ -1,0 +1,1 @@
+"""Statistics of a broker and warnings for its operator: messages, rates, waits, the disk."""

@@ -1,0 +1,1 @@
+"""The tables of a broker: topics, groups, offsets, clients, locks."""

@@ -1,0 +1,208 @@
+"""The client table: connected producers and consumers, by group and connection. Pure; time is an argument.
+
+Every heartbeat of a client carries all its groups and subscriptions. The subscriptions of a group are those of the last
+heartbeat: a topic that the heartbeat does not name is removed, a known topic is replaced only by a newer version. So
+the members of a group must subscribe alike. Methods return the names of groups whose members must rebalance.
+Java: ``ConsumerManager``, ``ConsumerGroupInfo``, ``ProducerManager``.
+
+Invariants: a group without members does not exist; `_consuming` and `_producing` hold a connection exactly while it is
+a member of a group, so removing a connection visits only its own groups.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from msgspec import Struct, field
+
+from firearrow.protocol.bodies.group.heartbeat import (
+    ConsumeFromWhere,
+    ConsumerData,
+    ConsumeType,
+    MessageModel,
+    SubscriptionData,
+    word,
+)
+
+
+class Client(Struct, eq=False):
+    """One connection as a member of one group."""
+
+    connection: object
+    client_id: str
+    language: str
+    version: int
+    heard_ms: int
+    """The time of its last heartbeat, in elapsed milliseconds."""
+    subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
+    """The subscriptions of this member, by topic."""
+
+
+class ConsumerGroup(Struct, eq=False):
+    """The members of a consumer group and its subscriptions."""
+
+    name: str
+    consume_type: str | None = None
+    message_model: str | None = None
+    consume_from_where: str | None = None
+    members: dict[object, Client] = field(default_factory=dict)
+    subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
+    listing: bytes | None = None
+    """The encoded list of member ids, cached until a member comes or leaves: every member asks after every change."""
+
+    @property
+    def is_broadcasting(self) -> bool:
+        """Whether every member gets every message, so that queues are not divided."""
+        return self.message_model == MessageModel.BROADCASTING
+
+    def member(self, client_id: str) -> Client | None:
+        """Return the member with a client id."""
+        for client in self.members.values():
+            if client.client_id == client_id:
+                return client
+        return None
+
+
+class Expired(NamedTuple):
+    """The clients that `expire` removed."""
+
+    connections: tuple[object, ...]
+    """Connections to be closed."""
+    changed: tuple[str, ...]
+    """Groups whose members must rebalance."""
+
+
+class ClientTable:
+    """Producers and consumers of one broker."""
+
+    def __init__(self) -> None:
+        self._consumers: dict[str, ConsumerGroup] = {}
+        self._producers: dict[str, dict[object, Client]] = {}
+        self._consuming: dict[object, dict[str, None]] = {}
+        self._producing: dict[object, dict[str, None]] = {}
+
+    # ---- looking
+
+    def group(self, name: str) -> ConsumerGroup | None:
+        """Return a consumer group; None when it has no members."""
+        return self._consumers.get(name)
+
+    def groups(self) -> Iterator[ConsumerGroup]:
+        """Iterate over the consumer groups with members."""
+        return iter(self._consumers.values())
+
+    def producers(self, name: str) -> dict[object, Client] | None:
+        """Return the members of a producer group; None when it has none."""
+        return self._producers.get(name)
+
+    def producer_groups(self) -> Iterator[tuple[str, dict[object, Client]]]:
+        """Iterate over the producer groups and their members."""
+        return iter(self._producers.items())
+
+    def groups_of_topic(self, topic: str) -> list[str]:
+        """Return the names of the consumer groups whose members subscribe to a topic."""
+        return [group.name for group in self._consumers.values() if topic in group.subscriptions]
+
+    # ---- coming
+
+    def consume(self, client: Client, data: ConsumerData, *, without_sub: bool = False) -> str | None:
+        """Note the heartbeat of a consumer. With ``without_sub`` its earlier subscriptions stay."""
+        name = data.group_name or ""
+        group = self._consumers.get(name)
+        if group is None:
+            group = self._consumers[name] = ConsumerGroup(name)
+        group.consume_type = _said(word(ConsumeType, data.consume_type), data.consume_type)
+        group.message_model = _said(word(MessageModel, data.message_model), data.message_model)
+        group.consume_from_where = _said(word(ConsumeFromWhere, data.consume_from_where), data.consume_from_where)
+        known = group.members.get(client.connection)
+        changed = known is None
+        if known is None or known.client_id != client.client_id:
+            group.listing = None
+        client.subscriptions = known.subscriptions if known is not None else {}
+        group.members[client.connection] = client
+        self._consuming.setdefault(client.connection, {})[name] = None
+        if not without_sub:
+            client.subscriptions = {one.topic: one for one in data.subscription_data_set if one.topic}
+            changed = _subscribe(group, client.subscriptions) or changed
+        return _to_notify(group) if changed else None
+
+    def produce(self, client: Client, name: str) -> None:
+        """Note the heartbeat of a producer."""
+        self._producers.setdefault(name, {})[client.connection] = client
+        self._producing.setdefault(client.connection, {})[name] = None
+
+    # ---- going
+
+    def stop_consuming(self, connection: object, name: str) -> str | None:
+        """Remove a member from a consumer group."""
+        group = self._consumers.get(name)
+        if group is None or group.members.pop(connection, None) is None:
+            return None
+        _forget(self._consuming, connection, name)
+        group.listing = None
+        if not group.members:
+            del self._consumers[name]
+            return None
+        return _to_notify(group)
+
+    def stop_producing(self, connection: object, name: str) -> None:
+        """Remove a member from a producer group."""
+        members = self._producers.get(name)
+        if members is None or members.pop(connection, None) is None:
+            return
+        _forget(self._producing, connection, name)
+        if not members:
+            del self._producers[name]
+
+    def disconnected(self, connection: object) -> tuple[str, ...]:
+        """Remove a connection that ended from all its groups."""
+        for name in tuple(self._producing.get(connection, ())):
+            self.stop_producing(connection, name)
+        changed = [self.stop_consuming(connection, name) for name in tuple(self._consuming.get(connection, ()))]
+        return tuple(name for name in changed if name is not None)
+
+    def expire(self, before_ms: int) -> Expired:
+        """Remove the clients whose last heartbeat was before ``before_ms``."""
+        silent: dict[object, None] = {}
+        for members in self._all_members():
+            silent |= {client.connection: None for client in members if client.heard_ms < before_ms}
+        changed: dict[str, None] = {}
+        for connection in silent:
+            changed.update(dict.fromkeys(self.disconnected(connection)))
+        return Expired(tuple(silent), tuple(changed))
+
+    def _all_members(self) -> Iterator[Iterable[Client]]:
+        for group in self._consumers.values():
+            yield group.members.values()
+        for members in self._producers.values():
+            yield members.values()
+
+
+def _to_notify(group: ConsumerGroup) -> str | None:
+    """Return the name of a group whose members must rebalance; None for a broadcasting group."""
+    return None if group.is_broadcasting else group.name
+
+
+def _subscribe(group: ConsumerGroup, wanted: dict[str, SubscriptionData]) -> bool:
+    """Update the subscriptions of a group; return whether its set of topics changed."""
+    changed = False
+    for topic, subscription in wanted.items():
+        old = group.subscriptions.get(topic)
+        if old is None or subscription.sub_version > old.sub_version:
+            group.subscriptions[topic] = subscription
+        changed = changed or old is None
+    for topic in [topic for topic in group.subscriptions if topic not in wanted]:
+        del group.subscriptions[topic]
+        changed = True
+    return changed
+
+
+def _said(known: str | None, said: str | int | None) -> str | None:
+    """Return Java's name of an enum value that a peer sent; an unknown name stays as it is."""
+    return str(known) if known is not None else (said if isinstance(said, str) else None)
+
+
+def _forget(table: dict[object, dict[str, None]], connection: object, name: str) -> None:
+    names = table[connection]
+    del names[name]
+    if not names:
+        del table[connection]

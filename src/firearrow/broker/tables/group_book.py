@@ -1,0 +1,51 @@
+"""The subscription groups of a broker with their file, as handlers use them.
+
+An unknown group is created by its first use if ``autoCreateSubscriptionGroup`` is set. That change is written like any
+other, but no answer waits for it: a group lost in a crash is created again by its next heartbeat.
+"""
+
+from collections.abc import Callable
+
+from firearrow.broker.state.state_file import OnSaved, StateFile
+from firearrow.broker.tables.groups import PATH, SubscriptionGroups, may_create
+from firearrow.protocol.bodies.group.group import SubscriptionGroupConfig
+from firearrow.runtime.clock import Clock
+from firearrow.runtime.disk.door import Disk
+
+
+class Groups:
+    """Finds, creates, changes and deletes subscription groups."""
+
+    def __init__(self, disk: Disk, clock: Clock, auto_create: Callable[[], bool]) -> None:
+        self.table = SubscriptionGroups()
+        self.file = StateFile(disk, PATH, self.table)
+        self._clock = clock
+        self._auto_create = auto_create
+
+    async def load(self) -> None:
+        """Load the groups from their file."""
+        await self.file.load()
+
+    def get(self, name: str, *, auto_create: bool = True) -> SubscriptionGroupConfig | None:
+        """Return a group, created if that is allowed; None for an unknown group otherwise."""
+        group = self.table.get(name)
+        if group is None and auto_create and may_create(name, auto_create=self._auto_create()):
+            group = self.table.create(name, self._clock.now_ms())
+            if group is not None:
+                self.file.changed()
+        return group
+
+    def put(self, group: SubscriptionGroupConfig, on_saved: OnSaved) -> None:
+        """Create or change a group; ``on_saved`` is called when the change is durable."""
+        self.table.put(group, self._clock.now_ms())
+        self.file.changed(on_saved)
+
+    def delete(self, name: str, on_saved: OnSaved) -> None:
+        """Delete a group; ``on_saved`` is called when that is durable."""
+        self.table.delete(name, self._clock.now_ms())
+        self.file.changed(on_saved)
+
+    def allow_reading(self, name: str, topic: str, *, allowed: bool, on_saved: OnSaved) -> None:
+        """Forbid a group to read a topic, or allow reading again."""
+        self.table.allow_reading(name, topic, allowed=allowed, now_ms=self._clock.now_ms())
+        self.file.changed(on_saved)

@@ -1,0 +1,176 @@
+"""Subscription groups: consumer groups as operators configure them, with permissions, retry limits and so on.
+
+Pure; time is an argument. Every change raises the table's data version, so that slaves and tools notice the change.
+Java: ``SubscriptionGroupManager``.
+
+Invariant: every group of `PREDEFINED_GROUPS` exists unless an operator deleted it since the start.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final, TypeVar
+
+import msgspec
+from msgspec import structs
+
+from firearrow import fastjson
+from firearrow.broker.state.state_file import decode_line, in_pieces
+from firearrow.model.names import PREDEFINED_GROUPS, group_fault, is_system_group
+from firearrow.protocol.bodies.body import encode_body
+from firearrow.protocol.bodies.group.group import SubscriptionGroupConfig, SubscriptionGroupTable
+from firearrow.protocol.bodies.version import DataVersion
+
+T = TypeVar("T")
+
+PATH: Final = "config/subscriptionGroup.json"
+READ_FORBIDDEN: Final = 1 << 2
+"""The bit in the forbidden table that stops a group from reading a topic (``PermName.PERM_READ``)."""
+
+
+class SubscriptionGroups:
+    """The groups of one broker."""
+
+    def __init__(self) -> None:
+        self.version = DataVersion()
+        self._groups = {name: SubscriptionGroupConfig(group_name=name) for name in PREDEFINED_GROUPS}
+        self._forbidden: dict[str, dict[str, int]] = {}
+        self.changes: dict[str, None] = {}
+        """Groups that changed since the file was written; the empty name stands for the data version."""
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the sorted names."""
+        return iter(sorted(self._groups))
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._groups
+
+    def get(self, name: str) -> SubscriptionGroupConfig | None:
+        """Return a group; None when it does not exist."""
+        return self._groups.get(name)
+
+    # ---- changing
+
+    def create(self, name: str, now_ms: int) -> SubscriptionGroupConfig | None:
+        """Create a group with default settings; return None when the name is illegal."""
+        if group_fault(name) is not None:
+            return None
+        group = self._groups[name] = SubscriptionGroupConfig(group_name=name)
+        self._changed(name, now_ms)
+        return group
+
+    def put(self, group: SubscriptionGroupConfig, now_ms: int) -> None:
+        """Create or change a group. Its attributes are changes to the current ones: ``+key`` and ``-key``."""
+        name = group.group_name or ""
+        known = self._groups.get(name)
+        attributes = _altered(known.attributes if known else {}, group.attributes)
+        self._groups[name] = structs.replace(group, attributes=attributes)
+        self._changed(name, now_ms)
+
+    def delete(self, name: str, now_ms: int) -> bool:
+        """Delete a group; return whether it existed."""
+        was_forbidden = self._forbidden.pop(name, None) is not None
+        was_there = self._groups.pop(name, None) is not None
+        if was_there or was_forbidden:
+            self._changed(name, now_ms)
+        return was_there
+
+    def may_read(self, name: str, topic: str) -> bool:
+        """Whether the group may read the topic."""
+        return not self._forbidden.get(name, {}).get(topic, 0) & READ_FORBIDDEN
+
+    def allow_reading(self, name: str, topic: str, *, allowed: bool, now_ms: int) -> None:
+        """Forbid a group to read a topic, or allow reading again."""
+        topics = self._forbidden.setdefault(name, {})
+        if allowed:
+            topics.pop(topic, None)
+        else:
+            topics[topic] = topics.get(topic, 0) | READ_FORBIDDEN
+        if not topics:
+            del self._forbidden[name]
+        self._changed(name, now_ms)
+
+    def _changed(self, name: str, now_ms: int) -> None:
+        self.changes[name] = self.changes[_VERSION] = None
+        self.version = DataVersion(counter=self.version.counter + 1, timestamp=now_ms)
+
+    # ---- as others see it
+
+    def page(self, start: int, count: int) -> SubscriptionGroupTable:
+        """Return ``count`` groups from number ``start`` on, in the order of their names."""
+        names = list(self)[start : start + count]
+        return SubscriptionGroupTable(
+            data_version=self.version,
+            forbidden_table={name: self._forbidden[name] for name in names if name in self._forbidden},
+            subscription_group_table={name: self._groups[name] for name in names},
+        )
+
+    # ---- the file
+
+    def pieces(self) -> Iterator[bytes]:
+        """Yield the whole table in pieces, as for the file and for answers."""
+        forbidden = msgspec.json.encode(self._forbidden)
+        head = b'{"dataVersion":%b,"forbiddenTable":%b,"subscriptionGroupTable":{'
+        return in_pieces(_rows(list(self._groups.items())), head % (encode_body(self.version), forbidden), b"}}")
+
+    def restore(self, data: bytes) -> None:
+        """Load the table from the bytes of its file."""
+        stored = fastjson.decode(data, SubscriptionGroupTable)
+        self.version = stored.data_version
+        self._forbidden = {name: dict(topics) for name, topics in stored.forbidden_table.items()}
+        for name, group in stored.subscription_group_table.items():
+            self._groups[name] = group if group.group_name else structs.replace(group, group_name=name)
+
+    def line(self, key: str) -> bytes:
+        """Return the journal line of a group, or of the data version."""
+        version = self.version if key == _VERSION else None
+        return msgspec.json.encode(_Line(key, self._groups.get(key), self._forbidden.get(key), version))
+
+    def apply(self, line: bytes) -> None:
+        """Apply a journal line to the table."""
+        row = decode_line(line, _Line)
+        if row.version is not None:
+            self.version = row.version
+            return
+        _put_or_pop(self._groups, row.name, row.group)
+        _put_or_pop(self._forbidden, row.name, row.forbidden)
+
+
+class _Line(msgspec.Struct, array_like=True):
+    """A journal line: a group as it is, or deleted. Without a name: the data version of the table."""
+
+    name: str
+    group: SubscriptionGroupConfig | None = None
+    forbidden: dict[str, int] | None = None
+    version: DataVersion | None = None
+
+
+_VERSION: Final = ""
+
+
+def _rows(groups: list[tuple[str, SubscriptionGroupConfig]]) -> Iterator[bytes]:
+    for name, group in groups:
+        yield b"%b:%b" % (msgspec.json.encode(name), encode_body(group))
+
+
+def _put_or_pop(table: dict[str, T], name: str, value: T | None) -> None:
+    if value is None:
+        table.pop(name, None)
+    else:
+        table[name] = value
+
+
+def may_create(name: str, *, auto_create: bool) -> bool:
+    """Whether an unknown group is created by its first use."""
+    return auto_create or is_system_group(name)
+
+
+def _altered(current: Mapping[str, str], changes: Mapping[str, str]) -> dict[str, str]:
+    attributes = dict(current)
+    for key, value in changes.items():
+        if key.startswith("-"):
+            attributes.pop(key[1:], None)
+        else:
+            attributes[key.removeprefix("+")] = value
+    return attributes

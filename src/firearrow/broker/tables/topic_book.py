@@ -1,0 +1,190 @@
+"""The topics of a broker with their file, as handlers use them.
+
+Every change is written to ``config/topics.json`` and passed to the registration. A topic is *young* until it is
+durable: its messages are not stored yet, because a crash could leave a message without its topic. A topic that could
+not be written stays young, and the next message for the topic starts another write.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from msgspec import Struct, field
+
+from firearrow.broker.state.state_file import OnSaved, StateFile
+from firearrow.broker.tables.topics import PATH, Changed, TopicTable
+from firearrow.errors import FireArrowError
+from firearrow.model.flags import topic_sys_flag
+from firearrow.model.names import AUTO_CREATE_TOPIC, RETRY_PREFIX
+from firearrow.protocol.bodies.admin.topic import TopicConfig
+from firearrow.runtime.clock import Clock
+from firearrow.runtime.disk.door import Disk
+
+OnChanged = Callable[[tuple[TopicConfig, ...]], None]
+
+
+class Topics:
+    """Finds, creates, changes and deletes topics."""
+
+    def __init__(self, disk: Disk, clock: Clock, system: Iterable[TopicConfig]) -> None:
+        self.table = TopicTable(system)
+        self.get = self.table.get
+        self.file = StateFile(disk, PATH, self.table)
+        self.young: dict[str, _Young] = {}
+        """Topics whose latest change a crash could still lose."""
+        self.on_changed: list[OnChanged] = []
+        """Called with topics that were created or changed."""
+        self.on_deleted: list[Callable[[str], None]] = []
+        """Called with the name of a deleted topic."""
+        self._clock = clock
+
+    async def load(self) -> None:
+        """Load the topics from their file, and write the topics that the file lacks."""
+        await self.file.load()
+        if self.table.changes:
+            self.file.changed()
+
+    def when_kept(self, name: str, call: OnSaved) -> None:
+        """Call once a topic's current state is durable, or with the error that prevents it; calls keep their order."""
+        young = self.young.get(name)
+        if young is None:
+            call(None)
+            return
+        young.waiting.append(call)
+        if young.has_failed:
+            self._save([name])
+
+    async def kept(self, name: str) -> None:
+        """Wait until a topic in its current state is durable; raise the error that prevents it."""
+        if name not in self.young:
+            return
+        future: asyncio.Future[FireArrowError | None] = asyncio.get_running_loop().create_future()
+        self.when_kept(name, lambda error: None if future.done() else future.set_result(error))
+        error = await future
+        if error is not None:
+            raise error
+
+    # ---- changing
+
+    def put(self, topics: Iterable[TopicConfig], on_saved: OnSaved) -> None:
+        """Create or change topics; ``on_saved`` is called when all are durable, the unchanged ones included."""
+        given = tuple(topics)
+        changed = tuple(topic for topic in given if self.get(_name(topic)) != topic)
+        if changed:
+            self.table.put_all(changed, self._clock.now_ms())
+        waited_for = dict.fromkeys(map(_name, changed))
+        waited_for.update(dict.fromkeys(name for name in map(_name, given) if name in self.young))
+        self._save(list(waited_for), on_saved)
+        self._tell(changed)
+
+    def make_for_message(
+        self, name: str, default: str, queues: int, *, unit_mode: bool, auto_create: bool
+    ) -> TopicConfig | None:
+        """Create a topic for its first message, if that is allowed; a retry topic is always allowed."""
+        is_retry = name.startswith(RETRY_PREFIX)
+        flag = topic_sys_flag(unit=not is_retry, unit_sub=is_retry) if unit_mode else 0
+        if default == AUTO_CREATE_TOPIC and not auto_create:
+            self.table.forbid_inheritance(default)
+        self._note(self.table.create_like(name, default, queues, flag, self._clock.now_ms()))
+        if is_retry:
+            self.ensure(name, 1, sys_flag=flag)
+        return self.get(name)
+
+    def ensure(self, name: str, queues: int, *, sys_flag: int = 0) -> bool:
+        """Create a topic unless it exists; return whether it was created."""
+        changed = self.table.ensure(name, queues, self._clock.now_ms(), sys_flag=sys_flag)
+        self._note(changed)
+        return bool(changed.topics)
+
+    def begin_deletion(self, name: str, on_saved: OnSaved) -> None:
+        """Delete a topic. Until `end_deletion` a new topic of that name takes no message: queues are being deleted.
+
+        Name servers are not told here: the tool that deletes the topic tells them.
+        """
+        young = self.young.setdefault(name, _Young())
+        young.deletions += 1
+        was_there = self.table.delete(name, self._clock.now_ms())
+        self.file.changed(on_saved)  # for an unknown topic too: an earlier deletion may not be durable yet
+        for tell in self.on_deleted if was_there else ():
+            tell(name)
+
+    def end_deletion(self, name: str) -> None:
+        """Let a topic of this name take messages again: the queues of the deleted topic are gone."""
+        young = self.young[name]
+        young.deletions -= 1
+        self._release(name, young)
+
+    def renew_version(self) -> None:
+        """Raise the data version, because the broker's permission has changed, so that name servers update."""
+        self.table.renew_version(self._clock.now_ms())
+        self.file.changed()
+
+    def order(self, ordered: Iterable[str]) -> None:
+        """Mark topics as strictly ordered."""
+        self._note(self.table.order(ordered, self._clock.now_ms()))
+
+    def _note(self, changed: Changed) -> None:
+        if changed.topics:
+            self._save([_name(topic) for topic in changed.topics])
+            self._tell(changed.topics)
+
+    def _tell(self, changed: tuple[TopicConfig, ...]) -> None:
+        for tell in self.on_changed if changed else ():
+            tell(changed)
+
+    def _save(self, names: list[str], on_saved: OnSaved | None = None) -> None:
+        """Write topics; they are young until the write is durable."""
+        young = [(name, self.young.setdefault(name, _Young())) for name in names]
+        editions = [one.begin() for _, one in young]
+
+        def saved(error: FireArrowError | None) -> None:
+            for (name, one), edition in zip(young, editions, strict=True):
+                if self.young.get(name) is one and one.edition == edition:
+                    self._saved(name, one, error)
+            if on_saved is not None:
+                on_saved(error)
+
+        self.file.changed(saved)
+
+    def _saved(self, name: str, young: "_Young", error: FireArrowError | None) -> None:
+        young.is_saved, young.has_failed = error is None, error is not None
+        if error is not None:
+            young.tell(error)
+        else:
+            self._release(name, young)
+
+    def _release(self, name: str, young: "_Young") -> None:
+        """End the young state of a topic, unless it is not saved or its queues are still being deleted."""
+        if young.deletions or not (young.is_saved or name not in self.table):
+            return
+        del self.young[name]
+        young.tell(None)
+
+
+def _name(topic: TopicConfig) -> str:
+    return topic.topic_name or ""
+
+
+class _Young(Struct):
+    """The state of a topic whose latest change is not durable, or whose queues are being deleted."""
+
+    edition: int = 0
+    """The number of the topic's latest change; callbacks wait for this change."""
+    is_saved: bool = False
+    """Whether the latest change is durable."""
+    has_failed: bool = False
+    """Whether the latest change could not be written and no retry is under way."""
+    deletions: int = 0
+    """The number of deletions under way."""
+    waiting: list[OnSaved] = field(default_factory=list)
+
+    def begin(self) -> int:
+        """Note that a change is being written; return its number."""
+        self.edition += 1
+        self.is_saved = self.has_failed = False
+        return self.edition
+
+    def tell(self, error: FireArrowError | None) -> None:
+        """Call the waiting callbacks."""
+        waiting, self.waiting = self.waiting, []
+        for call in waiting:
+            call(error)

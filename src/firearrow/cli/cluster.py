@@ -1,0 +1,135 @@
+"""How commands reach a cluster, and how they report a failure.
+
+The name servers come from ``-n``, before or after the command, else from the environment (`environment`). TLS and keys
+are options of ``firearrow`` itself, given before or after the command, or variables of the environment.
+
+A failure is one line on standard error, which says what happened, why, and what to do next; the exit status is 1.
+"""
+
+import asyncio
+import signal
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, NoReturn, TypedDict, TypeVar
+
+import typer
+
+from firearrow.cli.environment import NAME_SERVERS
+from firearrow.errors import FireArrowError
+from firearrow.runtime.tls_settings import ClientTls
+
+if TYPE_CHECKING:
+    from firearrow.admin import Admin
+
+T = TypeVar("T")
+
+ENDED_BY_SIGNAL: Final = 128
+"""The exit status after a signal is this plus the signal's number, as in shells."""
+
+NameServers = Annotated[
+    str,
+    typer.Option(
+        "--name-servers",
+        "-n",
+        envvar=NAME_SERVERS,
+        help="Name servers as host:port, separated by semicolons.",
+        show_default=False,
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+
+class Reach(TypedDict, total=False):
+    """How servers are reached: TLS and the keys of an account, the same for every command and every client."""
+
+    tls: ClientTls
+    access_key: str
+    secret_key: str
+
+
+class Given(NamedTuple):
+    """The options given to ``firearrow`` itself."""
+
+    reach: Reach
+    name_servers: str = ""
+
+
+def reach_of(context: typer.Context) -> Reach:
+    """Return the TLS options and keys of this command line."""
+    found = context.find_object(Given)
+    return Reach() if found is None else found.reach
+
+
+def admin_of(context: typer.Context, servers: str) -> "Admin":
+    """Return an ``Admin`` of the cluster."""
+    from firearrow.admin import Admin  # imported here, because servers do not need it
+
+    return Admin(name_servers(context, servers), **reach_of(context))
+
+
+def name_servers(context: typer.Context, given: str) -> str:
+    """Return the name servers given after the command, before it, or in the environment; fail if there are none."""
+    root = context.find_object(Given)
+    source = context.get_parameter_source("servers")
+    if root is not None and root.name_servers and (source is None or source.name != "COMMANDLINE"):
+        given = root.name_servers
+    if not given.strip():
+        fail(
+            context,
+            "no name server is given, so there is no cluster to ask. Write -n HOST:PORT, or set FIREARROW_NAMESRV; "
+            "`firearrow dev` starts a cluster on 127.0.0.1:9876.",
+        )
+    return given
+
+
+def fail(context: typer.Context, why: str) -> NoReturn:
+    """End the command with status 1 and a line that says why."""
+    typer.echo(f"{context.command_path}: {why}", err=True)
+    raise typer.Exit(1)
+
+
+def run(context: typer.Context, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run a command's coroutine; a failure or a signal ends the command with a line and an exit status."""
+    try:
+        return asyncio.run(_until_terminated(work))
+    except FireArrowError as error:
+        fail(context, _told(error))
+    except KeyboardInterrupt:
+        raise typer.Exit(ENDED_BY_SIGNAL + signal.SIGINT) from None
+    except _Terminated:
+        raise typer.Exit(ENDED_BY_SIGNAL + signal.SIGTERM) from None
+
+
+class _Terminated(Exception):
+    """SIGTERM came."""
+
+
+async def _until_terminated(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Cancel the work at SIGTERM, as asyncio does at SIGINT, so that a group is left and offsets are committed."""
+    loop = asyncio.get_running_loop()
+    task = asyncio.current_task()
+    assert task is not None
+    terminated = False
+
+    def terminate() -> None:
+        nonlocal terminated
+        terminated = True
+        task.cancel()
+
+    loop.add_signal_handler(signal.SIGTERM, terminate)
+    try:
+        return await work()
+    except asyncio.CancelledError:
+        if not terminated:
+            raise
+        raise _Terminated from None
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
+
+
+def _told(error: FireArrowError) -> str:
+    text = " ".join([f"{error}.", *getattr(error, "__notes__", [])]).replace("..", ".")
+    if error.may_have_happened:
+        return f"{text} It may have happened nevertheless: check before you repeat it."
+    if error.retryable:
+        return f"{text} Nothing was changed; trying again later may help."
+    return text

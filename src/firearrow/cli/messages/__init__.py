@@ -1,0 +1,1 @@
+"""What ``firearrow produce`` reads and ``firearrow consume`` prints."""

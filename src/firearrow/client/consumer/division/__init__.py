@@ -1,0 +1,1 @@
+"""Which queues a member owns: strategies, rebalancing, locks, offsets."""

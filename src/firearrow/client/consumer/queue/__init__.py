@@ -1,0 +1,1 @@
+"""One owned queue: pulled, handed to handlers, finished, sent back."""

@@ -1,0 +1,197 @@
+"""Brings a message, or a batch, to a broker: chooses the queue, asks its master, and tries again until the deadline.
+
+One deadline covers all attempts of a send; `retry_policy` decides whether there is another. After a failed attempt the
+next goes to another broker, unless the message must keep an order: then it goes to its own queue again.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from functools import partial
+
+from firearrow.client.instance import Instance
+from firearrow.client.name_servers import UNANSWERED
+from firearrow.client.producer.outgoing import Outgoing, OutgoingBatch, batch_request_for, request_for
+from firearrow.client.producer.result import STORED
+from firearrow.client.producer.retry_policy import Attempts
+from firearrow.client.producer.selector import Faults, RoundRobin, Selector, checked_queue, queue_of_key, selected
+from firearrow.client.producer.settings import ProducerSettings
+from firearrow.client.routes import Route, borrowed
+from firearrow.errors import ClientClosed, FireArrowError, NoRoute, RequestRefused
+from firearrow.model import Message, MessageQueue, keys
+from firearrow.protocol.codes import ResponseCode
+from firearrow.protocol.conversation import Request
+from firearrow.protocol.requests.message.send import SendAnswer
+from firearrow.remoting.reply import Reply
+from firearrow.runtime.network import Address
+
+Choice = Callable[[Sequence[MessageQueue]], MessageQueue]
+"""How the queue of a message follows from the queues that its topic has now."""
+
+
+class Delivery:
+    """The way of one producer's messages to brokers. ``opened`` returns its instance, or raises ``ClientClosed``."""
+
+    def __init__(self, settings: ProducerSettings, opened: Callable[[], Instance]) -> None:
+        self._settings = settings
+        self._opened = opened
+        self._rounds: dict[str, RoundRobin] = {}
+        self._faults = Faults()
+        self._attempt_ms = float(settings.attempt_timeout_ms or "inf")
+
+    async def send(
+        self, outgoing: Outgoing | OutgoingBatch, choose: Choice | None, timeout_ms: float | None
+    ) -> tuple[int, SendAnswer, MessageQueue]:
+        """Have a broker store it; return the code and the answer of the broker, and the queue."""
+        instance, loop = self._opened(), asyncio.get_running_loop()
+        limit_ms = self._settings.send_timeout_ms if timeout_ms is None else timeout_ms
+        deadline = loop.time() + limit_ms / 1000
+        attempts = Attempts(self._settings.retries, is_fixed=choose is not None)
+        stored: tuple[int, SendAnswer, MessageQueue] | None = None
+        while loop.time() < deadline:
+            chosen: MessageQueue | None = None
+            try:
+                route = instance.routes.get(outgoing.topic)
+                if route is None or not route.write_queues:
+                    route = await self.route(outgoing.topic)
+                chosen = choose(route.write_queues) if choose else self._next_queue(route, attempts.tried)
+                left_ms = (deadline - loop.time()) * 1000
+                reply = await self._attempt(outgoing, chosen, min(left_ms, self._attempt_ms))
+            except (*UNANSWERED, NoRoute, RequestRefused) as error:
+                if not await self._goes_on(attempts, error, outgoing.topic, chosen, deadline):
+                    break
+                if choose is not None and chosen is not None:
+                    choose = partial(same_queue, chosen)  # routes may have changed meanwhile
+            else:
+                stored = reply.code, reply.answer, chosen
+                if reply.code == ResponseCode.SUCCESS or not self._settings.retry_not_ok:
+                    return stored
+                if not attempts.weak(chosen.broker_name):
+                    break
+        if stored is not None:
+            return stored
+        failure = attempts.failure(outgoing.topic, limit_ms)
+        last = attempts.errors[-1] if attempts.errors else None
+        raise failure from (last if last is not failure else None)
+
+    async def tell(self, outgoing: Outgoing, choose: Choice | None, timeout_ms: float | None) -> None:
+        """Send a message to a broker without an answer."""
+        instance, route = self._opened(), await self.route(outgoing.topic)
+        chosen = choose(route.write_queues) if choose else self._next_queue(route)
+        request = request_for(outgoing, chosen, self._settings)
+        limit_ms = self._settings.send_timeout_ms if timeout_ms is None else timeout_ms
+        await instance.caller.tell(self._master(instance, chosen), request, outgoing.body, timeout_ms=limit_ms)
+
+    async def _goes_on(
+        self, attempts: Attempts, error: FireArrowError, topic: str, chosen: MessageQueue | None, deadline: float
+    ) -> bool:
+        """Wait for the back-off before the next attempt; return False if there is none."""
+        broker = chosen.broker_name if chosen is not None else None
+        if not attempts.failed(error, broker, was_asked=chosen is not None):
+            return False
+        try:
+            instance, loop = self._opened(), asyncio.get_running_loop()
+        except ClientClosed:
+            if attempts.may_have_happened:
+                return False  # the message may be stored, but ClientClosed means that nothing was sent
+            raise
+        if not isinstance(error, RequestRefused):
+            instance.hurry()
+        route = instance.routes.get(topic)
+        if route is None and isinstance(error, NoRoute):
+            return False  # name servers have answered: there is no such topic
+        brokers = {queue.broker_name for queue in route.write_queues} if route is not None else set()
+        pause_s = attempts.pause_s(brokers, instance.doors.chance)
+        if pause_s and loop.time() + pause_s < deadline:
+            what, extra = "messages of topic %s wait for a broker: %s", {"topic": topic, "reason": str(error)}
+            instance.trouble.say(loop.time(), f"send {topic}", what, topic, error, **extra)
+            await asyncio.sleep(pause_s)
+            return True
+        return not pause_s
+
+    async def _attempt(
+        self, outgoing: Outgoing | OutgoingBatch, queue: MessageQueue, left_ms: float
+    ) -> Reply[SendAnswer]:
+        instance, loop = self._opened(), asyncio.get_running_loop()
+        request: Request[SendAnswer]
+        if isinstance(outgoing, Outgoing):
+            request = request_for(outgoing, queue, self._settings)
+        else:
+            request = batch_request_for(outgoing, queue, self._settings)
+        began = loop.time()
+        try:
+            address = self._master(instance, queue)
+            try:
+                reply = await self._say(instance, address, request, outgoing.body, left_ms)
+            except RequestRefused as refusal:
+                if refusal.code != ResponseCode.GO_AWAY:
+                    raise
+                left_ms -= (loop.time() - began) * 1000
+                reply = await instance.caller.call(address, request, outgoing.body, timeout_ms=left_ms, accept=STORED)
+        except FireArrowError:
+            self._faults.note(queue.broker_name, 0, loop.time(), failed=True)
+            raise
+        if self._settings.latency_fault_tolerance:
+            now = loop.time()
+            self._faults.note(queue.broker_name, (now - began) * 1000, now)
+        return reply
+
+    def _say(
+        self, instance: Instance, address: Address, request: Request[SendAnswer], body: bytes, left_ms: float
+    ) -> Awaitable[Reply[SendAnswer]]:
+        """Send a request: if a connection is open (the usual case), at once and without a coroutine of its own."""
+        connection = instance.caller.standing(address)
+        if connection is None:
+            return instance.caller.call(address, request, body, timeout_ms=left_ms, accept=STORED)
+        return connection.ask(request, body, timeout_ms=left_ms, accept=STORED)
+
+    async def route(self, topic: str) -> Route:
+        """Return a route with queues to send to; raise ``NoRoute`` if the topic has none."""
+        instance = self._opened()
+        instance.want(topic)
+        route = instance.routes.get(topic) or await instance.refresh(topic)
+        if route is None:
+            default = await instance.refresh(self._settings.default_topic)
+            if default is not None:
+                route = borrowed(default, topic, self._settings.default_topic_queues)
+        if route is None:
+            raise NoRoute(
+                f"no name server knows topic {topic!r}, and brokers do not create topics; check its name, or create it"
+            )
+        if not route.write_queues:
+            instance.hurry()
+            raise NoRoute(f"no broker takes messages of topic {topic!r} now: none has a master with write permission")
+        return route
+
+    def _next_queue(self, route: Route, tried: Collection[str] = ()) -> MessageQueue:
+        rounds = self._rounds.get(route.topic)
+        if rounds is None:
+            start = self._opened().doors.chance.randrange(len(route.write_queues))
+            rounds = self._rounds[route.topic] = RoundRobin(start)
+        if not self._settings.latency_fault_tolerance:
+            return rounds.choose(route.write_queues, tried)
+        now = asyncio.get_running_loop().time()
+        return rounds.choose(route.write_queues, tried, lambda broker: self._faults.is_available(broker, now))
+
+    def _master(self, instance: Instance, queue: MessageQueue) -> Address:
+        address = instance.routes.master(queue.broker_name)
+        if address is None:
+            instance.hurry()
+            raise NoRoute(f"the master of broker {queue.broker_name} is not known to any name server now")
+        return address
+
+
+def same_queue(queue: MessageQueue, _queues: Sequence[MessageQueue]) -> MessageQueue:
+    """Return the first argument: the choice of a queue that is chosen already."""
+    return queue
+
+
+def fixed_choice(message: Message, queue: MessageQueue | None, selector: Selector | None) -> Choice | None:
+    """Return how the queue follows from the message itself; None if it does not."""
+    if queue is not None:
+        return partial(same_queue, checked_queue(queue, message.topic))
+    if selector is not None:
+        return lambda queues: selected(selector, queues, message)
+    key = message.properties.get(keys.SHARDING_KEY)
+    if key:
+        return lambda queues: queue_of_key(queues, key)
+    return None

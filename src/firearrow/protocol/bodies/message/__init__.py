@@ -1,0 +1,1 @@
+"""Messages: looked up in consume queues."""

@@ -1,0 +1,1 @@
+"""Name servers: registration and routes."""

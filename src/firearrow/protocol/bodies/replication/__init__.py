@@ -1,0 +1,1 @@
+"""Slaves, masters and controllers."""

@@ -1,0 +1,1 @@
+"""Operators: topics, settings, accounts, statistics."""

@@ -1,0 +1,42 @@
+"""How much a broker does and how far groups are. Java: ``header.GetConsumeStatsRequestHeader`` and neighbours."""
+
+from typing import ClassVar
+
+from firearrow.protocol.bodies.admin.stats import BrokerStatsData, ConsumeStats, ConsumeStatsList
+from firearrow.protocol.bodies.naming.route import KVTable
+from firearrow.protocol.codes import RequestCode
+from firearrow.protocol.conversation import Empty, Request
+
+
+class GetBrokerRuntimeInfo(Request[Empty], frozen=True, kw_only=True, gc=False):
+    """Everything about a running broker, by name."""
+
+    code: ClassVar[RequestCode] = RequestCode.GET_BROKER_RUNTIME_INFO
+    answer_body = KVTable
+
+
+class GetConsumeStats(Request[Empty], frozen=True, kw_only=True, gc=False):
+    """How far a group is. ``topicList`` is joined by ``;`` (5.x)."""
+
+    code: ClassVar[RequestCode] = RequestCode.GET_CONSUME_STATS
+    answer_body = ConsumeStats
+    consumer_group: str
+    topic: str | None = None
+    topic_list: str | None = None
+
+
+class ViewBrokerStatsData(Request[Empty], frozen=True, kw_only=True, gc=False):
+    """One statistic."""
+
+    code: ClassVar[RequestCode] = RequestCode.VIEW_BROKER_STATS_DATA
+    answer_body = BrokerStatsData
+    stats_name: str
+    stats_key: str
+
+
+class GetBrokerConsumeStats(Request[Empty], frozen=True, kw_only=True, gc=False):
+    """How far every group is."""
+
+    code: ClassVar[RequestCode] = RequestCode.GET_BROKER_CONSUME_STATS
+    answer_body = ConsumeStatsList
+    is_order: bool

@@ -1,0 +1,1 @@
+"""Groups: members, heartbeats, locks, offsets."""

@@ -1,0 +1,1 @@
+"""Messages: sent, pulled, looked up."""

@@ -1,0 +1,1 @@
+"""Popped messages and lite topics (5.x)."""

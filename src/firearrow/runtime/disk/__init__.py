@@ -1,0 +1,1 @@
+"""Files: the door that the store uses, and the operating system's disk behind it."""

@@ -1,0 +1,86 @@
+"""Decides where the next sync runs: on the loop, in a side process, or in a thread. Pure, from measured times.
+
+A sync on the loop costs only its own duration, which is the best choice while that is short. A sync in a thread
+must get the interpreter's lock back from a busy loop, which costs more than a short sync itself; a sync in
+another process does not. So:
+
+* the first few go to a thread, which costs nothing to set up, and are measured;
+* while the 99th percentile stays under ``INLINE_LIMIT_NS`` small syncs run on the loop;
+* otherwise they run in the side process, and return to the loop when its measurements allow, after a longer time
+  with each return;
+* a sync of many unsynced bytes never runs on the loop.
+"""
+
+import enum
+from collections import deque
+from typing import Final
+
+INLINE_LIMIT_NS: Final = 200_000
+INLINE_BYTES_MAX: Final = 1 << 20
+FIRST_SAMPLES: Final = 16
+WINDOW: Final = 128
+SLOW_ALLOWED: Final = 2  # of a window: a little more than one percent
+RELUCTANCE_MAX: Final = 64
+
+
+class Route(enum.Enum):
+    """Where a sync runs."""
+
+    INLINE = "inline"
+    PROCESS = "process"
+    THREAD = "thread"
+
+
+class SyncChoice:
+    """Remembers the durations of syncs and chooses the route of the next."""
+
+    def __init__(self) -> None:
+        self._route = Route.THREAD
+        self._slow: deque[bool] = deque(maxlen=WINDOW)
+        self._needed = FIRST_SAMPLES
+        self._seen = 0
+        self._reluctance = 1
+        self._process_works = True
+
+    @property
+    def usual(self) -> Route:
+        """The route of small syncs."""
+        return self._route
+
+    def route(self, unsynced_bytes: int) -> Route:
+        """Return where a sync of so many bytes runs."""
+        if self._route is Route.INLINE and unsynced_bytes > INLINE_BYTES_MAX:
+            return Route.PROCESS if self._process_works else Route.THREAD
+        return self._route
+
+    def no_process(self) -> None:
+        """Use threads from now on, because the side process could not be started."""
+        self._process_works = False
+        if self._route is Route.PROCESS:
+            self._route = Route.THREAD
+
+    def took(self, nanoseconds: int, unsynced_bytes: int) -> None:
+        """Note the duration of a sync; large syncs do not count."""
+        if unsynced_bytes > INLINE_BYTES_MAX:
+            return
+        self._slow.append(nanoseconds >= INLINE_LIMIT_NS)
+        self._seen += 1
+        slow = sum(self._slow)
+        if self._route is Route.INLINE:
+            if slow > SLOW_ALLOWED:
+                self._reluctance = min(RELUCTANCE_MAX, self._reluctance * 2)
+                self._go(self._away(), WINDOW * self._reluctance)
+        elif self._seen >= self._needed:
+            if slow <= SLOW_ALLOWED * len(self._slow) // WINDOW:
+                self._go(Route.INLINE, 0)
+            elif self._route is Route.THREAD and self._process_works:
+                self._go(Route.PROCESS, WINDOW)
+
+    def _away(self) -> Route:
+        return Route.PROCESS if self._process_works else Route.THREAD
+
+    def _go(self, route: Route, needed: int) -> None:
+        self._route = route
+        self._needed = needed
+        self._seen = 0
+        self._slow.clear()

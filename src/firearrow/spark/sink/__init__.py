@@ -1,0 +1,1 @@
+"""The sink: rows of a table become messages of a topic."""

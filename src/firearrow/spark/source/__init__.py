@@ -1,0 +1,1 @@
+"""The sources: topics and store files become rows of a table."""

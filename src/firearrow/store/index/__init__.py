@@ -1,0 +1,1 @@
+"""The key index: the places of messages, by topic and key."""

@@ -1,0 +1,108 @@
+"""Hashes the keys of rows for the index, many at once. Pure."""
+
+from typing import Final
+
+from firearrow.model.flags import ROLLBACK, TRANSACTION_MASK
+from firearrow.model.java_hash import java_hash
+from firearrow.store.dispatch import Row
+from firearrow.store.index.active_file import KeyPlace
+from firearrow.store.index.key_columns import keys_by_columns
+from firearrow.store.index.key_hash import (
+    AT_ONCE,
+    LANE_BYTES,
+    MASK,
+    POWERS,
+    SHORT_LANE,
+    hash_lanes,
+    hash_short_lanes,
+    head_hash,
+    prefix_hash,
+)
+from firearrow.store.placement import UniformRows
+from firearrow.store.property_fields import KEYS_MARK, SEPARATOR, UNIQ_KEY_MARK, field
+
+LONGEST_HEAD: Final = 24
+"""The most characters before the last lane of a key, whose hash is cached: an IPv6 client's UNIQ_KEY has 24 + 32."""
+_LONG_KEY: Final = LANE_BYTES + LONGEST_HEAD
+_USUAL_LENGTHS: Final = (LANE_BYTES, _LONG_KEY)
+_NO_KEY: Final = bytes(LANE_BYTES)
+
+
+def uniform_hashes(rows: UniformRows) -> list[int] | None:
+    """The hash of the UNIQ_KEY of each row; None if the rows have other keys too, or UNIQ_KEYs of unusual length."""
+    shared = rows.properties
+    if rows.sys_flag & TRANSACTION_MASK == ROLLBACK or KEYS_MARK in shared.before or KEYS_MARK in shared.after:
+        return None
+    if len(shared.key_head) > _LONG_KEY or not shared.key_head.isascii():
+        return None
+    plus = head_hash(rows.tail.topic, shared.key_head) * POWERS[SHORT_LANE] & MASK
+    return [(hashed + plus) & MASK for hashed in hash_short_lanes(b"".join(shared.ends), len(shared.ends))]
+
+
+def hashed_keys(rows: list[Row]) -> list[KeyPlace]:
+    """The hashed keys of rows, in order."""
+    return keys_by_columns(rows) or _hashed_one_by_one(rows)
+
+
+def _hashed_one_by_one(rows: list[Row]) -> list[KeyPlace]:
+    lanes, added, places = _keys_of(rows)
+    keys: list[KeyPlace] = []
+    for start in range(0, len(lanes), AT_ONCE):
+        hashes = hash_lanes(lanes[start : start + AT_ONCE])
+        found = zip(hashes, added[start : start + AT_ONCE], places[start : start + AT_ONCE], strict=True)
+        keys += [((hashed + plus) & MASK, physical, store_ms) for hashed, plus, (physical, store_ms) in found]
+    return keys
+
+
+def _keys_of(rows: list[Row]) -> tuple[list[bytes], list[int], list[tuple[int, int]]]:
+    """For each key of rows: its lane, the number to add to the lane's hash, and the position of its message."""
+    lanes: list[bytes] = []
+    added: list[int] = []
+    places: list[tuple[int, int]] = []
+    last_queue, last_head, last_plus = None, b"", 0
+    for queue, physical, _, _, store_ms, sys_flag, properties in rows:
+        if sys_flag & TRANSACTION_MASK == ROLLBACK:
+            continue
+        # `field` inlined for a key of a usual length.
+        before, found, after = properties.rpartition(UNIQ_KEY_MARK)
+        if found:
+            unique = after.partition(b"\x02")[0]
+            if len(unique) not in _USUAL_LENGTHS or (before and before[-1] != SEPARATOR):
+                unique = field(properties, UNIQ_KEY_MARK)
+            if len(unique) == LANE_BYTES and unique.isascii():
+                plus = queue.key_prefix
+                if plus < 0:
+                    plus = queue.key_prefix = prefix_hash(queue.topic) * POWERS[LANE_BYTES] & MASK
+                lanes.append(unique)
+                added.append(plus)
+                places.append((physical, store_ms))
+            elif len(unique) == _LONG_KEY and unique.isascii():
+                # `_add_key` inlined: neighbours in the log mostly have one client, so one head hash serves them.
+                head = unique[:LONGEST_HEAD]
+                if queue is not last_queue or head != last_head:
+                    last_queue, last_head = queue, head
+                    last_plus = head_hash(queue.topic, head) * POWERS[LANE_BYTES] & MASK
+                lanes.append(unique[LONGEST_HEAD:])
+                added.append(last_plus)
+                places.append((physical, store_ms))
+            elif unique:
+                _add_key(queue.topic, unique, lanes, added)
+                places.append((physical, store_ms))
+        if properties.partition(KEYS_MARK)[1]:
+            words = [word for word in field(properties, KEYS_MARK).split(b" ") if word]
+            for word in words:
+                _add_key(queue.topic, word, lanes, added)
+            places += [(physical, store_ms)] * len(words)
+    return lanes, added, places
+
+
+def _add_key(topic: str, key: bytes, lanes: list[bytes], added: list[int]) -> None:
+    if len(key) <= LANE_BYTES and key.isascii():
+        lanes.append(key.rjust(LANE_BYTES, b"\0"))
+        added.append(prefix_hash(topic) * POWERS[len(key)] & MASK)
+    elif len(key) <= LONGEST_HEAD + LANE_BYTES and key.isascii():
+        lanes.append(key[-LANE_BYTES:])
+        added.append(head_hash(topic, key[:-LANE_BYTES]) * POWERS[LANE_BYTES] & MASK)
+    else:
+        lanes.append(_NO_KEY)
+        added.append(java_hash(f"{topic}#{key.decode('utf-8', 'replace')}") & MASK)

@@ -1,0 +1,84 @@
+"""Prepares the next segment before it is needed.
+
+The file gets its size (and under ``zeroed`` its zeros) in ``firearrow/``, is synced, and only then renamed into
+``commitlog/``, so that Apache never sees a segment of the wrong length. Zeros are written off the loop. When the log
+needs the segment earlier it creates one in place, and the prepared one is dropped. A failure here is only logged: the
+log will get the same error from the disk and report it.
+"""
+
+import asyncio
+import logging
+from typing import Final
+
+from firearrow.errors import DiskError
+from firearrow.runtime.disk.door import Disk
+from firearrow.store.log.commit_log import CommitLog
+from firearrow.store.log.segments import Segments, sync_names
+from firearrow.store.paths import NEXT_SEGMENT, log_path
+
+RETRY_SECONDS: Final = 1.0
+
+logger = logging.getLogger(__name__)
+
+
+class SegmentAhead:
+    """Prepares one segment at a time."""
+
+    def __init__(self, disk: Disk, segments: Segments, log: CommitLog, *, zeroed: bool) -> None:
+        self._disk = disk
+        self._segments = segments
+        self._log = log
+        self._zeroed = zeroed
+        self._needed = asyncio.Event()
+        self._needed.set()
+        self._has_failed = False
+        log.on_roll = self._needed.set
+
+    async def run(self) -> None:
+        """Keep one segment ready behind the one in use, until cancelled."""
+        size = self._segments.size
+        while True:
+            await self._needed.wait()
+            self._needed.clear()
+            active = self._log.tail // size * size
+            done = [await self.prepare(start) for start in (active, active + size)]
+            if not all(done):
+                await asyncio.sleep(RETRY_SECONDS)
+                self._needed.set()
+
+    async def discard_leftover(self) -> None:
+        """Remove the incomplete segment of an earlier run."""
+        if self._disk.exists(NEXT_SEGMENT):
+            await self._disk.unlink(NEXT_SEGMENT)
+
+    async def prepare(self, start: int) -> bool:
+        """Create the segment that starts at ``start``, durably, unless it exists; return whether it exists now."""
+        if self._segments.at(start) is not None:
+            return True
+        try:
+            await self._make(start)
+        except DiskError as error:
+            if not self._has_failed:
+                logger.warning("no segment was prepared: %s", error, extra={"segment": start, "reason": str(error)})
+            self._has_failed = True
+            return False
+        self._has_failed = False
+        return True
+
+    async def _make(self, start: int) -> None:
+        file = self._disk.open(NEXT_SEGMENT, create=True)
+        try:
+            await file.allocate(self._segments.size, zeroed=self._zeroed)
+            await file.sync()
+        except DiskError:
+            file.close()
+            await self.discard_leftover()
+            raise
+        if self._segments.at(start) is not None:
+            file.close()
+            await self.discard_leftover()
+            return
+        self._disk.rename(NEXT_SEGMENT, log_path(start))
+        segment = self._segments.add(start, file, named=False)
+        await sync_names(self._disk)
+        segment.named = True

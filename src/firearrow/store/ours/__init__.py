@@ -1,0 +1,1 @@
+"""Small files of our own, which Apache's broker ignores."""

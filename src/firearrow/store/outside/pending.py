@@ -1,0 +1,199 @@
+"""Counts the work that Apache's broker has begun in a store and that only Apache's broker can finish.
+
+- A half message is pending unless an op message names its offset. Both queues are looked through from where the
+  transactions' own group is, as Apache's check does.
+- A timed message is pending when its slot of the wheel is not delivered, or when it is not in the wheel yet. One that
+  was recalled counts until its time has come.
+- A pop check-point is pending when one of its messages is not acknowledged. Check-points and acknowledgements wait for
+  their time among the timed messages, and then lie in the revive log up to where Apache's broker has seen to them.
+
+A message that the log no longer has does not count. Java: ``TransactionalMessageServiceImpl``, ``TimerMessageStore``,
+``PopReviveService``.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Final, NamedTuple, Protocol
+
+from msgspec import Struct, field
+
+from firearrow import fastjson
+from firearrow.errors import BadBody, FileMissing
+from firearrow.model import keys
+from firearrow.model.names import HALF_TOPIC, OP_HALF_TOPIC, REVIVE_LOG_PREFIX, TIMER_TOPIC
+from firearrow.runtime.disk.door import Disk
+from firearrow.store.outside.pop_marks import PopMarks
+from firearrow.store.outside.timer_files import Timer, TimerLog, read_check, slots_due
+
+OFFSETS: Final = ("config/consumerOffset.json", "config/consumerOffset.json.bak")
+TRANSACTION_GROUP: Final = "CID_RMQ_SYS_TRANS"
+REVIVE_GROUP: Final = "CID_RMQ_SYS_REVIVE_GROUP"
+_OP_TAG: Final = "d"
+
+
+class Pending(Struct, frozen=True):
+    """The number of half messages, timed messages and pop check-points."""
+
+    half_messages: int = 0
+    timers: int = 0
+    check_points: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.half_messages or self.timers or self.check_points)
+
+    def __str__(self) -> str:
+        counts = (
+            (self.half_messages, "half message", "of transactions that are neither committed nor rolled back"),
+            (self.timers, "timed message", "whose time has not come"),
+            (self.check_points, "pop check-point", "with messages that are not acknowledged"),
+        )
+        said = [f"{count} {noun}{'s' * (count != 1)} {state}" for count, noun, state in counts if count]
+        return ", ".join(said) or "nothing pending"
+
+
+class Kept(NamedTuple):
+    """A message of the store."""
+
+    queue_offset: int
+    physical: int
+    body: bytes
+    properties: Mapping[str, str]
+
+
+class Messages(Protocol):
+    """The messages of a store, open or looked at from outside."""
+
+    @property
+    def log_start(self) -> int:
+        """Where the log begins."""
+        ...
+
+    async def topics(self) -> list[str]:
+        """The topics that have queues."""
+        ...
+
+    async def queues(self, topic: str) -> list[int]:
+        """The queues of a topic that ever had a message."""
+        ...
+
+    def after(self, topic: str, queue_id: int, offset: int) -> AsyncIterator[Kept]:
+        """The messages of a queue from an offset on, as far as the log has them."""
+        ...
+
+    async def at(self, physical: int, size: int) -> Kept | None:
+        """The message at a place in the log, if there is one."""
+        ...
+
+
+class _OffsetFile(Struct, frozen=True):
+    table: dict[str, dict[int, int]] = field(name="offsetTable", default_factory=dict)
+
+
+async def count_pending(disk: Disk, messages: Messages) -> Pending:
+    """Count pending work. A directory without such messages costs a few lookups."""
+    revive_logs = [topic for topic in await messages.topics() if topic.startswith(REVIVE_LOG_PREFIX)]
+    halves = await messages.queues(HALF_TOPIC)
+    revived = [(topic, queue_id) for topic in revive_logs for queue_id in await messages.queues(topic)]
+    offsets = await _offsets(disk) if halves or revived else {}
+    marks = PopMarks()
+    for topic, queue_id in revived:
+        await _take_revive_log(messages, offsets, topic, queue_id, marks)
+    half_messages = sum([await _half_messages(messages, offsets, queue_id) for queue_id in halves])
+    timers = await _Timers(disk, messages, marks).count() if await messages.queues(TIMER_TOPIC) else 0
+    return Pending(half_messages=half_messages, timers=timers, check_points=marks.pending())
+
+
+async def _offsets(disk: Disk) -> dict[str, dict[int, int]]:
+    for path in OFFSETS:
+        try:
+            return fastjson.decode(await disk.read_whole(path), _OffsetFile).table
+        except (FileMissing, BadBody):
+            continue
+    return {}
+
+
+def _committed(offsets: dict[str, dict[int, int]], topic: str, group: str, queue_id: int) -> int | None:
+    return offsets.get(f"{topic}@{group}", {}).get(queue_id)
+
+
+# ---- transactions
+
+
+async def _half_messages(messages: Messages, offsets: dict[str, dict[int, int]], queue_id: int) -> int:
+    ended: set[int] = set()
+    op_from = _committed(offsets, OP_HALF_TOPIC, TRANSACTION_GROUP, queue_id) or 0
+    async for op in messages.after(OP_HALF_TOPIC, queue_id, op_from):
+        if op.properties.get(keys.TAGS) == _OP_TAG:
+            ended.update(int(part) for part in op.body.split(b",") if part.isdigit())
+    half_from = _committed(offsets, HALF_TOPIC, TRANSACTION_GROUP, queue_id) or 0
+    count = 0
+    async for half in messages.after(HALF_TOPIC, queue_id, half_from):
+        # A message that is not to be asked about yet is put into the queue again, and its first offset ended.
+        first = half.properties.get(keys.TRAN_PREPARED_QUEUE_OFFSET, "")
+        count += half.queue_offset not in ended and not (first.isdigit() and int(first) in ended)
+    return count
+
+
+# ---- pop
+
+
+async def _take_revive_log(
+    messages: Messages, offsets: dict[str, dict[int, int]], topic: str, queue_id: int, marks: PopMarks
+) -> None:
+    seen = _committed(offsets, topic, REVIVE_GROUP, queue_id)
+    async for mark in messages.after(topic, queue_id, 0 if seen is None else seen + 1):
+        marks.add(mark.properties.get(keys.TAGS, ""), mark.body)
+
+
+# ---- timers
+
+
+class _Timers:
+    """Counts timed messages, and passes those of the revive log to `PopMarks`."""
+
+    def __init__(self, disk: Disk, messages: Messages, marks: PopMarks) -> None:
+        self._disk = disk
+        self._messages = messages
+        self._marks = marks
+        self._is_mark: dict[int, bool] = {}
+        """Whether topics of a hash are the revive log: one message of each is looked at."""
+
+    async def count(self) -> int:
+        """Timed messages that wait for their time."""
+        check = await read_check(self._disk)
+        count = 0
+        not_set_out: set[int] = set()
+        for queue_id in await self._messages.queues(TIMER_TOPIC):
+            async for message in self._messages.after(TIMER_TOPIC, queue_id, check.next_offset):
+                not_set_out.add(message.physical)
+                if keys.TIMER_DEL_UNIQKEY not in message.properties:
+                    count += not self._took(message)
+        log = await TimerLog.open(self._disk)
+        try:
+            async for slot in slots_due(self._disk, check.next_ms):
+                timers = await log.timers(slot)
+                if timers is None:
+                    count += max(slot.number, 0)
+                    continue
+                for timer in timers:
+                    # After a crash the wheel may be ahead of the checkpoint.
+                    count += timer.physical not in not_set_out and await self._waits(timer)
+        finally:
+            log.close()
+        return count
+
+    async def _waits(self, timer: Timer) -> bool:
+        """Whether the message of a timer exists and does not belong to the revive log."""
+        if self._is_mark.get(timer.topic_hash) is False:
+            return timer.physical >= self._messages.log_start
+        message = await self._messages.at(timer.physical, timer.size)
+        if message is None:
+            return False
+        self._is_mark[timer.topic_hash] = took = self._took(message)
+        return not took
+
+    def _took(self, message: Kept) -> bool:
+        """Pass a message of the revive log to `PopMarks`; return whether it was one."""
+        if not message.properties.get(keys.REAL_TOPIC, "").startswith(REVIVE_LOG_PREFIX):
+            return False
+        self._marks.add(message.properties.get(keys.TAGS, ""), message.body)
+        return True

@@ -1,0 +1,225 @@
+"""Lookup: finds messages by physical offset, id, key and time.
+
+An offset or an id comes from a client and is not trusted: there must be a good record. A message that the index names
+is checked against its record, so an answer holds no message with another key or time. Times are found to the
+millisecond by reading the records. Java: ``DefaultMessageStore.queryMessage``, ``lookMessageByOffset``,
+``ConsumeQueue.getOffsetInQueueByTime``.
+"""
+
+import asyncio
+import logging
+from enum import Enum
+from sys import maxsize
+from typing import Final, NamedTuple
+
+from firearrow.errors import BadRecord, OffsetNotStored
+from firearrow.record.decode import RecordHead, size_and_magic
+from firearrow.record.layout import SMALLEST_RECORD
+from firearrow.record.message_id import parse_offset_message_id
+from firearrow.store.index.files import DamagedIndex
+from firearrow.store.index.key_hash import key_hash
+from firearrow.store.index.key_index import WORK_AT_ONCE, Candidate, Index, Walk
+from firearrow.store.log.commit_log import CommitLog
+from firearrow.store.log.probe import probe
+from firearrow.store.pacing import Pace
+from firearrow.store.property_fields import keys_of
+from firearrow.store.queue.consume_queue import ConsumeQueue
+from firearrow.store.queue.table import Queues
+from firearrow.store.read.log_bytes import LogBytes
+from firearrow.store.recovery.open_log import OpenedLog
+from firearrow.store.recovery.rescan import PIECE_BESIDE_OTHERS, apart, rows_again
+from firearrow.store.recovery.verify import judge
+from firearrow.store.views.queue_load import names_its_record
+
+MAX_FOUND: Final = 64
+"""The most messages that one lookup by key returns (Apache's ``maxMsgsNumBatch``)."""
+RECORD_WORK: Final = 16
+"""The cost of reading and checking a record, in entries of the index."""
+_REBUILDS: Final = 8
+
+logger = logging.getLogger(__name__)
+
+
+class Boundary(Enum):
+    """Which of the messages around a time to return."""
+
+    LOWER = "lower"
+    """The first message that was stored at that time or later."""
+    UPPER = "upper"
+    """The last message that was stored at that time or earlier."""
+
+
+class Found(NamedTuple):
+    """Messages with a key, newest first, and the end of the index."""
+
+    records: list[bytes]
+    index_ms: int
+    index_physical: int
+
+
+class Lookups:
+    """Looks up single messages."""
+
+    def __init__(self, log: CommitLog, queues: Queues, index: Index | None, opened: OpenedLog) -> None:
+        self._log = log
+        self._bytes = LogBytes(log, opened.segments)
+        self._queues = queues
+        self._index = index
+        self._opened = opened
+        self._one_at_a_time = asyncio.Lock()
+
+    # ---- by physical offset
+
+    async def by_physical(self, physical: int) -> bytes:
+        """The record at a physical offset."""
+        record, _ = await self._record(physical)
+        return record
+
+    async def by_message_id(self, message_id: str) -> bytes:
+        """The record with a message id."""
+        _, physical = parse_offset_message_id(message_id)
+        return await self.by_physical(physical)
+
+    async def _record(self, physical: int) -> tuple[bytes, RecordHead]:
+        segment = self._opened.segments.at(physical) if 0 <= physical < self._log.tail else None
+        if segment is None:
+            raise OffsetNotStored(f"the log holds {self._log.min_offset} to {self._log.tail}, and not {physical}")
+        try:
+            head = await self._bytes.read_cold(physical, SMALLEST_RECORD)
+            size, _ = size_and_magic(head)
+            if size < SMALLEST_RECORD or physical + size > segment.end:
+                raise BadRecord(f"its size {size} is not possible", offset=physical)
+            record = await self._bytes.read_cold(physical, size)
+            judged, _ = judge(record, 0, physical, ours=self._opened.ranges.ranges.covers(physical))
+        except BadRecord as bad:
+            raise OffsetNotStored(f"no message begins at {physical}: {bad.reason}") from bad
+        return record, judged
+
+    # ---- by key
+
+    async def by_key(self, topic: str, key: str, max_messages: int, begin_ms: int, end_ms: int) -> Found:
+        """Messages of a topic with a key that were stored between two times, both included."""
+        index = self._index
+        if index is None:
+            return Found([], 0, 0)
+        async with self._one_at_a_time:
+            for _ in range(_REBUILDS):
+                try:
+                    records = await self._with_key(index, topic, key, min(max_messages, MAX_FOUND), (begin_ms, end_ms))
+                except DamagedIndex as damaged:
+                    logger.warning("an index file is made again from the log", extra={"reason": str(damaged)})
+                    await self._rebuild(index, damaged.name)
+                else:
+                    return Found(records, *index.files.last_update)
+        raise OffsetNotStored(f"the index stays unreadable after {_REBUILDS} repairs; look at the disk")
+
+    async def _with_key(self, index: Index, topic: str, key: str, most: int, times: tuple[int, int]) -> list[bytes]:
+        found: dict[int, bytes] = {}
+        wanted = key.encode("utf-8", "replace")
+        walk = Walk()
+        async for candidate in index.candidates(topic, key, *times, walk):
+            physical = candidate.entry.physical
+            if physical in found or physical < self._log.min_offset:
+                continue
+            await walk.did(RECORD_WORK)
+            try:
+                record, head = await self._named_by(candidate)
+            except OffsetNotStored:
+                continue
+            right_key = head.topic == topic and wanted in keys_of(head.properties(record))
+            if right_key and times[0] <= head.store_timestamp <= times[1]:
+                found[physical] = record
+                if len(found) >= most:
+                    break
+        if walk.is_over:
+            logger.warning(
+                "a question by key was ended early: too many messages have the key %s of topic %s; "
+                "ask for a shorter time",
+                key,
+                topic,
+                extra={"topic": topic, "key": key, "found": len(found)},
+            )
+        return list(found.values())
+
+    async def _named_by(self, candidate: Candidate) -> tuple[bytes, RecordHead]:
+        """The record that an index entry names; raise `DamagedIndex` if there is none, or its hash differs."""
+        entry = candidate.entry
+        try:
+            record, head = await self._record(entry.physical)
+        except OffsetNotStored as missing:
+            if candidate.checked:
+                await self._report(entry.physical, str(missing))
+                raise
+            raise DamagedIndex(candidate.file_name, f"entry {candidate.number}: {missing}") from missing
+        hashes = {key_hash(head.topic, key.decode("utf-8", "replace")) for key in keys_of(head.properties(record))}
+        if entry.key_hash not in hashes:
+            raise DamagedIndex(candidate.file_name, f"entry {candidate.number} names a message without that key")
+        return record, head
+
+    async def _report(self, physical: int, reason: str) -> None:
+        """Report a bad record that the index names rightly, so that readers skip it."""
+        if self._opened.damage.covers(physical) is None:
+            following = await self._opened.scanner.next_good(physical, self._log.written)
+            self._opened.damage.report(physical, following or self._log.written, reason)
+
+    async def _rebuild(self, index: Index, name: str) -> None:
+        """Make an index file again from the part of the log that it covers."""
+        lost = await index.retire(name)
+        ending = await probe(self._opened.segments, lost.last)
+        end = lost.last + ending.size if ending is not None else self._log.written
+        start = max(lost.first, self._log.min_offset)
+        rows = rows_again(self._opened, start, end, apart(), PIECE_BESIDE_OTHERS)
+        await index.files.make_again(name, rows, lost.passed if start == lost.first else 0)
+
+    # ---- by time
+
+    async def offset_by_time(self, queue: ConsumeQueue, time_ms: int, boundary: Boundary = Boundary.LOWER) -> int:
+        """The message of a queue at a time."""
+        least = self._queues.min_offset(queue, self._log.min_offset)
+        if boundary is Boundary.LOWER:
+            return (await self._first_from(queue, least, time_ms))[0]
+        _, last = await self._first_from(queue, least, time_ms + 1)
+        return last if last >= 0 else least
+
+    async def _first_from(self, queue: ConsumeQueue, least: int, time_ms: int) -> tuple[int, int]:
+        """The first message stored at a time or later, and the last one before it (-1: there is none)."""
+        low, high = least, queue.max_offset
+        last = -1
+        while low < high:
+            middle = (low + high) // 2
+            offset, stored_ms = await self._next_time(queue, middle, high)
+            if stored_ms >= time_ms:
+                high = middle
+            else:
+                low, last = offset + 1, offset
+        offset, _ = await self._next_time(queue, low, queue.max_offset)
+        return offset, last
+
+    async def _next_time(self, queue: ConsumeQueue, offset: int, end: int) -> tuple[int, int]:
+        """The first readable message from ``offset`` on, and when it was stored; ``end`` when there is none."""
+        pace = Pace(WORK_AT_ONCE)
+        for number in range(offset, end):
+            await pace.did()
+            physical, size, _ = self._queues.entry(queue, number)
+            if physical >= self._log.min_offset and await self._is_named(queue, number, physical, size):
+                found = await probe(self._opened.segments, physical)
+                if found is not None:
+                    return number, found.store_ms
+        return end, maxsize
+
+    async def _is_named(self, queue: ConsumeQueue, offset: int, physical: int, size: int) -> bool:
+        self._log.write_pending()
+        return await names_its_record(self._opened.segments, queue, offset, physical, size)
+
+    async def store_ms(self, queue: ConsumeQueue, offset: int) -> int:
+        """When the message at an offset was stored; -1 when there is none."""
+        if not self._queues.min_offset(queue, self._log.min_offset) <= offset < queue.max_offset:
+            return -1
+        number, stored_ms = await self._next_time(queue, offset, offset + 1)
+        return stored_ms if number == offset else -1
+
+    async def earliest_ms(self, queue: ConsumeQueue) -> int:
+        """When the oldest message of a queue was stored; -1 when it has none."""
+        least = self._queues.min_offset(queue, self._log.min_offset)
+        number, stored_ms = await self._next_time(queue, least, queue.max_offset)
+        return stored_ms if number < queue.max_offset else -1

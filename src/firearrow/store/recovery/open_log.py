@@ -1,0 +1,156 @@
+"""Opening the log of a directory: claim it, find out how the last run ended, recover, and begin a new run.
+
+The order matters. If another program wrote, our stamped ranges are trimmed durably before the abort file becomes ours;
+the abort file is ours before the log changes; the log is durable before the slot says so; and our range is open,
+durably, before the first append.
+"""
+
+import struct
+from typing import NamedTuple
+from zlib import crc32
+
+from firearrow.errors import FileMissing
+from firearrow.runtime.clock import Clock
+from firearrow.runtime.disk.door import Disk
+from firearrow.store.config import LogConfig
+from firearrow.store.log.segments import Segments, load_segments
+from firearrow.store.ours.flush_slot import SlotFile
+from firearrow.store.ours.range_file import RangeFile
+from firearrow.store.paths import CHECKPOINT, COMMIT_LOG, NEXT_SEGMENT, OURS
+from firearrow.store.recovery.damage import Damage
+from firearrow.store.recovery.presence import Presence
+from firearrow.store.recovery.recover import (
+    Ending,
+    ForeignRecord,
+    Known,
+    Recovered,
+    Recovery,
+    check_from,
+    known_from_apache,
+    known_from_slot,
+    trim_ranges,
+)
+from firearrow.store.recovery.scan import Scanner
+
+_CHECKPOINT_TIMES = struct.Struct(">qq")
+_CHECKPOINT_MARGIN_MS = 3000
+
+
+class OpenedLog(NamedTuple):
+    """The parts of a recovered log."""
+
+    presence: Presence
+    segments: Segments
+    scanner: Scanner
+    ranges: RangeFile
+    damage: Damage
+    slot: SlotFile
+    recovered: Recovered
+    died: bool
+    """Whether the last run did not end in order."""
+    is_foreign: bool
+    """Whether another program wrote here since we did: then queues and index cannot be trusted."""
+
+
+async def open_log(disk: Disk, clock: Clock, config: LogConfig, boot_id: str) -> OpenedLog:
+    """Claim a directory and bring its log to a known end."""
+    for name in ("", COMMIT_LOG, OURS):
+        disk.make_directory(name)
+    presence = await Presence.claim(disk)
+    try:
+        return await _opened(disk, clock, config, boot_id, presence)
+    except BaseException:
+        await presence.leave(in_order=False)
+        raise
+
+
+async def _opened(disk: Disk, clock: Clock, config: LogConfig, boot_id: str, presence: Presence) -> OpenedLog:
+    await disk.sync_directory()
+    if disk.exists(NEXT_SEGMENT):
+        await disk.unlink(NEXT_SEGMENT)
+    slot = await SlotFile.open(disk, boot_id, config.verify_window_bytes)
+    ranges = await RangeFile.load(disk)
+    segments = await load_segments(disk, config.mapped_file_size_commit_log, ranges.segment_bytes)
+    scanner = Scanner(segments, ranges.ranges)
+    damage = await Damage.load(disk, clock)
+    checkpoint = await _checkpoint(disk)
+    opening = _Opening(disk, segments, scanner, ranges, damage, slot, presence, checkpoint, boot_id)
+    recovered, is_foreign = await opening.recover()
+    ranges.ranges.finish(recovered.end)
+    ranges.ranges.begin(recovered.end)
+    await ranges.save(segments.size)
+    await slot.begin(recovered.end, recovered.checked_from)
+    return OpenedLog(presence, segments, scanner, ranges, damage, slot, recovered, presence.died, is_foreign)
+
+
+class _Opening(NamedTuple):
+    disk: Disk
+    segments: Segments
+    scanner: Scanner
+    ranges: RangeFile
+    damage: Damage
+    slot: SlotFile
+    presence: Presence
+    checkpoint: bytes
+    boot_id: str
+
+    async def recover(self) -> tuple[Recovered, bool]:
+        is_foreign = self._others_wrote()
+        known = await self._known_with_trimmed_ranges() if is_foreign else await self._known()
+        await self.presence.enter()
+        try:
+            return await Recovery(self.disk, self.segments, self.scanner, self.damage, known).run(), is_foreign
+        except ForeignRecord:
+            known = await self._known_with_trimmed_ranges()
+        return await Recovery(self.disk, self.segments, self.scanner, self.damage, known).run(), True
+
+    def _others_wrote(self) -> bool:
+        slot = self.slot.found
+        if slot is None:
+            return len(self.ranges.ranges.as_list()) > 0
+        if slot.closed and slot.checkpoint_crc != crc32(self.checkpoint):
+            return True
+        return self.presence.died_elsewhere or (not slot.closed and not self.presence.died)
+
+    async def _known(self) -> Known:
+        slot = self.slot.found
+        if slot is not None:
+            return known_from_slot(slot, self.boot_id, self.segments.min_offset)
+        return await self._as_apache()
+
+    async def _as_apache(self) -> Known:
+        died = self.presence.died
+        return await known_from_apache(
+            self.segments, self.scanner, died=died, checkpoint_ms=_checkpoint_ms(self.checkpoint)
+        )
+
+    async def _known_with_trimmed_ranges(self) -> Known:
+        """Trim our stamped ranges to the records that we wrote, and treat the rest as Apache's."""
+        end = await trim_ranges(self.segments, self.ranges.ranges)
+        await self.ranges.save(self.segments.size)
+        known = await self._as_apache()
+        slot = self.slot.found
+        if slot is None:
+            return known
+        flushed = min(slot.flushed, end)
+        start = check_from(slot, flushed, self.segments.min_offset)
+        return Known(Ending.UNKNOWN, flushed, min(start, known.start))
+
+
+async def _checkpoint(disk: Disk) -> bytes:
+    try:
+        return await disk.read_whole(CHECKPOINT)
+    except FileMissing:
+        return b""
+
+
+def _checkpoint_ms(checkpoint: bytes) -> int:
+    """The store time before which Apache had everything on disk."""
+    if len(checkpoint) < _CHECKPOINT_TIMES.size:
+        return 0
+    return int(min(_CHECKPOINT_TIMES.unpack_from(checkpoint))) - _CHECKPOINT_MARGIN_MS
+
+
+async def checkpoint_crc(disk: Disk) -> int:
+    """The checksum of Apache's checkpoint now: if it differs at the next start, another program wrote since."""
+    return crc32(await _checkpoint(disk))

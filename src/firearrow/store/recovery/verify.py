@@ -1,0 +1,65 @@
+"""Whether a record is good: the one check for recovery, ``--verify``, cold reads and the scrub. Pure.
+
+A record is good when its structure is valid (`record.decode.peek`), it states its own physical offset, and its checksum
+is right. Inside a stamped range the checksum is the stamp, which covers every byte; a stamp may be missing only where
+the properties left no room for it. Elsewhere the checksum is the body's CRC, and the head is unprotected. Must accept
+every record of Apache's that Java's ``CommitLog.checkMessageAndReturnSize`` accepts.
+"""
+
+from enum import IntEnum
+from typing import Final
+from zlib import crc32
+
+from firearrow.errors import BadRecord
+from firearrow.record.decode import RecordHead, check_body, peek
+from firearrow.record.layout import MAX_PROPERTIES_BYTES, Buffer
+from firearrow.record.stamp import STAMP_KEY, STAMP_SIZE, stamp_of
+
+LARGEST_STAMPED_PROPERTIES: Final = MAX_PROPERTIES_BYTES - STAMP_SIZE
+"""Properties of up to this many bytes leave room for the stamp; records with longer ones are stored without it."""
+
+_FIXED: Final = dict(enumerate(STAMP_KEY)) | {STAMP_SIZE - 1: 2}
+_ALIKE: Final = len(_FIXED) // 2
+
+
+class Protection(IntEnum):
+    """Which bytes the checksum of a good record covers."""
+
+    WHOLE = 0
+    BODY = 1
+
+
+def judge(buffer: Buffer, start: int, physical: int, *, ours: bool) -> tuple[RecordHead, Protection]:
+    """The head of the record at ``start`` and how its bytes are protected; raise `BadRecord` if it is bad."""
+    head = peek(buffer, start)
+    if head.physical_offset != physical:
+        raise BadRecord(f"its physical offset field is {head.physical_offset}, not {physical}", offset=physical)
+    if not ours:
+        check_body(buffer, head)
+        return head, Protection.BODY
+    stamp = buffer[head.end - STAMP_SIZE : head.end]
+    if stamp == stamp_of(crc32(memoryview(buffer)[start : head.end - STAMP_SIZE])):
+        return head, Protection.WHOLE
+    if head.end - head.properties_start <= LARGEST_STAMPED_PROPERTIES or resembles_stamp(stamp):
+        raise BadRecord("its stamp is wrong", offset=physical)
+    check_body(buffer, head)
+    return head, Protection.BODY
+
+
+def resembles_stamp(tail: Buffer) -> bool:
+    """Whether 20 bytes are a stamp or a rotten stamp: at least half of the fixed bytes are right.
+
+    A record of Apache's ends with entirely different bytes, unless Apache copied a stamp of ours.
+    """
+    return len(tail) == STAMP_SIZE and sum(tail[index] == byte for index, byte in _FIXED.items()) >= _ALIKE
+
+
+def written_by_another(buffer: Buffer, start: int, physical: int) -> bool:
+    """Whether the record is good by Apache's checks and has nothing like a stamp: then we did not write it."""
+    try:
+        head, _ = judge(buffer, start, physical, ours=False)
+    except BadRecord:
+        return False
+    # Properties never end with a zero byte, but those of a torn record of ours do, whose body may be right.
+    cut_off = head.end > head.properties_start and buffer[head.end - 1] == 0
+    return not cut_off and not resembles_stamp(bytes(buffer[head.end - STAMP_SIZE : head.end]))

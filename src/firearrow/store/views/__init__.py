@@ -1,0 +1,1 @@
+"""Queues, index and checkpoint: opened, flushed, resumed and repaired together."""

@@ -1,4 +1,0 @@
-"""What a broker owes its clients, checked from outside: stock clients and Apache's tools at clusters under trouble.
-
-``python -m firearrow.testing.brokercheck`` runs the campaigns; ``docs/how-to/campaigns.md`` lists them.
-"""

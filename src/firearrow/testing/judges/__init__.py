@@ -1,1 +1,0 @@
-"""Small programs that drive the stock clients, one directory a language; `firearrow.testing.apache` runs them."""

@@ -113,7 +113,7 @@ def test_a_group_consumes_and_is_moved(command: Commands) -> None:
     command("group", "reset", group, "-t", topic, "--offset", "3", "--queue", f"{one['broker']}:{one['queue']}")
     assert lag_of(command, group, topic) > 0
     assert "no broker knows a group" in command.fails("group", "describe", "nobody")
-    assert "say where to" in command.fails("group", "reset", group, "-t", topic)
+    assert "no target is given" in command.fails("group", "reset", group, "-t", topic)
     command("topic", "delete", topic, "--yes")
 
 

@@ -28,6 +28,7 @@ PAGES = {
     "how-to/logging.md": ['"event": "an example", "topic": "orders"'],
     "how-to/tls.md": ["sent 1 message to secrets", "plaintext is refused", "heard hush"],
     "how-to/values.md": ["orders [7, 8, 9]", "paid 320"],
+    "how-to/accept-messages.md": ["handled 10 rejected 40"],
     "how-to/pause-and-rebalance.md": ["paused at 10", "counted 100", "left 0"],
     "how-to/skip-a-backlog.md": ["sent 1000 messages", "behind 0", "reads again 1000"],
     "how-to/migrate-from-rocketmq-client-python.md": ["SEND_OK", "one espresso"],

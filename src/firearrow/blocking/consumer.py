@@ -10,10 +10,9 @@ from typing import Any, Generic, Self, Unpack, cast, overload
 
 from firearrow import client
 from firearrow.blocking.door import Door
-from firearrow.blocking.message import ReceivedMessage, next_of, or_stop
+from firearrow.blocking.message import Accept, ReceivedMessage, checked_by, next_of, or_stop
 from firearrow.client import MessageQueue, RebalanceListener, Stall
 from firearrow.client.consumer.division.strategies import Strategy
-from firearrow.client.consumer.queue.handler_call import Filter
 from firearrow.client.consumer.settings import ConsumerOptions, ConsumerSettings
 from firearrow.client.consumer.subscription import EVERYTHING, TAG, Topics
 from firearrow.client.doors import Doors
@@ -26,7 +25,9 @@ class Consumer(Generic[V]):
 
     ``topics`` are its subscriptions: one topic, several, or topics with expressions (``{"orders": "new || changed"}``).
     ``deserializer`` turns a body into ``message.value``, ``rebalance_listener`` is called when queues are assigned and
-    revoked, ``wanted`` skips messages for which it returns False, ``strategy`` divides queues among the members.
+    revoked, ``strategy`` divides queues among the members. ``accept`` rejects a message by returning False: it is
+    acknowledged and counted, and no handler gets it; if ``accept`` raises, the message is delivered again later, as if
+    a handler had failed. ``accept`` runs in the client's own thread: let it decide quickly.
     """
 
     @overload
@@ -37,7 +38,7 @@ class Consumer(Generic[V]):
         group: str,
         topics: Topics = (),
         strategy: Strategy | str = "AVG",
-        wanted: Filter[bytes] | None = None,
+        accept: Accept[bytes] | None = None,
         deserializer: None = None,
         rebalance_listener: RebalanceListener | None = None,
         doors: Doors | None = None,
@@ -51,7 +52,7 @@ class Consumer(Generic[V]):
         group: str,
         topics: Topics = (),
         strategy: Strategy | str = "AVG",
-        wanted: Filter[V] | None = None,
+        accept: Accept[V] | None = None,
         deserializer: Deserializer[V],
         rebalance_listener: RebalanceListener | None = None,
         doors: Doors | None = None,
@@ -64,24 +65,24 @@ class Consumer(Generic[V]):
         group: str,
         topics: Topics = (),
         strategy: Strategy | str = "AVG",
-        wanted: Filter[Any] | None = None,
+        accept: Accept[Any] | None = None,
         deserializer: Deserializer[Any] | None = None,
         rebalance_listener: RebalanceListener | None = None,
         doors: Doors | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
+        self._door = Door("firearrow consumer")
         self._inner: client.Consumer[V] = client.Consumer(
             name_servers,
             group=group,
             topics=topics,
             strategy=strategy,
-            wanted=wanted,
+            accept=checked_by(accept, self._door),
             deserializer=cast("Deserializer[V]", deserializer),
             rebalance_listener=rebalance_listener,
             doors=doors,
             **options,
         )
-        self._door = Door("firearrow consumer")
 
     def __enter__(self) -> Self:
         """Open it."""
@@ -131,6 +132,11 @@ class Consumer(Generic[V]):
     def failures(self) -> int:
         """The number of failed deliveries."""
         return self._inner.failures
+
+    @property
+    def rejected(self) -> int:
+        """The number of messages that ``accept`` rejected."""
+        return self._inner.rejected
 
     def open(self) -> None:
         """Join the group."""

@@ -1,6 +1,6 @@
 """A message that a blocking consumer has received."""
 
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from types import TracebackType
 from typing import Any, Generic, Protocol
 
@@ -125,6 +125,21 @@ class ReceivedMessage(Generic[V]):
     def process(self) -> "Processing[V]":
         """Return a block that settles the message at its end."""
         return Processing(self, self._inner.process(), self._door)
+
+
+Accept = Callable[[ReceivedMessage[V]], bool]
+"""Whether a message is wanted: a function from a message to True or False."""
+
+
+def checked_by(accept: Accept[Any] | None, door: Door) -> "Callable[[client.ReceivedMessage[Any]], bool] | None":
+    """Return a function that asks ``accept`` on behalf of the asynchronous client."""
+    if not callable(accept):
+        return accept  # None, or a mistake for which the client has the words
+
+    def check(message: client.ReceivedMessage[Any]) -> bool:
+        return accept(ReceivedMessage(message, door))
+
+    return check
 
 
 class Block(Protocol):

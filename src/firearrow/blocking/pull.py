@@ -8,12 +8,11 @@ from typing import Any, Generic, Self, Unpack, cast, overload
 
 from firearrow import client
 from firearrow.blocking.door import Door
-from firearrow.blocking.message import ReceivedMessage, next_of, or_stop
+from firearrow.blocking.message import Accept, ReceivedMessage, checked_by, next_of, or_stop
 from firearrow.client import Bounds, MessageQueue, PulledBytes
 from firearrow.client.consumer.broker_queries import APACHE_PULL_BYTES, APACHE_PULL_MESSAGES
 from firearrow.client.consumer.division.strategies import Strategy
 from firearrow.client.consumer.pull_consumer import LARGE_BYTES, LARGE_MESSAGES, POLL_MS
-from firearrow.client.consumer.queue.handler_call import Filter
 from firearrow.client.consumer.range_reader import IN_FLIGHT
 from firearrow.client.consumer.settings import ConsumerOptions, ConsumerSettings
 from firearrow.client.consumer.subscription import EVERYTHING, TAG, Topics
@@ -25,7 +24,12 @@ from firearrow.serializers import Deserializer, V
 
 
 class PullConsumer(Generic[V]):
-    """Reads queues. Use it in a ``with`` block. ``deserializer`` turns a body into ``message.value``."""
+    """Reads queues. Use it in a ``with`` block.
+
+    ``deserializer`` turns a body into ``message.value``. ``accept`` rejects messages by returning False; if it raises,
+    ``poll`` or the iteration raises the error and the message is first again. It runs in the client's own thread: let
+    it decide quickly.
+    """
 
     @overload
     def __init__(
@@ -35,7 +39,7 @@ class PullConsumer(Generic[V]):
         group: str,
         topics: Topics = (),
         strategy: Strategy | str = "AVG",
-        wanted: Filter[bytes] | None = None,
+        accept: Accept[bytes] | None = None,
         deserializer: None = None,
         doors: Doors | None = None,
         **options: Unpack[ConsumerOptions],
@@ -48,7 +52,7 @@ class PullConsumer(Generic[V]):
         group: str,
         topics: Topics = (),
         strategy: Strategy | str = "AVG",
-        wanted: Filter[V] | None = None,
+        accept: Accept[V] | None = None,
         deserializer: Deserializer[V],
         doors: Doors | None = None,
         **options: Unpack[ConsumerOptions],
@@ -60,22 +64,22 @@ class PullConsumer(Generic[V]):
         group: str,
         topics: Topics = (),
         strategy: Strategy | str = "AVG",
-        wanted: Filter[Any] | None = None,
+        accept: Accept[Any] | None = None,
         deserializer: Deserializer[Any] | None = None,
         doors: Doors | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
+        self._door = Door("firearrow pull consumer")
         self._inner: client.PullConsumer[V] = client.PullConsumer(
             name_servers,
             group=group,
             topics=topics,
             strategy=strategy,
-            wanted=wanted,
+            accept=checked_by(accept, self._door),
             deserializer=cast("Deserializer[V]", deserializer),
             doors=doors,
             **options,
         )
-        self._door = Door("firearrow pull consumer")
 
     def __enter__(self) -> Self:
         """Open it."""
@@ -144,6 +148,11 @@ class PullConsumer(Generic[V]):
     def paused(self) -> list[MessageQueue]:
         """The queues of this member that are paused now."""
         return self._door.run(lambda: self._inner.paused)
+
+    @property
+    def rejected(self) -> int:
+        """The number of messages that ``accept`` rejected."""
+        return self._inner.rejected
 
     def seek(self, queue: MessageQueue, offset: int) -> None:
         """Continue at ``offset``; messages read ahead are discarded."""

@@ -139,15 +139,25 @@ try:
 except KeyboardInterrupt:
     sys.exit(3)
 """,
-    "sys.exit in a filter and a listener": """
+    "sys.exit in a listener": """
 class Listener(RebalanceListener):
     def on_assigned(self, queues):
         sys.exit(4)
-def wanted(message):
-    sys.exit(5)
-with Consumer(at, group=topic, topics=topic, start="first", wanted=wanted, rebalance_listener=Listener()) as consumer:
+with Consumer(at, group=topic, topics=topic, start="first", rebalance_listener=Listener()) as consumer:
     next(consumer).ack()
 sys.exit(3)
+""",
+    "sys.exit in accept, iterated": """
+def accept(message):
+    sys.exit(3)
+with Consumer(at, group=topic, topics=topic, start="first", accept=accept) as consumer:
+    next(consumer).ack()
+""",
+    "sys.exit in accept, with a handler": """
+def accept(message):
+    sys.exit(3)
+with Consumer(at, group=topic, topics=topic, start="first", accept=accept) as consumer:
+    consumer.run(print)
 """,
     "close in a handler": """
 said = []
@@ -164,19 +174,19 @@ consumer.close()
 assert "call stop there" in said[0], said
 sys.exit(3)
 """,
-    "close in a coroutine and in a filter": """
+    "close in a coroutine and in accept": """
 said = []
 consumer = None
-def wanted(message):
+def accept(message):
     try:
         consumer.close()
     except Exception as error:
         said.append(str(error))
     return True
 async def handle(message):
-    wanted(message)
+    accept(message)
     consumer.stop()
-consumer = Consumer(at, group=topic, topics=topic, start="first", wanted=wanted)
+consumer = Consumer(at, group=topic, topics=topic, start="first", accept=accept)
 consumer.open()
 consumer.run(handle)
 consumer.close()

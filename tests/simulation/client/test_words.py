@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from firearrow.client import Consumer, Producer, PullConsumer, ReceivedMessage
-from firearrow.client.consumer.queue.handler_call import Filter
+from firearrow.client.consumer.queue.acceptance import Accept
 from firearrow.errors import NoRoute
 from firearrow.testing.sim.world import World
 from tests.simulation.broker.cluster import SimCluster
@@ -95,7 +95,7 @@ def test_a_handler_that_fails_is_logged_with_everything_that_finds_the_message(
     ask(scenario, brokers=1, queues=1, seeds=1)
 
 
-@pytest.mark.parametrize("way", ["run", "run_batches", "wanted"])
+@pytest.mark.parametrize("way", ["run", "run_batches", "accept"])
 def test_what_failed_stands_beside_the_text_too(way: str, caplog: pytest.LogCaptureFixture) -> None:
     def fail(_given: object) -> bool:
         raise KeyError("colour")
@@ -106,8 +106,8 @@ def test_what_failed_stands_beside_the_text_too(way: str, caplog: pytest.LogCapt
     async def scenario(world: World, _cluster: SimCluster, names: str) -> None:
         await fill(world, names, 1)
         doors = doors_of(world.node("c"))
-        wanted: Filter[bytes] | None = fail if way == "wanted" else None
-        async with Consumer(names, group="G", topics="T", start="first", wanted=wanted, doors=doors) as consumer:
+        accept: Accept[bytes] | None = fail if way == "accept" else None
+        async with Consumer(names, group="G", topics="T", start="first", accept=accept, doors=doors) as consumer:
             call = consumer.run_batches if way == "run_batches" else consumer.run
             running = asyncio.get_running_loop().create_task(call(handle))
             await until(lambda: bool(consumer.failures))

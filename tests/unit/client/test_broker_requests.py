@@ -28,6 +28,7 @@ class Queues:
     def __init__(self) -> None:
         self.flows = {queue: OwnedQueue(queue, ordered=False) for queue in (ORDERS, OTHERS)}
         self.resets: list[tuple[MessageQueue, int]] = []
+        self.counts = {"failedDeliveries": 2, "rejectedMessages": 5}
         self.flows[ORDERS].window = Window(41)
 
     def reset(self, queue: MessageQueue, offset: int) -> bool:
@@ -84,5 +85,6 @@ def test_a_consumer_tells_about_itself() -> None:
     info = fastjson.decode(bytes(answer.body), ConsumerRunningInfo)
     assert info.properties["consumerGroup"] == GROUP
     assert info.properties["PROP_THREADPOOL_CORE_SIZE"] == "3"
+    assert info.properties["rejectedMessages"] == "5"
     assert info.mq_table[ORDERS].commit_offset == 41
     assert [data.topic for data in info.subscription_set] == ["orders"]

@@ -3,7 +3,6 @@
 import asyncio
 import subprocess
 import sys
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -12,7 +11,7 @@ import pytest
 import firearrow
 from firearrow import blocking
 from firearrow.client import Consumer, Producer, PullConsumer
-from firearrow.client.consumer.queue.handler_call import as_coroutine, is_wanted
+from firearrow.client.consumer.queue.handler_call import as_coroutine
 from firearrow.client.consumer.settings import ConsumerSettings
 from firearrow.client.producer.settings import ProducerSettings
 from firearrow.errors import SettingsError
@@ -45,7 +44,7 @@ def test_topics_may_come_from_anything_that_yields_them(kind: Any) -> None:
     assert consumer._member._topics == {"a": "*", "b": "*"}
 
 
-@pytest.mark.parametrize("wrong", [{"strategy": 5}, {"wanted": 5}])
+@pytest.mark.parametrize("wrong", [{"strategy": 5}, {"accept": 5}])
 @pytest.mark.parametrize("kind", [Consumer, PullConsumer])
 def test_what_is_no_function_is_refused(kind: Any, wrong: dict[str, Any]) -> None:
     with pytest.raises(SettingsError, match=r"5.*function"):
@@ -96,21 +95,11 @@ class AwaitedObject:
 @pytest.mark.parametrize("given", [awaited, AwaitedObject()])
 def test_functions_that_are_not_awaited_are_no_coroutine_functions(given: Any) -> None:
     for kind in (Consumer, PullConsumer, blocking.Consumer, blocking.PullConsumer):
-        for name in ("deserializer", "wanted"):
-            options: dict[str, Any] = {name: given}
-            with pytest.raises(SettingsError, match=f"{name}=.*it is not awaited"):
-                kind("127.0.0.1:9876", group="g", **options)
+        with pytest.raises(SettingsError, match=r"deserializer=.*it is not awaited"):
+            kind("127.0.0.1:9876", group="g", deserializer=given)
     for producer in (Producer, blocking.Producer):
         with pytest.raises(SettingsError, match=r"serializer=.*it is not awaited"):
             producer("127.0.0.1:9876", serializer=given)
-
-
-@pytest.mark.complaints("let it return True or False")
-def test_a_filter_that_returns_a_coroutine_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    message: Any = SimpleNamespace(_log_values={}, message_id="id", place="somewhere", body=b"x")
-    wanted: Any = lambda each: awaited(each.body)  # noqa: E731
-    assert is_wanted(wanted, message)
-    assert "let it return True or False" in caplog.text
 
 
 def test_the_top_lists_its_names_and_its_version() -> None:

@@ -33,6 +33,11 @@ class OwnedQueues(Protocol):
     """The queues of a consumer, as broker requests use them."""
 
     @property
+    def counts(self) -> Mapping[str, int]:
+        """Return what the consumer has counted since it was opened."""
+        ...
+
+    @property
     def flows(self) -> Mapping[MessageQueue, OwnedQueue]:
         """Return every owned queue."""
         ...
@@ -113,6 +118,7 @@ class BrokerRequests:
 
     def _properties(self) -> dict[str, str]:
         settings = self._settings
+        counts: Mapping[str, int] = self.receiver.counts if self.receiver is not None else {}
         return {
             "PROP_CLIENT_VERSION": version_name(CURRENT_VERSION),
             "PROP_CONSUME_TYPE": ConsumeType.CONSUME_PASSIVELY.value,
@@ -120,6 +126,7 @@ class BrokerRequests:
             "PROP_CONSUMER_START_TIMESTAMP": str(self._began_ms),
             "PROP_THREADPOOL_CORE_SIZE": str(settings.workers),
             "consumerGroup": settings.group,
+            **{name: str(count) for name, count in counts.items()},
         }
 
     def _queue_info(self, flow: OwnedQueue) -> ProcessQueueInfo:

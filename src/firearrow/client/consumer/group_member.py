@@ -17,7 +17,7 @@ from firearrow.client.consumer.division.offset_store import BrokerOffsets, Local
 from firearrow.client.consumer.division.queue_locks import RENEW_S
 from firearrow.client.consumer.division.rebalance import Membership
 from firearrow.client.consumer.division.strategies import Strategy, checked_strategy
-from firearrow.client.consumer.queue.handler_call import Filter
+from firearrow.client.consumer.queue.acceptance import Accept, checked_accept
 from firearrow.client.consumer.queue.intake import Receiver
 from firearrow.client.consumer.queue.pauses import Pausable
 from firearrow.client.consumer.queue.rebalance_listener import Announcer, RebalanceListener, checked_listener
@@ -73,7 +73,7 @@ class Member:
         topics: Topics,
         strategy: Strategy | str,
         consume_type: ConsumeType,
-        wanted: Filter[Any] | None = None,
+        accept: Accept[Any] | None = None,
         deserializer: Deserializer[Any] | None = None,
         rebalance_listener: RebalanceListener | None = None,
         doors: Doors | None = None,
@@ -84,7 +84,7 @@ class Member:
         self._addresses = name_servers
         self._strategy = checked_strategy(strategy)
         self._consume_type = consume_type
-        self._wanted = checked_function(wanted, "wanted", "a message to True or False")
+        self._accept = checked_accept(accept)
         self._given_doors = doors
         self._topics = expressions(topics)
         self._subscriptions: dict[str, Subscription] = {}
@@ -137,9 +137,8 @@ class Member:
             puller,
             self._offsets(instance, puller),
             self._subscriptions,
-            self._wanted,
-            # Brokers do not order pulls and commits: a pull that was sent earlier could overwrite a manual commit.
-            commits_with_pulls=self._consume_type is ConsumeType.CONSUME_PASSIVELY,
+            self._accept,
+            is_push=self._consume_type is ConsumeType.CONSUME_PASSIVELY,
             deserializer=self._deserializer,
             announcer=self._announcer(),
         )

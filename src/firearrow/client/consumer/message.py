@@ -202,10 +202,10 @@ class ReceivedMessage(Generic[V]):
             "delivery": self.reconsume_times + 1,
         }
 
-    async def _fail(self, error: BaseException) -> None:
+    async def _fail(self, error: BaseException, step: str = "handling") -> None:
         reason = f"{type(error).__name__}: {error}"
-        what = "handling %s (%s, delivery %d) failed, %s: %s"
-        words = self.message_id, self.place, self.reconsume_times + 1, self._fate, reason
+        what = "%s %s (%s, delivery %d) failed, %s: %s"
+        words = step, self.message_id, self.place, self.reconsume_times + 1, self._fate, reason
         log.error(what, *words, exc_info=error, extra={**self._log_values, "reason": reason})
         await self.retry()
 

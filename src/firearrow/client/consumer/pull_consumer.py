@@ -34,7 +34,8 @@ from firearrow.client.consumer.broker_queries import (
 from firearrow.client.consumer.division.strategies import Strategy
 from firearrow.client.consumer.group_member import Member
 from firearrow.client.consumer.message import ReceivedMessage
-from firearrow.client.consumer.queue.handler_call import Filter, holder_of
+from firearrow.client.consumer.queue.acceptance import Accept
+from firearrow.client.consumer.queue.handler_call import holder_of
 from firearrow.client.consumer.range_reader import IN_FLIGHT, read_range
 from firearrow.client.consumer.settings import ConsumerOptions, ConsumerSettings, consumer_settings
 from firearrow.client.consumer.subscription import EVERYTHING, TAG, Topics, subscription
@@ -55,7 +56,12 @@ LARGE_BYTES: Final = 4 * 1024 * 1024
 
 
 class PullConsumer(NeedsAwait, Generic[V]):
-    """Reads queues. Use it in an ``async with`` block. ``deserializer`` turns a body into ``message.value``."""
+    """Reads queues. Use it in an ``async with`` block.
+
+    ``deserializer`` turns a body into ``message.value``, ``accept``, a function or coroutine
+    function, rejects messages by returning False; if it raises, ``poll`` or the iteration raises the error and the
+    message is first again.
+    """
 
     @overload
     def __init__(
@@ -65,7 +71,7 @@ class PullConsumer(NeedsAwait, Generic[V]):
         group: str,
         topics: Topics = (),
         strategy: Strategy | str = "AVG",
-        wanted: Filter[bytes] | None = None,
+        accept: Accept[bytes] | None = None,
         deserializer: None = None,
         doors: Doors | None = None,
         **options: Unpack[ConsumerOptions],
@@ -78,7 +84,7 @@ class PullConsumer(NeedsAwait, Generic[V]):
         group: str,
         topics: Topics = (),
         strategy: Strategy | str = "AVG",
-        wanted: Filter[V] | None = None,
+        accept: Accept[V] | None = None,
         deserializer: Deserializer[V],
         doors: Doors | None = None,
         **options: Unpack[ConsumerOptions],
@@ -90,7 +96,7 @@ class PullConsumer(NeedsAwait, Generic[V]):
         group: str,
         topics: Topics = (),
         strategy: Strategy | str = "AVG",
-        wanted: Filter[Any] | None = None,
+        accept: Accept[Any] | None = None,
         deserializer: Deserializer[Any] | None = None,
         doors: Doors | None = None,
         **options: Unpack[ConsumerOptions],
@@ -104,7 +110,7 @@ class PullConsumer(NeedsAwait, Generic[V]):
             topics=topics,
             strategy=strategy,
             consume_type=ConsumeType.CONSUME_ACTIVELY,
-            wanted=wanted,
+            accept=accept,
             deserializer=deserializer,
             doors=doors,
         )
@@ -177,6 +183,11 @@ class PullConsumer(NeedsAwait, Generic[V]):
         """The queues of this member that are paused now."""
         return sorted(flow.queue for flow in self._member.receiver.flows.values() if flow.is_paused)
 
+    @property
+    def rejected(self) -> int:
+        """The number of messages that ``accept`` rejected."""
+        return self._member.parts.receiver.acceptance.rejected
+
     # -- from where
 
     async def seek(self, queue: MessageQueue, offset: int) -> None:
@@ -214,13 +225,9 @@ class PullConsumer(NeedsAwait, Generic[V]):
     async def poll(self, max_messages: int = 32, *, timeout_ms: float = POLL_MS) -> list[ReceivedMessage[V]]:
         """Return messages of one queue as soon as there are any; an empty list after the timeout."""
         await self._consumed()
-        try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                taken = await self._member.receiver.outlet.take(holder_of(None), max_messages)
-        except TimeoutError:
-            return []
-        self._handed = taken
-        return taken
+        acceptance = self._member.receiver.acceptance
+        self._handed = await acceptance.take(holder_of(None), max_messages, wait_s=timeout_ms / 1000)
+        return self._handed
 
     def __aiter__(self) -> AsyncIterator[ReceivedMessage[V]]:
         """Iterate over messages."""
@@ -229,7 +236,7 @@ class PullConsumer(NeedsAwait, Generic[V]):
     async def __anext__(self) -> ReceivedMessage[V]:
         """Return the next message; the previous one counts as consumed."""
         await self._consumed()
-        taken = await self._member.receiver.outlet.take(holder_of(None))
+        taken = await self._member.receiver.acceptance.take(holder_of(None))
         if not taken:
             raise StopAsyncIteration
         self._handed = taken

@@ -27,15 +27,14 @@ from typing import Any, Final, Generic, Self, Unpack, overload
 from firearrow.client.consumer.division.strategies import Strategy
 from firearrow.client.consumer.group_member import Member
 from firearrow.client.consumer.message import ReceivedMessage
+from firearrow.client.consumer.queue.acceptance import Accept, Acceptance
 from firearrow.client.consumer.queue.handler_call import (
-    Filter,
     Handler,
     as_coroutine,
     handle_batch,
     handle_one,
     holder_of,
 )
-from firearrow.client.consumer.queue.outlet import Outlet
 from firearrow.client.consumer.queue.rebalance_listener import RebalanceListener
 from firearrow.client.consumer.settings import ConsumerOptions, ConsumerSettings, consumer_settings
 from firearrow.client.consumer.stalls import Stall
@@ -55,7 +54,9 @@ class Consumer(NeedsAwait, Generic[V]):
 
     ``topics`` are its subscriptions: one topic, several, or topics with expressions (``{"orders": "new || changed"}``).
     ``deserializer`` turns a body into ``message.value``, ``rebalance_listener`` is called when queues are assigned and
-    revoked, ``wanted`` skips messages for which it returns False, ``strategy`` divides queues among the members.
+    revoked, ``strategy`` divides queues among the members. ``accept``, a function or coroutine function, rejects a
+    message by returning False: it is acknowledged and counted, and no handler gets it; if ``accept`` raises, the
+    message is delivered again later, as if a handler had failed.
     """
 
     @overload
@@ -66,7 +67,7 @@ class Consumer(NeedsAwait, Generic[V]):
         group: str,
         topics: Topics = (),
         strategy: Strategy | str = "AVG",
-        wanted: Filter[bytes] | None = None,
+        accept: Accept[bytes] | None = None,
         deserializer: None = None,
         rebalance_listener: RebalanceListener | None = None,
         doors: Doors | None = None,
@@ -80,7 +81,7 @@ class Consumer(NeedsAwait, Generic[V]):
         group: str,
         topics: Topics = (),
         strategy: Strategy | str = "AVG",
-        wanted: Filter[V] | None = None,
+        accept: Accept[V] | None = None,
         deserializer: Deserializer[V],
         rebalance_listener: RebalanceListener | None = None,
         doors: Doors | None = None,
@@ -93,7 +94,7 @@ class Consumer(NeedsAwait, Generic[V]):
         group: str,
         topics: Topics = (),
         strategy: Strategy | str = "AVG",
-        wanted: Filter[Any] | None = None,
+        accept: Accept[Any] | None = None,
         deserializer: Deserializer[Any] | None = None,
         rebalance_listener: RebalanceListener | None = None,
         doors: Doors | None = None,
@@ -106,7 +107,7 @@ class Consumer(NeedsAwait, Generic[V]):
             topics=topics,
             strategy=strategy,
             consume_type=ConsumeType.CONSUME_PASSIVELY,
-            wanted=wanted,
+            accept=accept,
             deserializer=deserializer,
             rebalance_listener=rebalance_listener,
             doors=doors,
@@ -180,6 +181,11 @@ class Consumer(NeedsAwait, Generic[V]):
         """The number of failed deliveries."""
         return self._member.parts.receiver.settlement.failures
 
+    @property
+    def rejected(self) -> int:
+        """The number of messages that ``accept`` rejected."""
+        return self._member.parts.receiver.acceptance.rejected
+
     def stalls(self) -> list[Stall]:
         """Return the queues that have messages but made no progress for ``stall_ms``, each with the reason."""
         return self._member.stalls()
@@ -196,7 +202,7 @@ class Consumer(NeedsAwait, Generic[V]):
 
     async def __anext__(self) -> ReceivedMessage[V]:
         """Return the next message. Settle it by ``process()``, ``ack()`` or ``retry()``."""
-        taken = await self._member.receiver.outlet.take(holder_of(None))
+        taken = await self._member.receiver.acceptance.take(holder_of(None))
         if not taken:
             raise StopAsyncIteration
         return taken[0]
@@ -210,7 +216,7 @@ class Consumer(NeedsAwait, Generic[V]):
         call, holder = as_coroutine(handler, partial(self._pool, workers)), holder_of(handler)
         self._member.handled_by(call)
         try:
-            await self._work(partial(_handle_one, self._member.receiver.outlet, call, holder), workers)
+            await self._work(partial(_handle_one, self._member.receiver.acceptance, call, holder), workers)
         finally:
             self._member.handled_by(None)
 
@@ -219,7 +225,7 @@ class Consumer(NeedsAwait, Generic[V]):
     ) -> None:
         """Like ``run``, with up to ``size`` messages of one queue in a call, which succeed or fail together."""
         call, holder = as_coroutine(handler, partial(self._pool, workers)), holder_of(handler)
-        await self._work(partial(_handle_some, self._member.receiver.outlet, call, holder, size), workers)
+        await self._work(partial(_handle_some, self._member.receiver.acceptance, call, holder, size), workers)
 
     def _pool(self, workers: int | None) -> Threads:
         pool = Threads(workers or self.settings.workers, self.settings.group)
@@ -241,8 +247,10 @@ class Consumer(NeedsAwait, Generic[V]):
                 is_over = True  # a handler may answer its cancellation with another error, or with none
 
 
-async def _handle_one(outlet: Outlet, call: Callable[[ReceivedMessage[Any]], Awaitable[object]], holder: str) -> bool:
-    message = outlet.take_now(holder) or await outlet.take_one(holder)
+async def _handle_one(
+    acceptance: Acceptance, call: Callable[[ReceivedMessage[Any]], Awaitable[object]], holder: str
+) -> bool:
+    message = acceptance.take_now(holder) or await acceptance.take_one(holder)
     if message is None:
         return False
     await handle_one(call, message)
@@ -250,9 +258,9 @@ async def _handle_one(outlet: Outlet, call: Callable[[ReceivedMessage[Any]], Awa
 
 
 async def _handle_some(
-    outlet: Outlet, call: Callable[[list[ReceivedMessage[Any]]], Awaitable[object]], holder: str, size: int
+    acceptance: Acceptance, call: Callable[[list[ReceivedMessage[Any]]], Awaitable[object]], holder: str, size: int
 ) -> bool:
-    taken = await outlet.take(holder, size)
+    taken = await acceptance.take(holder, size)
     if taken:
         await handle_batch(call, taken)
     return bool(taken)

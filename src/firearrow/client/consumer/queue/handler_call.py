@@ -1,4 +1,4 @@
-"""Calls users' functions: filters, and handlers of one message or of batches.
+"""Calls users' functions: handlers of one message or of batches.
 
 Coroutine functions run on the loop, other handlers in threads; if a handler returns an awaitable, it is awaited on the
 loop. Errors of users' functions are logged here.
@@ -14,13 +14,12 @@ from typing import Any, Final, Protocol, TypeVar, cast
 from firearrow.client.consumer.message import ReceivedMessage
 from firearrow.client.tasks import cancellations, is_cancellation
 from firearrow.errors import SettingsError
-from firearrow.serializers import V, is_coroutine_function
+from firearrow.serializers import is_coroutine_function
 
 log: Final = logging.getLogger(__name__)
 
 T = TypeVar("T")
 R = TypeVar("R")
-Filter = Callable[[ReceivedMessage[V]], bool]
 Handler = Callable[[T], Awaitable[object]] | Callable[[T], object]
 
 
@@ -79,27 +78,6 @@ def holder_of(handler: object) -> str:
         task = asyncio.current_task()
         return f"task {task.get_name()}" if task is not None else ""
     return f"handler {getattr(handler, '__qualname__', type(handler).__qualname__)}"
-
-
-def is_wanted(wanted: Filter[Any], message: ReceivedMessage[Any]) -> bool:
-    """Call a filter; a message is wanted if the filter fails, so that none is skipped."""
-    try:
-        answer = wanted(message)
-        if inspect.isawaitable(answer):
-            raise _never_awaited(answer)
-    except BaseException as error:  # sys.exit too: a filter runs in the client's task, not in the user's
-        reason = f"{type(error).__name__}: {error}"
-        extra = {**message._log_values, "reason": reason}
-        what = "a filter failed for %s (%s), the message is delivered: %s"
-        log.exception(what, message.message_id, message.place, reason, extra=extra)
-        return True
-    return answer
-
-
-def _never_awaited(answer: object) -> SettingsError:
-    if inspect.iscoroutine(answer):
-        answer.close()
-    return SettingsError("wanted returned an awaitable, which is not awaited; let it return True or False")
 
 
 async def handle_one(call: Callable[[ReceivedMessage[Any]], Awaitable[object]], message: ReceivedMessage[Any]) -> None:

@@ -16,8 +16,8 @@ from firearrow.client.consumer.broker_queries import PulledBytes, Puller, PullSt
 from firearrow.client.consumer.division.offset_store import Offsets
 from firearrow.client.consumer.division.queue_locks import TRUST_S, QueueLocks
 from firearrow.client.consumer.message import ReceivedMessage
+from firearrow.client.consumer.queue.acceptance import Accept, Acceptance
 from firearrow.client.consumer.queue.departure import Departures, tell_of_departure
-from firearrow.client.consumer.queue.handler_call import Filter
 from firearrow.client.consumer.queue.outlet import Outlet
 from firearrow.client.consumer.queue.owned_queue import OwnedQueue
 from firearrow.client.consumer.queue.pull_loop import PullLoop
@@ -46,16 +46,18 @@ class Receiver:
         puller: Puller,
         offsets: Offsets,
         subscriptions: Mapping[str, Subscription],
-        wanted: Filter[Any] | None = None,
+        accept: Accept[Any] | None = None,
         *,
-        commits_with_pulls: bool = True,
+        is_push: bool = True,
         deserializer: Deserializer[Any] | None = None,
         announcer: Announcer | None = None,
     ) -> None:
         self._instance = instance
         self._settings = settings
+        # Brokers do not order pulls and commits: a pull that was sent earlier could overwrite a manual commit of a
+        # pull consumer.
         self._reader = PullLoop(
-            instance, settings, puller, offsets, subscriptions, self._take_in, commits_with_pulls=commits_with_pulls
+            instance, settings, puller, offsets, subscriptions, self._take_in, commits_with_pulls=is_push
         )
         self._announcer = announcer
         self.puller: Final = puller
@@ -64,13 +66,19 @@ class Receiver:
         self.offsets: Final = offsets
         self.flows: Final[dict[MessageQueue, OwnedQueue]] = {}
         leaving: dict[MessageQueue, OwnedQueue] = {}
-        self.outlet: Final = Outlet(self.flows, leaving, wanted)
+        self.outlet: Final = Outlet(self.flows, leaving)
+        self.acceptance: Final = Acceptance(self.outlet, accept, raises=not is_push)
         self.settlement: Final = Settlement(instance, settings, self.outlet, deserializer)
         self._subscriptions = subscriptions
         self._departures = Departures(instance, settings, self._reader, announcer, self.outlet, leaving)
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Failed deliveries and rejected messages since the consumer was opened, by their names in the running info."""
+        return {"failedDeliveries": self.settlement.failures, "rejectedMessages": self.acceptance.rejected}
 
     # -- queues come and go
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from firearrow.client.consumer.message import ReceivedMessage
-from firearrow.client.consumer.queue.handler_call import Filter, is_wanted
 from firearrow.client.consumer.queue.owned_queue import OwnedQueue
 from firearrow.client.consumer.queue.pauses import Pausable, Pauses
 from firearrow.client.consumer.queue.ready_messages import ReadyMessages, goes_with
@@ -28,21 +27,14 @@ class Outlet:
         self,
         flows: Mapping[MessageQueue, OwnedQueue],
         leaving: Mapping[MessageQueue, OwnedQueue],
-        wanted: Filter[Any] | None,
     ) -> None:
         self._flows = flows
         self._leaving = leaving
-        self._wanted = wanted
         self.ready: Final = ReadyMessages()
         self.pauses: Final = Pauses()
 
     def put(self, flow: OwnedQueue, messages: list[ReceivedMessage[Any]]) -> None:
         """Take pulled messages: offer them to handlers now, or keep them while the queue is ordered or paused."""
-        if self._wanted is not None:
-            for message in messages:
-                if not is_wanted(self._wanted, message):
-                    flow.window.finish(message.queue_offset)
-            messages = [message for message in messages if message.queue_offset in flow.window]
         if flow.ordered:
             flow.waiting.extend(messages)
             self.offer(flow)

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
         ReceivedMessage,
         SendResult,
         SendStatus,
+        Transaction,
+        TransactionalProducer,
+        TransactionState,
     )
 
     __version__: str
@@ -31,6 +34,9 @@ __all__ = [
     "ReceivedMessage",
     "SendResult",
     "SendStatus",
+    "Transaction",
+    "TransactionState",
+    "TransactionalProducer",
     "__version__",
 ]
 

@@ -34,6 +34,7 @@ The tree:
     ├── OffsetNotStored          the log or queue does not hold that offset: deleted, damaged or not written yet
     ├── NoRoute                  no name server knows a broker for that topic
     ├── SendFailed               every attempt to send a message failed; the cause is the last one's
+    ├── TransactionUnconfirmed   no broker has confirmed the end of a transaction; the broker asks back
     ├── ClientClosed             a producer or consumer is used before it was opened or after it was closed
     ├── NoSuchName               no topic, group, broker or cluster has that name
     ├── AlreadyExists            the topic to be created exists already
@@ -209,6 +210,18 @@ class SendFailed(FireArrowError):
         self.retryable = retryable
         self.may_have_happened = may_have_happened
         self.stored = stored
+        super().__init__(message)
+
+
+class TransactionUnconfirmed(FireArrowError):
+    """The broker of a transaction has not confirmed its commit or its rollback.
+
+    The message is not lost: the broker asks the producers of the group what became of the transaction. Do not try the
+    transaction again, because its decision stands. ``may_have_happened`` is whether it may be in force already.
+    """
+
+    def __init__(self, message: str, *, may_have_happened: bool) -> None:
+        self.may_have_happened = may_have_happened
         super().__init__(message)
 
 

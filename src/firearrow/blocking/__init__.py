@@ -16,6 +16,8 @@ from firearrow.blocking.consumer import Consumer
 from firearrow.blocking.message import ReceivedMessage
 from firearrow.blocking.producer import Producer
 from firearrow.blocking.pull import PullConsumer
+from firearrow.blocking.transaction import Transaction
+from firearrow.blocking.transactional_producer import TransactionalProducer
 from firearrow.client import (
     Bounds,
     ClientTls,
@@ -28,6 +30,9 @@ from firearrow.client import (
     SendResult,
     SendStatus,
     Stall,
+    StoredMessage,
+    TransactionResult,
+    TransactionState,
 )
 
 __all__ = [
@@ -46,4 +51,9 @@ __all__ = [
     "SendResult",
     "SendStatus",
     "Stall",
+    "StoredMessage",
+    "Transaction",
+    "TransactionResult",
+    "TransactionState",
+    "TransactionalProducer",
 ]

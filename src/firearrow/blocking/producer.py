@@ -6,9 +6,11 @@ from typing import Any, Generic, Self, Unpack, cast, overload
 
 from firearrow import client
 from firearrow.blocking.door import Door
+from firearrow.blocking.transaction import Transaction
 from firearrow.client import Message, MessageQueue, Selector, SendResult
 from firearrow.client.doors import Doors
 from firearrow.client.producer.settings import ProducerOptions, ProducerSettings
+from firearrow.client.producer.transaction.check_back import Check
 from firearrow.client.producer.values import MessageParts
 from firearrow.client.settings import with_options
 from firearrow.model.names import DEFAULT_PRODUCER_GROUP
@@ -18,7 +20,8 @@ from firearrow.serializers import Serializer, V
 class Producer(Generic[V]):
     """Sends messages. Use it in a ``with`` block, from any number of threads.
 
-    ``serializer`` turns values into bodies, for ``send_value`` and ``message``.
+    ``serializer`` turns values into bodies, for ``send_value`` and ``message``. ``check`` answers brokers that ask what
+    became of a transaction of this group: it gets the message and returns a ``TransactionState``.
     """
 
     @overload
@@ -28,6 +31,7 @@ class Producer(Generic[V]):
         *,
         group: str = DEFAULT_PRODUCER_GROUP,
         serializer: None = None,
+        check: Check | None = None,
         doors: Doors | None = None,
         **options: Unpack[ProducerOptions],
     ) -> None: ...
@@ -38,6 +42,7 @@ class Producer(Generic[V]):
         *,
         group: str = DEFAULT_PRODUCER_GROUP,
         serializer: Serializer[V],
+        check: Check | None = None,
         doors: Doors | None = None,
         **options: Unpack[ProducerOptions],
     ) -> None: ...
@@ -47,11 +52,17 @@ class Producer(Generic[V]):
         *,
         group: str = DEFAULT_PRODUCER_GROUP,
         serializer: Serializer[Any] | None = None,
+        check: Check | None = None,
         doors: Doors | None = None,
         **options: Unpack[ProducerOptions],
     ) -> None:
         self._inner: client.Producer[V] = client.Producer(
-            name_servers, group=group, serializer=cast("Serializer[V]", serializer), doors=doors, **options
+            name_servers,
+            group=group,
+            serializer=cast("Serializer[V]", serializer),
+            check=check,
+            doors=doors,
+            **options,
         )
         self._door = Door("firearrow producer")
 
@@ -127,6 +138,21 @@ class Producer(Generic[V]):
     ) -> None:
         """Send a message without an answer: it may be lost without an error."""
         self._door.call(self._inner.send_oneway(message, queue=queue, selector=selector, timeout_ms=timeout_ms))
+
+    def transaction(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        timeout_ms: float | None = None,
+    ) -> Transaction:
+        """Return a ``with`` block: the message is delivered if the block ends well, and dropped if it fails.
+
+        Give the producer a group of its own and ``check``, which decides if this process ends inside the block.
+        """
+        inner = self._inner.transaction(message, queue=queue, selector=selector, timeout_ms=timeout_ms)
+        return Transaction(inner, self._door)
 
     def queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """Return the queues that messages of a topic can be sent to now."""

@@ -19,17 +19,17 @@ from firearrow import fastjson
 from firearrow.client.doors import Doors
 from firearrow.client.lookup import Url, fetch
 from firearrow.client.name_servers import UNANSWERED, NameServers, NameServerSource, parse_name_servers
-from firearrow.client.routes import MASTER_ID, Route, RouteTable, read_route
+from firearrow.client.routes import MASTER_ID, Route, RouteTable, read_masters, read_route
 from firearrow.client.settings import ClientSettings
 from firearrow.client.tasks import Tasks
 from firearrow.client.trouble import Trouble
 from firearrow.errors import FireArrowError, NoRoute
 from firearrow.protocol.bodies.body import encode_body
 from firearrow.protocol.bodies.group.heartbeat import HeartbeatData
-from firearrow.protocol.bodies.naming.route import TopicRouteData
+from firearrow.protocol.bodies.naming.route import ClusterInfo, TopicRouteData
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.requests.group.heartbeat import HeartBeat, UnregisterClient
-from firearrow.protocol.requests.naming.route import GetRouteInfoByTopic
+from firearrow.protocol.requests.naming.route import GetBrokerClusterInfo, GetRouteInfoByTopic
 from firearrow.remoting.caller import Caller
 from firearrow.remoting.handlers import Handlers, Peer
 from firearrow.runtime import forks
@@ -93,6 +93,7 @@ class Instance:
         self._on_route_change = on_route_change
         self._wanted: dict[str, None] = {}
         self._asking: dict[str, asyncio.Task[Route | None]] = {}
+        self._met: dict[Address, None] = {}
         self._hurry = asyncio.Event()
         self._generation = forks.generation
         self.loop: Final = asyncio.get_running_loop()
@@ -234,13 +235,35 @@ class Instance:
 
     # -- heartbeats
 
+    def meet_all_brokers(self) -> None:
+        """Send heartbeats to the master of every broker, not only of topics in use."""
+        self.tasks.spawn(self._meet_on(), "all brokers")
+
+    async def _meet_on(self) -> None:
+        loop, pause_s = asyncio.get_running_loop(), SOON_S
+        while True:
+            try:
+                reply = await self.names.ask(GetBrokerClusterInfo(), timeout_ms=self.request_timeout_ms)
+                masters = read_masters(fastjson.decode(reply.body, ClusterInfo))
+            except FireArrowError as error:
+                what = "the brokers could not be listed, so that some may not ask about transactions: %s"
+                self.trouble.say(loop.time(), "all brokers", what, error, reason=str(error))
+                pause_s = min(2 * pause_s, LATER_S)
+                await asyncio.sleep(pause_s)
+                continue
+            new = any(address not in self._met for address in masters)
+            self._met = dict.fromkeys(masters)
+            if new:
+                await self.beat()
+            await asyncio.sleep(self._settings.poll_name_server_ms / 1000)
+
     def _addresses(self) -> list[Address]:
         """Return the brokers that get heartbeats: masters, for a consumer slaves too; none without a group."""
         said = self._heartbeat()
         consumes = bool(said.consumer_data_set)
         if not (consumes or said.producer_data_set):
             return []
-        found: dict[Address, None] = {}
+        found: dict[Address, None] = dict(self._met)
         for members in self.routes.brokers.values():
             for number, address in members.items():
                 if number == MASTER_ID or consumes:

@@ -21,7 +21,7 @@ from msgspec import Struct
 from firearrow.errors import BadBody, SettingsError
 from firearrow.model import MessageQueue
 from firearrow.model.flags import PERM_READ, PERM_WRITE
-from firearrow.protocol.bodies.naming.route import QueueData, TopicRouteData
+from firearrow.protocol.bodies.naming.route import ClusterInfo, QueueData, TopicRouteData
 from firearrow.runtime.network import Address
 
 MASTER_ID: Final = 0
@@ -52,6 +52,12 @@ def read_route(topic: str, data: TopicRouteData) -> Route:
     if data.order_topic_conf:
         return Route(topic, _ordered(topic, data.order_topic_conf), _readable(topic, queues), brokers, True)
     return Route(topic, _writable(topic, queues, brokers), _readable(topic, queues), brokers)
+
+
+def read_masters(data: ClusterInfo) -> list[Address]:
+    """Return the address of every broker's master."""
+    brokers = sorted((data.broker_addr_table or {}).items())
+    return [_address(broker.broker_addrs[MASTER_ID]) for _, broker in brokers if MASTER_ID in broker.broker_addrs]
 
 
 def _address(text: str) -> Address:

@@ -120,6 +120,11 @@ class Message(Struct, frozen=True, metaclass=_Checked):
         """The keys by which the message can be looked up."""
         return self.properties.get(key.KEYS, "").split()
 
+    @property
+    def unique_key(self) -> str:
+        """The unique key, which its producer gives it when it is sent, or empty."""
+        return self.properties.get(key.UNIQ_KEY, "")
+
 
 def _bytes(body: object) -> bytes:
     if isinstance(body, (bytes, bytearray, memoryview)):

@@ -30,6 +30,7 @@ PRODUCER_CALLS: dict[str, Call] = {
     "send_batch": lambda producer: producer.send_batch([message(), message()]),
     "send_oneway": lambda producer: producer.send_oneway(message()),
     "queues": lambda producer: producer.queues("orders"),
+    "transaction": lambda producer: producer.transaction(message()).__aenter__(),
     "close": lambda producer: producer.close(),
 }
 CONSUMER_CALLS: dict[str, Call] = {
@@ -76,7 +77,7 @@ def refused(client: Any, call: Call, loops: Loops, what: str) -> None:
 @pytest.mark.parametrize("linger_ms", [0, 20])
 @pytest.mark.parametrize("call", PRODUCER_CALLS)
 def test_a_producer_of_another_loop_says_so(call: str, linger_ms: int, loops: Loops) -> None:
-    refused(Producer(NOBODY, linger_ms=linger_ms), PRODUCER_CALLS[call], loops, "producer")
+    refused(Producer(NOBODY, group="g", linger_ms=linger_ms), PRODUCER_CALLS[call], loops, "producer")
 
 
 @pytest.mark.parametrize("call", CONSUMER_CALLS)

@@ -39,13 +39,21 @@ class Delivery:
         self._attempt_ms = float(settings.attempt_timeout_ms or "inf")
 
     async def send(
-        self, outgoing: Outgoing | OutgoingBatch, choose: Choice | None, timeout_ms: float | None
+        self,
+        outgoing: Outgoing | OutgoingBatch,
+        choose: Choice | None,
+        timeout_ms: float | None,
+        *,
+        only_once: bool = False,
     ) -> tuple[int, SendAnswer, MessageQueue]:
-        """Have a broker store it; return the code and the answer of the broker, and the queue."""
+        """Have a broker store it; return the code and the answer of the broker, and the queue.
+
+        With ``only_once`` it is not sent again if it may have been stored.
+        """
         instance, loop = self._opened(), asyncio.get_running_loop()
         limit_ms = self._settings.send_timeout_ms if timeout_ms is None else timeout_ms
         deadline = loop.time() + limit_ms / 1000
-        attempts = Attempts(self._settings.retries, is_fixed=choose is not None)
+        attempts = Attempts(self._settings.retries, is_fixed=choose is not None, only_once=only_once)
         stored: tuple[int, SendAnswer, MessageQueue] | None = None
         while loop.time() < deadline:
             chosen: MessageQueue | None = None
@@ -63,7 +71,7 @@ class Delivery:
                     choose = partial(same_queue, chosen)  # routes may have changed meanwhile
             else:
                 stored = reply.code, reply.answer, chosen
-                if reply.code == ResponseCode.SUCCESS or not self._settings.retry_not_ok:
+                if reply.code == ResponseCode.SUCCESS or only_once or not self._settings.retry_not_ok:
                     return stored
                 if not attempts.weak(chosen.broker_name):
                     break

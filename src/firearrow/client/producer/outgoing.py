@@ -58,6 +58,11 @@ def check(message: Message, settings: ProducerSettings) -> None:
             f"the body has {size} bytes, more than max_message_bytes ({settings.max_message_bytes}); make it smaller, "
             "or raise that here and maxMessageSize at the brokers"
         )
+    if keys.TRAN_MSG in message.properties:
+        raise IllegalMessage(
+            f"a message for topic {message.topic!r} has the property {keys.TRAN_MSG}, which belongs to transactions; "
+            "leave it out, or send the message with producer.transaction(message)"
+        )
 
 
 @lru_cache(maxsize=1024)
@@ -68,8 +73,13 @@ def _fault(topic: str) -> str | None:
 
 
 def prepare(message: Message, settings: ProducerSettings, unique_keys: UniqueKeys, now: EpochMs) -> Outgoing:
-    """Prepare a message for sending; it keeps a unique key that it already has."""
+    """Check a message and prepare it for sending."""
     check(message, settings)
+    return compose(message, settings, unique_keys, now)
+
+
+def compose(message: Message, settings: ProducerSettings, unique_keys: UniqueKeys, now: EpochMs) -> Outgoing:
+    """Prepare a checked message for sending; it keeps a unique key that it already has."""
     properties = message.properties
     unique_key = properties.get(keys.UNIQ_KEY)
     if unique_key is None:

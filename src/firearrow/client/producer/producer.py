@@ -34,6 +34,10 @@ from firearrow.client.producer.outgoing import (
 from firearrow.client.producer.result import SendResult, read_batch_result, read_result
 from firearrow.client.producer.selector import Selector, checked_queue
 from firearrow.client.producer.settings import ProducerOptions, ProducerSettings, producer_settings
+from firearrow.client.producer.transaction.check_back import Check
+from firearrow.client.producer.transaction.half import Half, check_group, check_half, prepare_half
+from firearrow.client.producer.transaction.transaction import Transaction
+from firearrow.client.producer.transaction.transactions import Transactions
 from firearrow.client.producer.values import MessageParts, message_of
 from firearrow.client.settings import with_options
 from firearrow.errors import ClientClosed, SendFailed
@@ -47,7 +51,8 @@ from firearrow.serializers import Serializer, V, checked_function
 class Producer(NeedsAwait, Generic[V]):
     """Sends messages. Use it in an ``async with`` block, from any number of tasks.
 
-    ``serializer`` turns values into bodies, for ``send_value`` and ``message``.
+    ``serializer`` turns values into bodies, for ``send_value`` and ``message``. ``check`` answers brokers that ask what
+    became of a transaction of this group: it gets the message and returns a ``TransactionState``.
     """
 
     @overload
@@ -57,6 +62,7 @@ class Producer(NeedsAwait, Generic[V]):
         *,
         group: str = DEFAULT_PRODUCER_GROUP,
         serializer: None = None,
+        check: Check | None = None,
         doors: Doors | None = None,
         **options: Unpack[ProducerOptions],
     ) -> None: ...
@@ -67,6 +73,7 @@ class Producer(NeedsAwait, Generic[V]):
         *,
         group: str = DEFAULT_PRODUCER_GROUP,
         serializer: Serializer[V],
+        check: Check | None = None,
         doors: Doors | None = None,
         **options: Unpack[ProducerOptions],
     ) -> None: ...
@@ -76,6 +83,7 @@ class Producer(NeedsAwait, Generic[V]):
         *,
         group: str = DEFAULT_PRODUCER_GROUP,
         serializer: Serializer[Any] | None = None,
+        check: Check | None = None,
         doors: Doors | None = None,
         **options: Unpack[ProducerOptions],
     ) -> None:
@@ -86,6 +94,7 @@ class Producer(NeedsAwait, Generic[V]):
         self._instance: Instance | None = None
         self._unique_keys: UniqueKeys | None = None
         self._delivery = Delivery(self.settings, self._opened)
+        self._transactions = Transactions(self.settings, self._delivery, self._opened_here, self._check_usable, check)
         self._linger: Linger | None = None
         self._places: asyncio.Semaphore | None = None
 
@@ -113,11 +122,13 @@ class Producer(NeedsAwait, Generic[V]):
             client_id(doors, settings.instance_name, settings.unit_name),
             doors,
             self._heartbeat,
+            handlers=self._transactions.open(),
         )
         self._places = asyncio.Semaphore(settings.max_sends) if settings.max_sends else None
         if settings.linger_ms:
             self._linger = Linger(self._instance.tasks, settings.linger_ms, settings.max_message_bytes)
         self._instance.open()
+        self._transactions.start(self._instance)
         if settings.wait_ready_ms:
             try:
                 await self._instance.wait_answer(settings.default_topic, settings.wait_ready_ms, "the producer")
@@ -139,6 +150,7 @@ class Producer(NeedsAwait, Generic[V]):
             await linger.close()
         instance, self._instance = self._instance, None
         if instance is not None:
+            self._transactions.close()
             await instance.close(producer_group=self.settings.group)
 
     @property
@@ -160,6 +172,10 @@ class Producer(NeedsAwait, Generic[V]):
         instance = self._opened()
         check_loop(instance.loop, "producer", "open one in the loop that sends")
         return instance
+
+    def _check_usable(self) -> None:
+        if self._instance is not None:
+            self._opened_here()
 
     def _heartbeat(self) -> HeartbeatData:
         mine = ProducerData(group_name=self.settings.group)
@@ -274,6 +290,34 @@ class Producer(NeedsAwait, Generic[V]):
         """Send a message without an answer: it may be lost without an error."""
         outgoing = self._prepared(message)
         await self._delivery.tell(outgoing, fixed_choice(message, queue, selector), timeout_ms)
+
+    # -- transactions
+
+    def transaction(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        timeout_ms: float | None = None,
+    ) -> Transaction:
+        """Return an ``async with`` block: the message is delivered if the block ends well, and dropped if it fails.
+
+        Give the producer a group of its own and ``check``, which decides if this process ends inside the block.
+        """
+
+        async def begin() -> Half:
+            doors = self._opened_here().doors
+            assert self._unique_keys is not None
+            with_key, half = prepare_half(message, self.settings, self._unique_keys, EpochMs(doors.clock.now_ms()))
+            choose = fixed_choice(with_key, queue, selector)
+            return await self._transactions.begin(with_key, half, choose, timeout_ms)
+
+        check_group(self.settings.group)
+        check_half(message, self.settings)
+        return Transaction(self._transactions, begin)
+
+    # -- routes
 
     async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """Return the queues that messages of a topic can be sent to now."""

@@ -9,6 +9,8 @@ A message that must keep an order goes to its own queue again, and only if the f
 behind a later message: nothing was sent, the broker refused it, or the connection is lost. After a timeout the send is
 given up, because the first attempt may still be stored. Concurrent sends to one queue may be reordered by a second
 attempt; with ``retries=0`` such a message has one attempt.
+
+The half of a transaction is sent ``only_once``: it has another attempt only if no attempt can have stored it.
 """
 
 import random
@@ -51,8 +53,9 @@ WORTH_A_RETRY: Final = frozenset({ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE
 class Attempts:
     """The attempts of one send."""
 
-    def __init__(self, retries: int, *, is_fixed: bool) -> None:
+    def __init__(self, retries: int, *, is_fixed: bool, only_once: bool = False) -> None:
         self._left = retries
+        self._only_once = only_once
         self._is_fixed = is_fixed
         self._has_one_attempt = is_fixed and not retries
         self._pause_s = FIRST_PAUSE_S
@@ -68,6 +71,8 @@ class Attempts:
             self.tried.add(broker)
         self.may_have_happened |= was_asked and error.may_have_happened
         if self._has_one_attempt or isinstance(error, AccessDenied):
+            return False
+        if self._only_once and self.may_have_happened:
             return False
         retried = WORTH_A_RETRY if self._is_fixed else RETRIED_CODES
         if isinstance(error, RequestRefused) and error.code not in retried:

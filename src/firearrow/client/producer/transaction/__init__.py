@@ -1,0 +1,1 @@
+"""Transactions: halves, their ends, and the check-backs of brokers."""

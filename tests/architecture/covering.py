@@ -32,7 +32,6 @@ FURTHER: Final = {
     "firearrow.broker.settings.changes": ["tests/unit/broker/test_admin.py"],
     "firearrow.client.consumer.division.rebalance": ["tests/simulation/client/test_rebalance_listener.py"],
     "firearrow.cli.usage": ["tests/mistakes/test_mistakes.py"],
-    "firearrow.client.trouble": ["tests/simulation/client/test_words.py"],
     "firearrow.runtime.forks": ["tests/integration/client/test_workers.py"],
     "firearrow.spark.formats": ["tests/spark/source/test_in_spark.py"],
 }

@@ -36,8 +36,8 @@ from firearrow.client.producer.selector import Selector, checked_queue
 from firearrow.client.producer.settings import ProducerOptions, ProducerSettings, producer_settings
 from firearrow.client.producer.transaction.check_back import Check
 from firearrow.client.producer.transaction.half import Half, check_group, check_half, prepare_half
-from firearrow.client.producer.transaction.transaction import Transaction
-from firearrow.client.producer.transaction.transactions import Transactions
+from firearrow.client.producer.transaction.block import Transaction
+from firearrow.client.producer.transaction.coordinator import Coordinator
 from firearrow.client.producer.values import MessageParts, message_of
 from firearrow.client.settings import with_options
 from firearrow.errors import ClientClosed, SendFailed
@@ -94,7 +94,7 @@ class Producer(NeedsAwait, Generic[V]):
         self._instance: Instance | None = None
         self._unique_keys: UniqueKeys | None = None
         self._delivery = Delivery(self.settings, self._opened)
-        self._transactions = Transactions(self.settings, self._delivery, self._opened_here, self._check_usable, check)
+        self._transactions = Coordinator(self.settings, self._delivery, self._opened_here, self._check_usable, check)
         self._linger: Linger | None = None
         self._places: asyncio.Semaphore | None = None
 

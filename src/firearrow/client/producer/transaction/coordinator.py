@@ -32,7 +32,7 @@ EXECUTE_WORKERS: Final = 8
 """Threads for plain functions: of check one, as Java's default is, of local transactions several."""
 
 
-class Transactions:
+class Coordinator:
     """The transactions of one producer.
 
     ``opened`` returns its instance, or raises ``ClientClosed``. ``check_usable`` raises ``ClientClosed`` after a fork

@@ -17,7 +17,7 @@ from firearrow.client.misuse import NeedsAwait
 from firearrow.client.producer.result import SendResult
 from firearrow.client.producer.transaction.half import Half
 from firearrow.client.producer.transaction.state import TransactionState
-from firearrow.client.producer.transaction.transactions import Transactions
+from firearrow.client.producer.transaction.coordinator import Coordinator
 from firearrow.errors import ClientClosed
 from firearrow.model import Message
 
@@ -28,7 +28,7 @@ Begin = Callable[[], Awaitable[Half]]
 class Transaction(NeedsAwait):
     """A transaction of one message. ``producer.transaction`` makes it; use it in an ``async with`` block."""
 
-    def __init__(self, transactions: Transactions, begin: Begin) -> None:
+    def __init__(self, transactions: Coordinator, begin: Begin) -> None:
         self._transactions = transactions
         self._begin = begin
         self._half: Half | None = None

@@ -9,8 +9,8 @@ from firearrow.client import Message, MessageQueue, Selector, TransactionResult,
 from firearrow.client.doors import Doors
 from firearrow.client.producer.settings import ProducerOptions
 from firearrow.client.producer.transaction.check_back import Check
-from firearrow.client.producer.transaction.half import check_group
 from firearrow.client.producer.transaction.coordinator import checked_state
+from firearrow.client.producer.transaction.half import check_group
 from firearrow.client.producer.transaction.users_function import TAKES_MESSAGE, check_users_function
 from firearrow.client.producer.transactional_producer import Execute
 from firearrow.errors import SettingsError

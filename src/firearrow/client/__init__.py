@@ -9,8 +9,8 @@ from firearrow.client.consumer.stalls import Stall
 from firearrow.client.producer.producer import Producer
 from firearrow.client.producer.result import SendResult, SendStatus
 from firearrow.client.producer.selector import Selector
-from firearrow.client.producer.transaction.state import TransactionState
 from firearrow.client.producer.transaction.block import Transaction
+from firearrow.client.producer.transaction.state import TransactionState
 from firearrow.client.producer.transactional_producer import TransactionalProducer, TransactionResult
 from firearrow.model import Message, MessageQueue, StoredMessage
 from firearrow.runtime.tls_settings import ClientTls

@@ -34,10 +34,10 @@ from firearrow.client.producer.outgoing import (
 from firearrow.client.producer.result import SendResult, read_batch_result, read_result
 from firearrow.client.producer.selector import Selector, checked_queue
 from firearrow.client.producer.settings import ProducerOptions, ProducerSettings, producer_settings
-from firearrow.client.producer.transaction.check_back import Check
-from firearrow.client.producer.transaction.half import Half, check_group, check_half, prepare_half
 from firearrow.client.producer.transaction.block import Transaction
+from firearrow.client.producer.transaction.check_back import Check
 from firearrow.client.producer.transaction.coordinator import Coordinator
+from firearrow.client.producer.transaction.half import Half, check_group, check_half, prepare_half
 from firearrow.client.producer.values import MessageParts, message_of
 from firearrow.client.settings import with_options
 from firearrow.errors import ClientClosed, SendFailed

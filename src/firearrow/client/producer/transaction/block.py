@@ -15,9 +15,9 @@ from typing import Self
 
 from firearrow.client.misuse import NeedsAwait
 from firearrow.client.producer.result import SendResult
+from firearrow.client.producer.transaction.coordinator import Coordinator
 from firearrow.client.producer.transaction.half import Half
 from firearrow.client.producer.transaction.state import TransactionState
-from firearrow.client.producer.transaction.coordinator import Coordinator
 from firearrow.errors import ClientClosed
 from firearrow.model import Message
 

@@ -22,6 +22,7 @@ from firearrow.broker.handlers.admin.topic import TopicHandlers
 from firearrow.broker.handlers.admin.unserved import UnservedHandlers
 from firearrow.broker.handlers.message.query import QueryHandlers
 from firearrow.broker.handlers.message.send import SendHandlers
+from firearrow.broker.handlers.message.transaction import TransactionHandlers
 from firearrow.broker.identity import Identity
 from firearrow.broker.registration import Registration
 from firearrow.broker.self_check import warn
@@ -35,6 +36,7 @@ from firearrow.broker.tables.offsets import OffsetTable
 from firearrow.broker.tables.tables import Tables
 from firearrow.broker.tables.topic_book import Topics
 from firearrow.broker.tables.topics import system_topics
+from firearrow.broker.transaction.transactions import Transactions
 from firearrow.broker.unfinished import refuse_pending
 from firearrow.errors import ListenFailed, SettingsError
 from firearrow.protocol.codes import RequestCode
@@ -91,10 +93,11 @@ class Broker:
             self._count(life, tables.stats)
             changes = await self._load_changes(life, tables)
             consuming = await self._consume(life, tables)
+            transactions = self._transact(life, tables)
             registration = Registration(self._caller, self._name_servers, tables)
             sends = SendHandlers(tables)
             for_operators = self._operate(life, tables, sends, consuming.delays, registration)
-            parts: tuple[Registers, ...] = (consuming, sends, *for_operators, changes)
+            parts: tuple[Registers, ...] = (consuming, sends, transactions, *for_operators, changes)
             handlers = Handlers()
             for part in parts:
                 part.add_to(handlers)
@@ -199,6 +202,12 @@ class Broker:
         life.on_stop(consuming.close)
         life.spawn(consuming.run(), "consuming")
         return consuming
+
+    def _transact(self, life: Lifetime, tables: Tables) -> TransactionHandlers:
+        transactions = Transactions(tables)
+        transactions.open()
+        life.spawn(transactions.run(), "transactions")
+        return TransactionHandlers(transactions, tables.store.lookups, tables.jobs)
 
     def _operate(
         self,

@@ -41,6 +41,8 @@ TRAN_PREPARED_QUEUE_OFFSET: Final = "TRAN_PREPARED_QUEUE_OFFSET"
 TRANSACTION_CHECK_TIMES: Final = "TRANSACTION_CHECK_TIMES"
 TRANSACTION_ID: Final = "__transactionId__"
 TRANS_OFFSET: Final = "TRANS_OFFSET"
+PREVIOUS_HALF: Final = "__previousHalf__"
+"""Ours: the queue offset of the half message that this one, written by a check, replaces."""
 
 MIN_OFFSET: Final = "MIN_OFFSET"
 MAX_OFFSET: Final = "MAX_OFFSET"

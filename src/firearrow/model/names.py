@@ -53,6 +53,8 @@ SYSTEM_TOPICS: Final = UNSENDABLE_TOPICS | {AUTO_CREATE_TOPIC, BENCHMARK_TOPIC, 
 DEFAULT_PRODUCER_GROUP: Final = "DEFAULT_PRODUCER"
 DEFAULT_CONSUMER_GROUP: Final = "DEFAULT_CONSUMER"
 TOOLS_CONSUMER_GROUP: Final = "TOOLS_CONSUMER"
+TRANSACTION_GROUP: Final = "CID_RMQ_SYS_TRANS"
+"""The group under which brokers keep how far they are in the two topics of transactions."""
 
 PREDEFINED_GROUPS: Final = (
     TOOLS_CONSUMER_GROUP,
@@ -62,7 +64,7 @@ PREDEFINED_GROUPS: Final = (
     "CID_ONSAPI_PULL",
     "CID_ONSAPI_PERMISSION",
     "CID_ONSAPI_OWNER",
-    "CID_RMQ_SYS_TRANS",
+    TRANSACTION_GROUP,
 )
 """Consumer groups that every broker has from its first start."""
 

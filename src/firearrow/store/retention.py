@@ -15,7 +15,7 @@ Java: ``DefaultMessageStore.CleanCommitLogService``, ``CleanConsumeQueueService`
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
 from typing import Annotated, Final, NamedTuple
 
@@ -153,6 +153,8 @@ class Retention:
         self._zone = zone
         self._offsets = offsets
         self._asked = 0
+        self.before_delete: Callable[[int], Awaitable[None]] | None = None
+        """Called with the end of the files that are to be deleted; they stay when it raises."""
         views.pressure.on_change = self._note_refusal
 
     def _note_refusal(self) -> None:
@@ -215,8 +217,11 @@ class Retention:
     async def _delete(self, decision: Decision) -> None:
         names = {"files": len(decision.delete), "not_expired": decision.forced}
         logger.info("log files are deleted", extra=names | {"up_to": decision.delete[-1].start})
+        until = decision.delete[-1].start + decision.delete[-1].size
+        if self.before_delete is not None:
+            await self.before_delete(until)
         if decision.forced:
-            await self._warn(decision.delete[-1].start + decision.delete[-1].size)
+            await self._warn(until)
         for file in decision.delete:
             segment = self._opened.segments.at(file.start)
             if segment is not None:

@@ -125,8 +125,6 @@ REFUSED: list[tuple[str, dict[str, Any], int, str]] = [
     ("half topic", {"topic": "RMQ_SYS_TRANS_HALF_TOPIC"}, 16, "is forbidden"),
     ("no such model", {"topic": "fresh", "default_topic": "nobody"}, 17, "not exist"),
     ("queue too high", {"queue_id": 4}, 29, "request queueId"),
-    ("prepared", {"properties": UNIQUE + "TRAN_MSG\x01true\x02"}, 16, "sending transaction message is forbidden"),
-    ("prepared bits", {"sys_flag": 4}, 16, "sending transaction message is forbidden"),
     ("rollback bits", {"sys_flag": 12}, 16, "sending transaction message is forbidden"),
     ("timer seconds", {"properties": UNIQUE + "TIMER_DELAY_SEC\x015\x02"}, 1, "timerWheelEnable is false"),
     ("timer millis", {"properties": UNIQUE + "TIMER_DELAY_MS\x015\x02"}, 1, "timerWheelEnable is false"),

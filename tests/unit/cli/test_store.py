@@ -71,7 +71,7 @@ def test_inspect_counts_what_apache_has_begun(tmp_path: Path) -> None:
     assert "not finished: 1 half message " in result.output
     result = RUNNER.invoke(app, ["store", "inspect", str(tmp_path), "--json"])
     counts = json.loads(result.stdout)["overview"]["pending"]
-    assert counts == {"half_messages": 1, "timers": 0, "check_points": 0}
+    assert counts == {"half_messages": 1, "timers": 0, "check_points": 0, "batched_ops": 0}
 
 
 def test_inspect_prints_json(store: Path) -> None:

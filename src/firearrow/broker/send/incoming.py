@@ -2,8 +2,8 @@
 
 Pure. The order of checks is that of ``AbstractSendMessageProcessor.msgCheck``, ``SendMessageProcessor.sendMessage`` and
 the hooks of ``HookUtils``, because the first check that fails decides the answer.
-A feature that is not offered yet is refused as Apache refuses it when it is switched off: transactions as with
-``rejectTransactionMessage``, timed messages as without ``timerWheelEnable``.
+A feature that is not offered yet is refused as Apache refuses it when it is switched off: timed messages as without
+``timerWheelEnable``. How a half message of a transaction is stored says ``transaction.half``.
 """
 
 import re
@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from firearrow.errors import FireArrowError, IllegalMessage
 from firearrow.model import keys, names
-from firearrow.model.flags import COMMIT, INNER_BATCH, PREPARED, TRANSACTION_MASK
+from firearrow.model.flags import COMMIT, INNER_BATCH, TRANSACTION_MASK
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.refusal import Refused
 from firearrow.runtime.disk.door import Usage
@@ -106,12 +106,9 @@ def not_stored(error: FireArrowError, max_body: int, disk_text: Callable[[], str
     return illegal_message(max_body) if isinstance(error, IllegalMessage) else store_unavailable(disk_text(), error)
 
 
-def refuse_transaction(properties: Mapping[str, str], sys_flag: int, reconsume_times: int, broker: str) -> None:
-    """Refuse a prepared message: this broker never asks producers for the state of a transaction."""
-    wanted = properties.get(keys.TRAN_MSG, "").lower() == "true"
-    is_retry = reconsume_times > 0 and delay_level(properties) > 0  # clients before 4.6.1 leave the mark on retries
-    if (wanted and not is_retry) or sys_flag & TRANSACTION_MASK & PREPARED:
-        raise Refused(ResponseCode.NO_PERMISSION, f"the broker[{broker}] sending transaction message is forbidden")
+def transactions_rejected(broker: str) -> Refused:
+    """Return the refusal of a half message by a broker that takes none (``rejectTransactionMessage``)."""
+    return Refused(ResponseCode.NO_PERMISSION, f"the broker[{broker}] sending transaction message is forbidden")
 
 
 def refuse_inner_batch(properties: Mapping[str, str], sys_flag: int, max_body: int) -> None:

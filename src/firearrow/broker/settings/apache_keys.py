@@ -184,9 +184,8 @@ _GROUPS: Final = {
         innerClientAuthenticationCredentials statefulAuthenticationCacheExpiredSecond
         statefulAuthenticationCacheMaxNum statefulAuthorizationCacheExpiredSecond statefulAuthorizationCacheMaxNum
         userCacheExpiredSecond userCacheMaxNum userCacheRefreshSecond clusterName configName""",
-    "transactions are refused until they are offered": """
-        rejectTransactionMessage transactionCheckInterval transactionCheckMax transactionMetricFlushInterval
-        transactionOpBatchInterval transactionOpMsgMaxSize transactionTimeOut""",
+    "op messages are written at once, with the final messages of the same turn": "transactionOpBatchInterval",
+    "pending half messages are counted from the log, not from a file": "transactionMetricFlushInterval",
     "timed messages are refused until they are offered": """
         allowRecallWhenBrokerNotWriteable appendTopicForTimerDeleteKey mappedFileSizeTimerLog timerCheckMetricsWhen
         timerColdDataCheckIntervalMs timerCongestNumEachSlot timerEnableCheckMetrics timerEnableDisruptor

@@ -16,6 +16,7 @@ from msgspec import Meta, Struct, field
 from firearrow.broker.settings.apache_keys import REFUSED, WITHOUT_EFFECT
 from firearrow.broker.settings.consumer_settings import ConsumingConfig
 from firearrow.broker.settings.pull_settings import PullConfig
+from firearrow.broker.settings.transaction_settings import TransactionConfig
 from firearrow.errors import SettingsError
 from firearrow.model.delays import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from firearrow.model.flags import PERM_READ, PERM_WRITE
@@ -65,7 +66,7 @@ class BrokerConfig(Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
     open_with_pending_state: Annotated[
         bool,
         Meta(
-            description="Open a store of Apache's also when it holds half messages, timed messages or pop check-points "
+            description="Open a store of Apache's also when it holds timed messages or pop check-points "
             "that are not finished; nobody is given them."
         ),
     ] = False
@@ -160,6 +161,7 @@ class BrokerSettings(Struct, frozen=True):
     broker: BrokerConfig = field(default_factory=BrokerConfig)
     consuming: ConsumingConfig = field(default_factory=ConsumingConfig)
     pull: PullConfig = field(default_factory=PullConfig)
+    transactions: TransactionConfig = field(default_factory=TransactionConfig)
     log: LogConfig = field(default_factory=LogConfig)
     queues: QueueConfig = field(default_factory=QueueConfig)
     index: IndexConfig = field(default_factory=IndexConfig)
@@ -187,10 +189,16 @@ CHANGEABLE: Final = frozenset(
         "maxTransferCountOnMessageInMemory",
         "registerBrokerTimeoutMills",
         "registerNameServerPeriod",
+        "rejectTransactionMessage",
         "shortPollingTimeMills",
         "startAcceptSendRequestTimeStamp",
         "syncFlushTimeout",
         "traceOn",
+        "transactionCheckInterval",
+        "transactionCheckMax",
+        "transactionOpMsgMaxSize",
+        "transactionOpPerMessage",
+        "transactionTimeOut",
         "validateSystemTopicWhenUpdateTopic",
         "waitTimeMillsInSendQueue",
     }

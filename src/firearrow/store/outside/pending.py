@@ -1,7 +1,8 @@
-"""Counts the work that Apache's broker has begun in a store and that only Apache's broker can finish.
+"""Counts the work that a broker has begun in a store and not finished.
 
-- A half message is pending unless an op message names its offset. Both queues are looked through from where the
-  transactions' own group is, as Apache's check does.
+- A half message is pending unless an op message names its offset or a later one replaces it. Both queues are looked
+  through from where the transactions' own group is, as Apache's check does. An op message that names several offsets
+  is counted too: a 4.9 broker cannot read it.
 - A timed message is pending when its slot of the wheel is not delivered, or when it is not in the wheel yet. One that
   was recalled counts until its time has come.
 - A pop check-point is pending when one of its messages is not acknowledged. Check-points and acknowledgements wait for
@@ -19,15 +20,14 @@ from msgspec import Struct, field
 from firearrow import fastjson
 from firearrow.errors import BadBody, FileMissing
 from firearrow.model import keys
-from firearrow.model.names import HALF_TOPIC, OP_HALF_TOPIC, REVIVE_LOG_PREFIX, TIMER_TOPIC
+from firearrow.model.names import HALF_TOPIC, OP_HALF_TOPIC, REVIVE_LOG_PREFIX, TIMER_TOPIC, TRANSACTION_GROUP
+from firearrow.record.op_message import OP_TAG, is_batched, parse_op
 from firearrow.runtime.disk.door import Disk
 from firearrow.store.outside.pop_marks import PopMarks
 from firearrow.store.outside.timer_files import Timer, TimerLog, read_check, slots_due
 
 OFFSETS: Final = ("config/consumerOffset.json", "config/consumerOffset.json.bak")
-TRANSACTION_GROUP: Final = "CID_RMQ_SYS_TRANS"
 REVIVE_GROUP: Final = "CID_RMQ_SYS_REVIVE_GROUP"
-_OP_TAG: Final = "d"
 
 
 class Pending(Struct, frozen=True):
@@ -36,6 +36,8 @@ class Pending(Struct, frozen=True):
     half_messages: int = 0
     timers: int = 0
     check_points: int = 0
+    batched_ops: int = 0
+    """Op messages in the form of 5.x that are still needed. They are no work, and not counted as such."""
 
     def __bool__(self) -> bool:
         return bool(self.half_messages or self.timers or self.check_points)
@@ -97,9 +99,14 @@ async def count_pending(disk: Disk, messages: Messages) -> Pending:
     marks = PopMarks()
     for topic, queue_id in revived:
         await _take_revive_log(messages, offsets, topic, queue_id, marks)
-    half_messages = sum([await _half_messages(messages, offsets, queue_id) for queue_id in halves])
+    transactions = [await _transactions(messages, offsets, queue_id) for queue_id in halves]
     timers = await _Timers(disk, messages, marks).count() if await messages.queues(TIMER_TOPIC) else 0
-    return Pending(half_messages=half_messages, timers=timers, check_points=marks.pending())
+    return Pending(
+        half_messages=sum(pending for pending, _ in transactions),
+        timers=timers,
+        check_points=marks.pending(),
+        batched_ops=sum(batched for _, batched in transactions),
+    )
 
 
 async def _offsets(disk: Disk) -> dict[str, dict[int, int]]:
@@ -118,19 +125,29 @@ def _committed(offsets: dict[str, dict[int, int]], topic: str, group: str, queue
 # ---- transactions
 
 
-async def _half_messages(messages: Messages, offsets: dict[str, dict[int, int]], queue_id: int) -> int:
+async def _transactions(messages: Messages, offsets: dict[str, dict[int, int]], queue_id: int) -> tuple[int, int]:
+    """Pending half messages of a queue, and op messages in the form of 5.x."""
     ended: set[int] = set()
+    batched = 0
     op_from = _committed(offsets, OP_HALF_TOPIC, TRANSACTION_GROUP, queue_id) or 0
-    async for op in messages.after(OP_HALF_TOPIC, queue_id, op_from):
-        if op.properties.get(keys.TAGS) == _OP_TAG:
-            ended.update(int(part) for part in op.body.split(b",") if part.isdigit())
     half_from = _committed(offsets, HALF_TOPIC, TRANSACTION_GROUP, queue_id) or 0
-    count = 0
+    async for op in messages.after(OP_HALF_TOPIC, queue_id, op_from):
+        if op.properties.get(keys.TAGS) == OP_TAG:
+            named = parse_op(op.body)
+            ended.update(named)
+            batched += is_batched(op.body) and max(named, default=-1) >= half_from
+    pending: set[int] = set()
     async for half in messages.after(HALF_TOPIC, queue_id, half_from):
-        # A message that is not to be asked about yet is put into the queue again, and its first offset ended.
-        first = half.properties.get(keys.TRAN_PREPARED_QUEUE_OFFSET, "")
-        count += half.queue_offset not in ended and not (first.isdigit() and int(first) in ended)
-    return count
+        pending.discard(_offset(half, keys.PREVIOUS_HALF))
+        # A message that Apache is not to ask about yet is put into the queue again, and its first offset ended.
+        if half.queue_offset not in ended and _offset(half, keys.TRAN_PREPARED_QUEUE_OFFSET) not in ended:
+            pending.add(half.queue_offset)
+    return len(pending), batched
+
+
+def _offset(message: Kept, key: str) -> int:
+    text = message.properties.get(key, "")
+    return int(text) if text.isdigit() else -1
 
 
 # ---- pop

@@ -21,16 +21,17 @@ from firearrow.broker.send.incoming import (
     missing_topic,
     refuse_inner_batch,
     refuse_timer,
-    refuse_transaction,
+    transactions_rejected,
     waits_for_store,
 )
 from firearrow.broker.send.marks import born_host
 from firearrow.broker.send.replies import SendReplies
 from firearrow.broker.tables.tables import Tables
 from firearrow.broker.tables.topics import DLQ_QUEUES, describe
+from firearrow.broker.transaction.half import half_destination, is_half
 from firearrow.errors import DiskError, FireArrowError, IllegalMessage
 from firearrow.model import EpochMs, keys, names
-from firearrow.model.flags import TRANSACTION_MASK
+from firearrow.model.flags import ROLLBACK, TRANSACTION_MASK
 from firearrow.model.versions import version_number
 from firearrow.protocol.bodies.admin.topic import TopicConfig
 from firearrow.protocol.codes import ResponseCode
@@ -128,11 +129,18 @@ class CheckedSends:
         if not unique:
             unique = properties[keys.UNIQ_KEY] = self._unique_keys.next(EpochMs(self._clock.now_ms()))
         self._mark(properties)
-        refuse_transaction(properties, request.sys_flag, reconsume_times, self._broker_ip)
+        begins = is_half(properties, request.sys_flag, reconsume_times)
+        rejects = self._settings.value.transactions.reject_transaction_message
+        if begins and (rejects or request.sys_flag & TRANSACTION_MASK == ROLLBACK):
+            raise transactions_rejected(self._broker_ip)
         self._check_body(call.body)
         refuse_inner_batch(properties, request.sys_flag, self._replies.max_body)
         sys_flag = request.sys_flag | added_flags(topic)
-        waits_at = destination_of(target, queue_id, properties, sys_flag, len(self._settings.broker.delays_ms))
+        if begins:
+            sys_flag &= ~TRANSACTION_MASK
+            waits_at = half_destination(target, queue_id, request.producer_group, properties)
+        else:
+            waits_at = destination_of(target, queue_id, properties, sys_flag, len(self._settings.broker.delays_ms))
         draft = Draft(
             waits_at.topic,
             waits_at.queue_id,

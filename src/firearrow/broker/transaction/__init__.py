@@ -1,0 +1,1 @@
+"""Transactions: half messages, commits, rollbacks and check-backs, replayed from the log."""

@@ -1,0 +1,104 @@
+"""What becomes of a request to end a transaction, and of a pending half message at a check. Pure.
+
+The checks of `refusal_of` and their words are those of Java's ``EndTransactionProcessor``; their order is kept, because
+the first that fails decides the answer. One is added: a request that names another transaction than the record does is
+refused. After a loss of power the place of a lost half message may belong to another one of the same group.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final
+
+from firearrow.broker.settings.transaction_settings import TransactionConfig
+from firearrow.broker.transaction.ledger import Half, Ledger, Outcome
+from firearrow.model import keys
+from firearrow.model.names import HALF_TOPIC
+from firearrow.protocol.codes import ResponseCode
+from firearrow.protocol.refusal import Refused
+from firearrow.protocol.requests.transaction.transaction import EndTransaction
+from firearrow.record.decode import RecordHead
+
+NOT_FOUND: Final = "Find prepared transaction message failed"
+_UNIQUE_KEY_LENGTH: Final = 32
+
+
+class Check(Enum):
+    """What a check does with a pending half message."""
+
+    WAIT = "wait"
+    ASK = "ask"
+    GIVE_UP = "give up"
+    RENEW = "renew"
+    """Write it again at the end of the queue, without a question."""
+
+
+def not_found() -> Refused:
+    """Return the refusal of a request whose half message is not in the log."""
+    return Refused(ResponseCode.SYSTEM_ERROR, NOT_FOUND)
+
+
+def check_end(
+    request: EndTransaction, head: RecordHead, properties: Mapping[str, str], now_ms: int, config: TransactionConfig
+) -> None:
+    """Raise ``Refused`` unless a request may end the transaction of a record."""
+    if head.topic != HALF_TOPIC:
+        raise not_found()
+    if not request.from_transaction_check and _is_too_late(head, properties, now_ms, config.transaction_time_out):
+        raise Refused(
+            ResponseCode.ILLEGAL_OPERATION,
+            "the time in which the producer may end this transaction by itself is over "
+            "(CHECK_IMMUNITY_TIME_IN_SECONDS): the broker will ask for its state",
+        )
+    if properties.get(keys.PGROUP) != request.producer_group:
+        raise Refused(ResponseCode.SYSTEM_ERROR, "The producer group wrong")
+    if head.queue_offset != request.tran_state_table_offset:
+        raise Refused(ResponseCode.SYSTEM_ERROR, "The transaction state table offset wrong")
+    if head.physical_offset != request.commit_log_offset:
+        raise Refused(ResponseCode.SYSTEM_ERROR, "The commit log offset wrong")
+    if _names_another(request, properties.get(keys.UNIQ_KEY)):
+        raise not_found()
+
+
+def _is_too_late(head: RecordHead, properties: Mapping[str, str], now_ms: int, timeout_ms: int) -> bool:
+    immunity = properties.get(keys.CHECK_IMMUNITY_TIME, "")
+    if not immunity:
+        return False
+    seconds = int(immunity) if immunity.isascii() and immunity.isdigit() and len(immunity) < 10 else 0
+    return now_ms - head.born_timestamp > max(seconds * 1000, timeout_ms)
+
+
+def _names_another(request: EndTransaction, unique: str | None) -> bool:
+    """Whether a request names a transaction, and that is not the one with the key ``unique``."""
+    given = (request.msg_id, request.transaction_id or "")
+    return bool(unique) and unique not in given and all(len(one) == _UNIQUE_KEY_LENGTH for one in given)
+
+
+def repeated(ledger: Ledger, offset: int, wanted: Outcome) -> Refused | None:
+    """Return the answer to the end of a transaction that is not open: None is success, because it ended so before."""
+    outcome = ledger.outcome_at(offset)
+    if outcome is wanted:
+        return None
+    if outcome in (Outcome.COMMITTED, Outcome.ROLLED_BACK):
+        text = f"the transaction is already {outcome.value}: nothing is changed"
+    else:
+        text = "the transaction is over, or the broker has asked for its state since: nothing is changed"
+    return Refused(ResponseCode.ILLEGAL_OPERATION, text)
+
+
+def judge(
+    half: Half, now_ms: int, config: TransactionConfig, reserved_ms: int, *, is_reachable: bool, is_far_behind: bool
+) -> Check:
+    """Return what a check does with a half message.
+
+    ``is_reachable``: a producer of its group is connected. Apache counts a question that nobody could be asked; here
+    the half message waits for a producer. ``is_far_behind``: so many half messages were stored since that a restart
+    would take long.
+    """
+    age_ms = now_ms - half.born_ms
+    if half.checks >= config.transaction_check_max or age_ms > reserved_ms:
+        return Check.GIVE_UP
+    immune_ms = config.transaction_time_out if half.immunity_s is None else half.immunity_s * 1000
+    # A birth far in the future is that of a producer whose clock is wrong: it must not delay the question for ever.
+    if is_reachable and not -immune_ms <= age_ms <= immune_ms:
+        return Check.ASK
+    return Check.RENEW if is_far_behind else Check.WAIT

@@ -1,0 +1,184 @@
+"""Half messages: how a transactional send is stored, and the records that follow from a half message. Pure.
+
+A half message keeps the body and the properties of its message. It lies in queue 0 of ``RMQ_SYS_TRANS_HALF_TOPIC``,
+which no consumer reads, without transaction bits in its sysFlag; properties REAL_TOPIC and REAL_QID say where it
+belongs. Java: ``TransactionalMessageBridge``, ``EndTransactionProcessor``.
+
+Every record that is made of a half message keeps its flag and its retries; Apache loses the flag when it asks about a
+transaction. A half message is never delayed: a delay counts from the commit.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from firearrow.broker.send.incoming import Destination, delay_level, destination_of
+from firearrow.broker.transaction.ledger import Half
+from firearrow.model import EpochMs, PhysicalOffset, QueueOffset, keys
+from firearrow.model.flags import COMMIT, PREPARED, TRANSACTION_MASK
+from firearrow.model.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC
+from firearrow.protocol.requests.transaction.transaction import CheckTransactionState
+from firearrow.record.decode import RecordHead
+from firearrow.record.encode import Draft, encode
+from firearrow.record.hosts import HostBytes
+from firearrow.record.layout import Buffer
+from firearrow.record.message_id import offset_message_id
+from firearrow.record.op_message import OP_TAG
+from firearrow.record.properties import decode_properties, encode_properties
+from firearrow.store.placement import Appended
+
+HALF_QUEUE: Final = 0
+"""The queue of all half messages, and of all op messages."""
+_OURS: Final = (keys.PREVIOUS_HALF, keys.TRAN_PREPARED_QUEUE_OFFSET)
+"""Properties that only brokers set on half messages."""
+_NOT_FINAL: Final = (keys.REAL_TOPIC, keys.REAL_QID, keys.TRAN_MSG, *_OURS)
+"""Properties of a half message that its final message does not have."""
+
+
+# ---- a send
+
+
+def is_half(properties: Mapping[str, str], sys_flag: int, reconsume_times: int) -> bool:
+    """Whether a send begins a transaction.
+
+    Apache looks at TRAN_MSG alone, and stores a message with only the bit of sysFlag where no consumer finds it.
+    """
+    wanted = properties.get(keys.TRAN_MSG, "").lower() == "true"
+    is_retry = reconsume_times > 0 and delay_level(properties) > 0  # clients before 4.6.1 leave the mark on retries
+    return (wanted and not is_retry) or bool(sys_flag & PREPARED)
+
+
+def half_destination(topic: str, queue_id: int, group: str, properties: Mapping[str, str]) -> Destination:
+    """Return where and with which properties a half message for ``topic`` is stored."""
+    stored = {key: value for key, value in properties.items() if key not in _OURS}
+    stored.setdefault(keys.PGROUP, group)
+    unique = stored.get(keys.UNIQ_KEY)
+    if unique:
+        stored[keys.TRANSACTION_ID] = unique
+    stored[keys.REAL_TOPIC] = topic
+    stored[keys.REAL_QID] = str(queue_id)
+    return Destination(HALF_TOPIC, HALF_QUEUE, stored)
+
+
+# ---- reading
+
+
+def half_of(head: RecordHead, properties: Mapping[str, str]) -> Half:
+    """Return the entry of the ledger for a record of the half queue."""
+    ours, apaches = _number(properties, keys.PREVIOUS_HALF), _number(properties, keys.TRAN_PREPARED_QUEUE_OFFSET)
+    replaces = ours if ours is not None else apaches
+    return Half(
+        head.queue_offset,
+        head.physical_offset,
+        head.size,
+        head.born_timestamp,
+        properties.get(keys.PGROUP, ""),
+        _number(properties, keys.TRANSACTION_CHECK_TIMES) or 0,
+        _number(properties, keys.CHECK_IMMUNITY_TIME),
+        # A message cannot replace itself or a later one, whatever its properties say.
+        replaces if replaces is not None and replaces < head.queue_offset else -1,
+        ours is None and apaches is not None,
+    )
+
+
+def _number(properties: Mapping[str, str], key: str) -> int | None:
+    text = properties.get(key, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
+
+
+# ---- records that follow
+
+
+def final_message(head: RecordHead, record: Buffer, levels: int) -> Draft | None:
+    """Return the message that a commit stores; None for a half message that does not say where it belongs."""
+    properties = decode_properties(head.properties(record))
+    topic, queue_id = properties.get(keys.REAL_TOPIC), _number(properties, keys.REAL_QID)
+    if not topic or queue_id is None:
+        return None
+    for key in _NOT_FINAL:
+        properties.pop(key, None)
+    sys_flag = head.sys_flag & ~TRANSACTION_MASK | COMMIT
+    target = destination_of(topic, queue_id, properties, sys_flag, levels)
+    return _again(head, record, target, sys_flag, head.physical_offset)
+
+
+def renewed(head: RecordHead, record: Buffer, checks: int) -> Draft:
+    """Return the half message that replaces this one at the end of the half queue."""
+    properties = decode_properties(head.properties(record))
+    properties.pop(keys.TRAN_PREPARED_QUEUE_OFFSET, None)
+    properties[keys.PREVIOUS_HALF] = str(head.queue_offset)
+    if checks:
+        properties[keys.TRANSACTION_CHECK_TIMES] = str(checks)
+    return _again(head, record, Destination(HALF_TOPIC, HALF_QUEUE, properties), head.sys_flag)
+
+
+def resumed(head: RecordHead, record: Buffer, *, is_pending: bool) -> Draft:
+    """Return the half message with which the questions begin anew; it replaces a half message that ``is_pending``."""
+    properties = decode_properties(head.properties(record))
+    for key in _OURS:
+        properties.pop(key, None)
+    if is_pending:
+        properties[keys.PREVIOUS_HALF] = str(head.queue_offset)
+    properties[keys.TRANSACTION_CHECK_TIMES] = "0"
+    return _again(head, record, Destination(HALF_TOPIC, HALF_QUEUE, properties), head.sys_flag)
+
+
+def given_up(head: RecordHead, record: Buffer) -> Draft:
+    """Return the message for the topic of transactions that nobody ended."""
+    properties = decode_properties(head.properties(record))
+    for key in _OURS:
+        properties.pop(key, None)
+    return _again(head, record, Destination(CHECK_MAX_TIME_TOPIC, 0, properties), head.sys_flag)
+
+
+def _again(head: RecordHead, record: Buffer, target: Destination, sys_flag: int, prepared: int = 0) -> Draft:
+    return Draft(
+        target.topic,
+        target.queue_id,
+        head.body(record),
+        encode_properties(target.properties),
+        head.born_timestamp,
+        head.born_host,
+        head.store_host,
+        head.flag,
+        sys_flag,
+        head.reconsume_times,
+        PhysicalOffset(prepared),
+    )
+
+
+def op_message(body: bytes, unique: str, now_ms: int, host: HostBytes) -> Draft:
+    """Return the op message with a body."""
+    properties = encode_properties({keys.TAGS: OP_TAG, keys.UNIQ_KEY: unique})
+    return Draft(OP_HALF_TOPIC, HALF_QUEUE, body, properties, EpochMs(now_ms), host, host)
+
+
+# ---- a question
+
+
+def question(draft: Draft, place: Appended) -> tuple[CheckTransactionState, bytes]:
+    """Return the request that asks a producer about a half message just stored at ``place``, and its body."""
+    properties = decode_properties(draft.properties)
+    unique = properties.get(keys.UNIQ_KEY)
+    request = CheckTransactionState(
+        topic=HALF_TOPIC,
+        tran_state_table_offset=place.queue_offset,
+        commit_log_offset=place.physical_offset,
+        msg_id=unique,
+        transaction_id=unique,
+        offset_msg_id=offset_message_id(draft.store_host, PhysicalOffset(place.physical_offset)),
+    )
+    shown = Draft(
+        properties.get(keys.REAL_TOPIC, ""),
+        _number(properties, keys.REAL_QID) or 0,
+        draft.body,
+        draft.properties,
+        draft.born_timestamp,
+        draft.born_host,
+        draft.store_host,
+        draft.flag,
+        draft.sys_flag,
+        draft.reconsume_times,
+    )
+    physical = PhysicalOffset(place.physical_offset)
+    stored_ms = EpochMs(place.store_timestamp)
+    return request, encode(shown, QueueOffset(place.queue_offset), physical, stored_ms, stamped=False)

@@ -1,0 +1,186 @@
+"""The journal of transactions: reads the two queues into the ledger, and appends the records that end half messages.
+
+Order of durability: the record that replaces a half message (final message, renewed half message, message that was
+given up) is appended before the op message, so no crash leaves an op message without it. Both are appended in one turn
+of the loop, and written with one call. A crash that keeps the first and loses the second repeats the question, and a
+commit may then be stored a second time.
+
+The offsets in the table of offsets, under group CID_RMQ_SYS_TRANS, are Apache's: half messages below the one are over,
+op messages below the other name only such half messages.
+"""
+
+import logging
+from collections.abc import Iterable
+from datetime import UTC
+from typing import Final
+
+from firearrow.broker.tables.tables import Tables
+from firearrow.broker.transaction.half import HALF_QUEUE, half_of, op_message
+from firearrow.broker.transaction.ledger import Half, Ledger
+from firearrow.errors import BadRecord, OffsetNotStored
+from firearrow.model import EpochMs
+from firearrow.model.names import HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_GROUP
+from firearrow.record.decode import RecordHead, heads, peek
+from firearrow.record.encode import Draft
+from firearrow.record.message_id import UniqueKeys
+from firearrow.record.op_message import op_bodies, parse_op
+from firearrow.record.properties import decode_properties
+from firearrow.store.log.waiters import OnReached
+from firearrow.store.pacing import Pace
+from firearrow.store.placement import FLUSHED, WRITTEN, Appended
+from firearrow.store.read.queue_reader import ReadRequest, ReadResult, ReadStatus
+
+READ_AT_ONCE: Final = 64
+READ_BYTES: Final = 1 << 20
+
+log = logging.getLogger(__name__)
+
+Record = tuple[RecordHead, bytes]
+
+
+class Journal:
+    """The half queue and the op queue of one broker, and their fold."""
+
+    def __init__(self, tables: Tables) -> None:
+        self.ledger = Ledger(0, 0)
+        self._store = tables.store
+        self._settings = tables.settings
+        self._offsets = tables.offsets
+        self._offsets_changed = tables.offset_file.changed
+        self._clock = tables.clock
+        self._host = tables.identity.store_host
+        self._stats = tables.stats
+        chance = tables.chance
+        self._unique_keys = UniqueKeys(tables.identity.ip, chance.getrandbits(16), chance.getrandbits(32), UTC)
+        self._kept_at = FLUSHED if tables.settings.value.log.syncs_first else WRITTEN
+        self._owed: list[int] = []  # half messages that are over, whose op message could not be appended
+
+    def open(self) -> None:
+        """Begin at the stored offsets; the table of offsets must be loaded."""
+        self.ledger = Ledger(self._begin(HALF_TOPIC), self._begin(OP_HALF_TOPIC))
+
+    def _begin(self, topic: str) -> int:
+        stored = self._offsets.committed(TRANSACTION_GROUP, topic, HALF_QUEUE)
+        return max(stored, self._store.min_offset(topic, HALF_QUEUE))
+
+    # ---- reading
+
+    @property
+    def has_news(self) -> bool:
+        """Whether a queue has messages that are not folded."""
+        store, ledger = self._store, self.ledger
+        return (
+            store.max_offset(HALF_TOPIC, HALF_QUEUE) > ledger.half_next
+            or store.max_offset(OP_HALF_TOPIC, HALF_QUEUE) > ledger.op_next
+        )
+
+    def is_on_its_way(self, offset: int) -> bool:
+        """Whether a half message is appended and not folded yet: it is not dispatched before it may be read."""
+        queue = self._store.queues.find(HALF_TOPIC, HALF_QUEUE)
+        return queue is not None and self.ledger.half_next <= offset < queue.next_offset
+
+    async def catch_up(self) -> None:
+        """Fold everything that the queues have: half messages first, because an op message comes after its half."""
+        pace = Pace(READ_AT_ONCE)
+        while (pulled := await self._next(HALF_TOPIC, self.ledger.half_next)) is not None:
+            self._fold_halves(pulled)
+            await pace.did(READ_AT_ONCE)
+        while (pulled := await self._next(OP_HALF_TOPIC, self.ledger.op_next)) is not None:
+            self._fold_ops(pulled)
+            await pace.did(READ_AT_ONCE)
+        self._note_offsets()
+
+    async def _next(self, topic: str, offset: int) -> ReadResult | None:
+        if offset >= self._store.max_offset(topic, HALF_QUEUE):
+            return None
+        return await self._store.read(topic, HALF_QUEUE, ReadRequest(offset, READ_AT_ONCE, READ_BYTES))
+
+    def _fold_halves(self, pulled: ReadResult) -> None:
+        ledger = self.ledger
+        for buffer in pulled.buffers:
+            for head in heads(buffer):
+                ledger.took_half(half_of(head, decode_properties(head.properties(buffer))))
+        self._skip(HALF_TOPIC, pulled, ledger.half_next)
+        ledger.skip_halves(pulled.next_offset)
+
+    def _fold_ops(self, pulled: ReadResult) -> None:
+        ledger = self.ledger
+        for buffer in pulled.buffers:
+            for head in heads(buffer):
+                ledger.took_op(head.queue_offset, parse_op(head.body(buffer)))
+        self._skip(OP_HALF_TOPIC, pulled, ledger.op_next)
+        ledger.skip_ops(pulled.next_offset)
+
+    def _skip(self, topic: str, pulled: ReadResult, folded: int) -> None:
+        if pulled.next_offset > folded and pulled.status is not ReadStatus.FOUND:
+            log.warning(
+                "messages %d to %d of %s are not there any more: %s",
+                folded,
+                pulled.next_offset - 1,
+                topic,
+                pulled.status.value,
+                extra={"topic": topic, "from": folded, "to": pulled.next_offset},
+            )
+
+    def _note_offsets(self) -> None:
+        """Put the offsets into the table, once there is a transaction; the file of the table waits for the log."""
+        ledger, offsets = self.ledger, self._offsets
+        if not ledger.half_next:
+            return
+        for topic, done in ((HALF_TOPIC, ledger.half_done), (OP_HALF_TOPIC, ledger.op_done)):
+            if offsets.committed(TRANSACTION_GROUP, topic, HALF_QUEUE) != done:
+                offsets.commit(TRANSACTION_GROUP, topic, HALF_QUEUE, done)
+                self._offsets_changed()
+
+    async def record_at(self, physical: int, size: int = 0) -> Record | None:
+        """Return the record at a place of the log, which was checked when it was folded if its ``size`` is given."""
+        try:
+            record = self._store.bytes.read_hot(physical, size) if size else None
+            if record is None:
+                record = await self._store.lookups.by_physical(physical)
+            head = peek(record)
+        except (OffsetNotStored, BadRecord):
+            return None
+        return (head, record) if head.physical_offset == physical else None
+
+    async def record_of(self, half: Half) -> Record | None:
+        """Return the record of a half message; None when it is damaged or deleted."""
+        return await self.record_at(half.physical, half.size)
+
+    # ---- writing
+
+    def append(self, draft: Draft, *, even_if_full: bool = False) -> Appended:
+        """Append a record; raise when the store takes no messages, unless ``even_if_full`` and it is only full."""
+        store = self._store
+        tail = store.queues.tail_of(draft.topic, draft.queue_id)
+        place = store.log.append(tail, draft) if even_if_full else store.append(draft)
+        counts = self._stats.of_topic(draft.topic)
+        counts.messages += 1
+        counts.size += place.end - place.physical_offset
+        return place
+
+    def end(self, offsets: Iterable[int]) -> int:
+        """Append op messages for half messages that are over; return the end of the last one.
+
+        When that fails, the next call appends them too.
+        """
+        config = self._settings.value.transactions
+        self._owed += offsets
+        owed, end = self._owed, self._store.log.tail
+        bodies = op_bodies(
+            owed, max_size=config.transaction_op_msg_max_size, is_single=config.transaction_op_per_message
+        )
+        now_ms = self._clock.now_ms()
+        for body in bodies:
+            unique = self._unique_keys.next(EpochMs(now_ms))
+            end = self.append(op_message(body, unique, now_ms, self._host), even_if_full=True).end
+        self._owed = []
+        return end
+
+    def when_kept(self, end: int, call: OnReached) -> None:
+        """Call ``call`` when the log up to ``end`` is as durable as a send is before its answer."""
+        self._store.on_reached(end, self._kept_at, call)
+
+    async def kept(self, end: int, *, is_flushed: bool = False) -> None:
+        """Wait until the log up to ``end`` is as durable as a send is before its answer, or flushed."""
+        await self._store.reached(end, FLUSHED if is_flushed else self._kept_at)

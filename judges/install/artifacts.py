@@ -3,6 +3,7 @@
 `servers-VERSION`    jars of the name server and the broker, 5.5.0 and 4.9.7 (the newest complete set of 4.9)
 `clients-VERSION`    jars of the client and the tools, 5.5.0 and 4.9.8
 `java-VERSION`       our Java programs compiled against those
+`filter-VERSION`     our Java program that asks Apache's filter, compiled against the servers' jars
 `go`                 our Go program with the stock Go client
 `node`               our JavaScript program beside ali-ons
 `cpp`                our Python program beside the wheel that holds the C++ client
@@ -112,6 +113,20 @@ def classes(version: str) -> Artifact:
 
 
 @cache
+def filter_judge(version: str) -> Artifact:
+    """The program that asks Apache's SQL92 filter, compiled against the jars of a server."""
+    sources = _sources("filter", "*.java")
+    library = server_jars(version)
+
+    def build(directory: Path, log: Path) -> None:
+        _write(sources, directory)
+        words = ["javac", "--release", JAVA_RELEASE, "-nowarn", "-proc:none", "-cp", f"{library.install()}/*"]
+        run_tool([*words, "-d", ".", *sources], directory, log)
+
+    return _artifact(f"filter-{version}", _inputs(sources, library.path.name, JAVA_RELEASE), build)
+
+
+@cache
 def go_judge() -> Artifact:
     """The Go program; `go.sum` is made beside it, never kept."""
     sources = _sources("go", "*.go")
@@ -170,5 +185,6 @@ def lanes() -> list[list[Artifact]]:
         *_each(server_jars, SERVER_VERSIONS),
         *_each(client_jars, JAVA_CLIENT_VERSIONS),
         *_each(classes, JAVA_CLIENT_VERSIONS),
+        *_each(filter_judge, SERVER_VERSIONS),
     ]
     return [java, [go_judge()], [node_judge(), cpp_judge()]]

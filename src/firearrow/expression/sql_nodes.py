@@ -1,0 +1,376 @@
+"""The parts of a SQL92 expression: what Apache allows to be combined, and the closure that evaluates each. Pure.
+
+Java tells by class what may stand where: a comparison or a constant TRUE, FALSE or NULL is a ``BooleanExpression``;
+a number or a text is not; a property becomes one where a boolean is needed; the negation of a number is neither a
+boolean nor a constant. `Kind` keeps these classes. Java: ``ComparisonExpression``, ``LogicExpression``,
+``UnaryExpression``, ``ConstantExpression``.
+"""
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+from operator import ge, gt, le, lt
+from typing import Final
+
+from msgspec import Struct
+
+from firearrow.expression.errors import BadExpression, NoValue
+from firearrow.expression.java_values import Long, Value, as_type_of, compare, compare_doubles, double, truth
+from firearrow.expression.program import Properties, Run
+
+MOST_DEPTH: Final = 100
+"""The most levels of an expression: parentheses that hold something, NOT, minus, chained comparisons."""
+MOST_STEPS: Final = 2000
+"""The most steps of an evaluation."""
+MOST_LISTED: Final = 1000
+"""The most texts in an IN list."""
+
+LEAST_LONG: Final = 1 << 63
+LEAST_BIG: Final = 1 << 31
+
+_ORDERS: Final[dict[str, Callable[[int, int], bool]]] = {">": gt, ">=": ge, "<": lt, "<=": le}
+
+
+class Kind(Enum):
+    """What Java's class of a part says."""
+
+    CONSTANT = "constant"
+    BOOLEAN_CONSTANT = "boolean constant"
+    PROPERTY = "property"
+    BOOLEAN = "boolean"
+    NEGATION = "negation"
+
+
+class Node(Struct, eq=False):
+    """A part of an expression with its closure."""
+
+    kind: Kind
+    run: Run
+    depth: int = 1
+    steps: int = 1
+    value: Value = None
+    """The value of a constant."""
+    name: str = ""
+    """The name of a property."""
+    operands: list[Run] | None = None
+    """The operands of a chain of AND or OR, in order; the chain's closure reads this list."""
+    is_and: bool = False
+
+    @property
+    def is_constant(self) -> bool:
+        return self.kind is Kind.CONSTANT or self.kind is Kind.BOOLEAN_CONSTANT
+
+
+def _node(kind: Kind, run: Run, *parts: Node) -> Node:
+    depth, steps = 1 + max(part.depth for part in parts), 1 + sum(part.steps for part in parts)
+    if depth > MOST_DEPTH:
+        raise BadExpression(f"the expression has more than {MOST_DEPTH} levels: write it with fewer")
+    if steps > MOST_STEPS:
+        raise BadExpression(f"the expression needs more than {MOST_STEPS} steps: write a shorter one")
+    return Node(kind, run, depth, steps)
+
+
+# ---- leaves
+
+
+def constant(value: Value) -> Node:
+    """Return a constant: a text, a number, TRUE, FALSE or NULL."""
+    kind = Kind.BOOLEAN_CONSTANT if value is None or isinstance(value, bool) else Kind.CONSTANT
+    return Node(kind, lambda _properties: value, value=value)
+
+
+def whole_number(image: str) -> Node:
+    """Return the constant of a literal like ``12`` or ``12L``; numbers beyond 32 bits are ``Long``."""
+    digits = image.rstrip("lL")
+    if len(digits) > 19 or int(digits) >= LEAST_LONG:
+        raise BadExpression(f"{image:.40} does not fit into 64 bits; the greatest number is 9223372036854775807")
+    number = int(digits)
+    return constant(Long(number) if number >= LEAST_BIG else number)
+
+
+def float_number(image: str) -> Node:
+    """Return the constant of a literal like ``1.5``. Apache refuses 0.0 and everything below the least double."""
+    number = float(image)
+    if not 0.0 < number < float("inf"):
+        raise BadExpression(
+            f"{image:.40} is not a positive double; write 0 for zero, and numbers between 4.9E-324 and 1.7976931348623157E308"
+        )
+    return constant(number)
+
+
+def prop(name: str) -> Node:
+    """Return a property by its name."""
+    return Node(Kind.PROPERTY, lambda properties: properties.get(name), name=name)
+
+
+# ---- logic
+
+
+def as_boolean(node: Node) -> Node:
+    """Return a part where a boolean is needed; a property counts as false there when it is set, else as null."""
+    if node.kind is Kind.PROPERTY:
+        name = node.name
+        cast = Node(Kind.BOOLEAN, lambda properties: None if properties.get(name) is None else False)
+        cast.steps, cast.depth = node.steps, node.depth
+        return cast
+    if node.kind is Kind.BOOLEAN or node.kind is Kind.BOOLEAN_CONSTANT:
+        return node
+    raise BadExpression("a number or a text stands where a condition is needed; compare it with something")
+
+
+def both(left: Node, right: Node) -> Node:
+    """Return ``left AND right``."""
+    return _chain(as_boolean(left), as_boolean(right), is_and=True)
+
+
+def either(left: Node, right: Node) -> Node:
+    """Return ``left OR right``."""
+    return _chain(as_boolean(left), as_boolean(right), is_and=False)
+
+
+def _chain(left: Node, right: Node, *, is_and: bool) -> Node:
+    """Join two parts; a long chain is one closure with many operands, so that its depth does not grow."""
+    if left.operands is not None and left.is_and is is_and:
+        node = _node(Kind.BOOLEAN, left.run, right)
+        node.depth = max(node.depth, left.depth)
+        node.steps += left.steps
+        if node.steps > MOST_STEPS:
+            raise BadExpression(f"the expression needs more than {MOST_STEPS} steps: write a shorter one")
+        operands = left.operands
+        operands.append(right.run)
+    else:
+        operands = [left.run, right.run]
+        node = _node(Kind.BOOLEAN, _all(operands) if is_and else _any(operands), left, right)
+    node.operands, node.is_and = operands, is_and
+    return node
+
+
+def _all(operands: Sequence[Run]) -> Run:
+    def run(properties: Properties) -> Value:
+        result: Value = True
+        for operand in operands:
+            value = operand(properties)
+            if value is False:
+                return False
+            if value is None:
+                result = None
+        return result
+
+    return run
+
+
+def _any(operands: Sequence[Run]) -> Run:
+    def run(properties: Properties) -> Value:
+        result: Value = False
+        for operand in operands:
+            value = operand(properties)
+            if value is True:
+                return True
+            if value is None:
+                result = None
+        return result
+
+    return run
+
+
+def negated(node: Node) -> Node:
+    """Return ``NOT node``."""
+    return _not(as_boolean(node))
+
+
+def _not(node: Node) -> Node:
+    inner = node.run
+
+    def run(properties: Properties) -> Value:
+        value = inner(properties)
+        return None if value is None else not value
+
+    return _node(Kind.BOOLEAN, run, node)
+
+
+def minus(node: Node) -> Node:
+    """Return ``- node``: the negative of a number, null for everything else."""
+    inner = node.run
+
+    def run(properties: Properties) -> Value:
+        value = inner(properties)
+        if value is None or isinstance(value, (str, bool)):
+            return None
+        return Long(-value) if isinstance(value, Long) else -value
+
+    return _node(Kind.NEGATION, run, node)
+
+
+# ---- equality
+
+
+def equal(left: Node, right: Node) -> Node:
+    """Return ``left = right``."""
+    for node in (left, right):
+        if node.is_constant and node.value is None:
+            raise BadExpression("NULL cannot be compared with = or <>; write IS NULL or IS NOT NULL")
+    if left.kind is Kind.BOOLEAN_CONSTANT and right.kind is Kind.CONSTANT:
+        raise BadExpression("TRUE or FALSE cannot be compared with a number or a text")
+    return _equal(left, right)
+
+
+def unequal(left: Node, right: Node) -> Node:
+    """Return ``left <> right``."""
+    return _not(equal(left, right))
+
+
+def is_null(node: Node) -> Node:
+    """Return ``node IS NULL``."""
+    inner = node.run
+
+    def run(properties: Properties) -> Value:
+        return inner(properties) is None
+
+    return _node(Kind.BOOLEAN, run, node)
+
+
+def is_not_null(node: Node) -> Node:
+    """Return ``node IS NOT NULL``."""
+    return _not(is_null(node))
+
+
+def _equal(left: Node, right: Node) -> Node:
+    run = _property_equals(left.name, right.value) if left.kind is Kind.PROPERTY and right.is_constant else None
+    return _node(Kind.BOOLEAN, run or _values_equal(left.run, right.run), left, right)
+
+
+def _values_equal(left: Run, right: Run) -> Run:
+    def run(properties: Properties) -> Value:
+        one, other = left(properties), right(properties)
+        if one is None:
+            return True if other is None else None
+        if other is None:
+            return False
+        return compare(one, other) == 0
+
+    return run
+
+
+def _property_equals(name: str, value: Value) -> Run | None:
+    """Return the closure for a property beside a text or a truth value; None for other constants."""
+    if isinstance(value, str):
+
+        def run(properties: Properties) -> Value:
+            text = properties.get(name)
+            return None if text is None else text == value
+
+    elif isinstance(value, bool):
+
+        def run(properties: Properties) -> Value:
+            text = properties.get(name)
+            return None if text is None else truth(text) is value
+
+    else:
+        return None
+    return run
+
+
+# ---- order
+
+
+def ordered(left: Node, symbol: str, right: Node) -> Node:
+    """Return ``left > right``, or another order."""
+    for node in (left, right):
+        if node.kind is Kind.BOOLEAN:
+            raise BadExpression(f"a condition cannot be compared with {symbol}")
+        if node.is_constant and (isinstance(node.value, (str, bool)) or node.value is None):
+            raise BadExpression(f"only numbers and properties can be compared with {symbol}")
+    return _node(Kind.BOOLEAN, _order(left, symbol, right), left, right)
+
+
+def _order(left: Node, symbol: str, right: Node) -> Run:
+    holds = _ORDERS[symbol]
+    if left.kind is Kind.PROPERTY and right.kind is Kind.CONSTANT:
+        return _property_order(left.name, holds, right.value)
+    one, other = left.run, right.run
+
+    def run(properties: Properties) -> Value:
+        first = one(properties)
+        if first is None:
+            return None
+        second = other(properties)
+        if second is None:
+            return None
+        if isinstance(first, str) and isinstance(second, str):
+            return holds(compare_doubles(double(first), double(second)), 0)
+        return holds(compare(first, second), 0)
+
+    return run
+
+
+def _property_order(name: str, holds: Callable[[int, int], bool], value: Value) -> Run:
+    if isinstance(value, (str, bool)) or value is None:
+        raise NoValue("only numbers have an order")
+    number = value
+
+    def run(properties: Properties) -> Value:
+        text = properties.get(name)
+        if text is None:
+            return None
+        return holds(compare(as_type_of(text, number), number), 0)
+
+    return run
+
+
+def between(value: Node, low: Node, high: Node) -> Node:
+    """Return ``value BETWEEN low AND high``."""
+    if low.is_constant and high.is_constant:
+        _check_bounds(low.value, high.value)
+    return both(ordered(value, ">=", low), ordered(value, "<=", high))
+
+
+def _check_bounds(low: Value, high: Value) -> None:
+    if low is None or high is None:
+        raise BadExpression("the bounds of BETWEEN cannot be NULL")
+    try:
+        if compare(high, low) < 0:
+            raise BadExpression(f"the bounds of BETWEEN must be in order: {low} is greater than {high}")
+    except NoValue as error:
+        raise BadExpression(f"the bounds of BETWEEN cannot be compared: {error}") from error
+
+
+def not_between(value: Node, low: Node, high: Node) -> Node:
+    """Return ``value NOT BETWEEN low AND high``."""
+    return either(ordered(value, "<", low), ordered(value, ">", high))
+
+
+# ---- texts
+
+
+def listed(node: Node, texts: Sequence[str], *, inside: bool) -> Node:
+    """Return ``node IN (...)``, or NOT IN."""
+    if node.kind is not Kind.PROPERTY:
+        raise BadExpression("IN needs the name of a property on its left")
+    if len(texts) > MOST_LISTED:
+        raise BadExpression(f"an IN list has at most {MOST_LISTED} texts; this one has {len(texts)}")
+    name, wanted = node.name, frozenset(texts)
+
+    def run(properties: Properties) -> Value:
+        text = properties.get(name)
+        return None if text is None else (text in wanted) is inside
+
+    return _node(Kind.BOOLEAN, run, node)
+
+
+def searched(node: Node, how: str, text: str, *, wanted: bool) -> Node:
+    """Return ``node CONTAINS text``, STARTSWITH or ENDSWITH, or NOT of one of them. An empty text is never found."""
+    inner, find = node.run, _SEARCHES[how]
+
+    def run(properties: Properties) -> Value:
+        if not text:
+            return False
+        value = inner(properties)
+        return isinstance(value, str) and find(value, text) is wanted
+
+    return _node(Kind.BOOLEAN, run, node)
+
+
+_SEARCHES: Final[dict[str, Callable[[str, str], bool]]] = {
+    "CONTAINS": str.__contains__,
+    "STARTSWITH": str.startswith,
+    "ENDSWITH": str.endswith,
+}

@@ -21,11 +21,24 @@ from judges.sql import REFUSED, Pair, verdicts
 CAMPAIGN = "sql-pairs"
 NAMES = ("a", "b", "c", "TAGS", "$x_1", "_n")
 NUMBERS = (
-    "0", "1", "2", "7", "10", "100", "2147483647", "2147483648", "9223372036854775807", "9223372036854775808", "5L", "0L",
-    "007", "1.5", "0.5", ".5", "5.", "1E3", "1e-3", "1.7976931348623157E308", "1E309", "4.9E-324", "1E-400", "0.0", "2.0",
-    "9007199254740993", "9007199254740993.0", "2147483648L", "12e", "1.5.5",
+    "0", "1", "2", "7", "10", "100", "2147483647", "2147483648", "9223372036854775807", "9223372036854775808",
+    "5L", "0L",
+    "007", "1.5", "0.5", ".5", "5.", "1E3", "1e-3", "1.7976931348623157E308", "1E309", "4.9E-324", "1E-400", "0.0",
+    "2.0", "9007199254740993", "9007199254740993.0", "2147483648L", "12e", "1.5.5",
 )  # fmt: skip
-PLAIN = ("1", "2", "7", "10", "2147483647", "2147483648", "9223372036854775807", "1.5", ".5", "1E3", "9007199254740993.0")
+PLAIN = (
+    "1",
+    "2",
+    "7",
+    "10",
+    "2147483647",
+    "2147483648",
+    "9223372036854775807",
+    "1.5",
+    ".5",
+    "1E3",
+    "9007199254740993.0",
+)
 """Numbers that compile."""
 TEXTS = ("", "x", "xy", "abc", "1", "10", "true", "TRUE", "it''s", "中文", "a b", "%", "NaN", "1.5", "-1", "2147483648")
 VALUES = (
@@ -36,7 +49,10 @@ VALUES = (
     "+", "-", "--1", "1e", "e1", "1e+3", "\u00a07", "0x10", "00000000000000000000000001",
 )  # fmt: skip
 SEARCHES = ("CONTAINS", "STARTSWITH", "ENDSWITH")
-DAMAGE = (" ", "(", ")", "'", ",", "=", "<", "#", "--", "/*", "*/", "NOT", " AND ", " OR ", " LIKE 'x'", "+", "- ", "1", "a", "==", "\n")  # fmt: skip
+DAMAGE = (
+    " ", "(", ")", "'", ",", "=", "<", "#", "--", "/*", "*/", "NOT", " AND ", " OR ", " LIKE 'x'", "+", "- ", "1", "a",
+    "==", "\n",
+)  # fmt: skip
 WORDS_5 = frozenset(SEARCHES)
 
 
@@ -191,9 +207,10 @@ def main() -> int:
     pairs = known(generator.pairs(chosen.pairs), chosen.version)
     found, counted = differences(pairs, chosen.version)
     for line in found[:50]:
-        print(line)
+        sys.stdout.write(line + "\n")
     figures = {"version": chosen.version, "seed": chosen.seed, "pairs": len(pairs), "differences": len(found)}
-    print(Ledger(CAMPAIGN, chosen.ledger).add(figures | {"verdicts": dict(sorted(counted.items()))}))
+    entry = Ledger(CAMPAIGN, chosen.ledger).add(figures | {"verdicts": dict(sorted(counted.items()))})
+    sys.stdout.write(f"{entry}\n")
     return 1 if found else 0
 
 

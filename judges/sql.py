@@ -1,6 +1,6 @@
 """Apache's SQL92 filter, asked about pairs of an expression and the properties of a message.
 
-    verdicts([("a > 1", {"a": "2"}), ("a >", {})])  # ["TRUE", "REFUSED"]
+verdicts([("a > 1", {"a": "2"}), ("a >", {})])  # ["TRUE", "REFUSED"]
 """
 
 import os

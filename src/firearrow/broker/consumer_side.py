@@ -18,6 +18,7 @@ from firearrow.broker.handlers.group.reset import ResetHandlers
 from firearrow.broker.handlers.message.pull import PullHandlers
 from firearrow.broker.handlers.message.return_message import SendBackHandlers
 from firearrow.broker.jobs import Jobs
+from firearrow.broker.pull.filters import Filters, prepare
 from firearrow.broker.tables.locks import LOCK_LIFE_MS
 from firearrow.broker.tables.tables import Tables
 from firearrow.remoting.handlers import Handlers, Peer
@@ -43,8 +44,9 @@ class Consuming:
         self._tables = tables
         self._questions = Jobs(QUESTIONS_AT_ONCE)
         self.delays = DelayedDelivery(tables)
-        self.heartbeats = HeartbeatHandlers(tables)
-        self.pulls = PullHandlers(tables, memory_bytes)
+        filters = Filters()
+        self.heartbeats = HeartbeatHandlers(tables, filters)
+        self.pulls = PullHandlers(tables, memory_bytes, filters)
         self._handlers: list[Registers] = [
             self.heartbeats,
             self.pulls,
@@ -67,6 +69,7 @@ class Consuming:
             # New messages get queue offsets above the end of the queue: the file must not hold such offsets by then.
             await tables.offset_file.save_before_serving("offsets above the end of their queue")
         await self.delays.load()
+        prepare()
 
     def add_to(self, handlers: Handlers) -> None:
         """Register the handlers of every part."""

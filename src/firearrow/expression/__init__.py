@@ -1,1 +1,4 @@
-"""Filter expressions: SQL92 over the properties of a message, parsed, checked and compiled to closures. Pure."""
+"""Filters by expression: SQL92 over the properties of a message.
+
+Pure: a text becomes a `program.Program`, which decides about messages.
+"""

@@ -16,16 +16,15 @@ class Long(int):
     """A number of 64 bits: a literal beyond 32 bits, or its negation."""
 
 
-Value = str | bool | int | float | None
+Number = int | float
+Value = str | bool | Number | None
 
 INTEGER_BITS: Final = 31
 LONG_BITS: Final = 63
 _MOST_DIGITS: Final = 19
 _WHOLE: Final = re.compile(r"([+-]?)(\d+)")
 _DECIMAL: Final = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?")
-_HEXADECIMAL: Final = re.compile(
-    r"([+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[fFdD]?"
-)
+_HEXADECIMAL: Final = re.compile(r"([+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[fFdD]?")
 _WORDS: Final = {
     sign + word: -value if sign == "-" else value
     for word, value in (("NaN", float("nan")), ("Infinity", inf))
@@ -83,7 +82,7 @@ def compare_doubles(left: float, right: float) -> int:
     return int(isnan(left)) - int(isnan(right))
 
 
-def compare(left: str | bool | int | float, right: str | bool | int | float) -> int:
+def compare(left: str | bool | float, right: str | bool | float) -> int:
     """Compare two values, none of them null, as Java does; values that cannot be compared give -1 or `NoValue`."""
     if type(left) is type(right):
         return _compare_same(left, right)
@@ -94,7 +93,7 @@ def compare(left: str | bool | int | float, right: str | bool | int | float) -> 
     if isinstance(right, bool):
         return _order(truth(left), right) if isinstance(left, str) else -1
     if isinstance(left, str):
-        return _compare_same(as_type_of(left, right), right)
+        return _compare_same(as_type_of(left, right), right)  # type: ignore[arg-type]  # right is a number
     if isinstance(right, str):
         return _compare_same(left, as_type_of(right, left))
     if isinstance(left, float) or isinstance(right, float):
@@ -102,18 +101,18 @@ def compare(left: str | bool | int | float, right: str | bool | int | float) -> 
     return _order(left, right)
 
 
-def as_type_of(text: str, number: int | float | str) -> int | float:
+def as_type_of(text: str, number: Number) -> Number:
     """Return a text as a number of the type of another number; raise `NoValue`."""
     if isinstance(number, float):
         return double(text)
     return whole(text, LONG_BITS if isinstance(number, Long) else INTEGER_BITS)
 
 
-def _compare_same(left: str | int | float, right: str | int | float) -> int:
+def _compare_same(left: str | float, right: str | float) -> int:
     if isinstance(left, float) and isinstance(right, float):
         return compare_doubles(left, right)
     return _order(left, right)
 
 
-def _order(left: str | int | float, right: str | int | float) -> int:
+def _order(left: str | float, right: str | float) -> int:
     return (left > right) - (left < right)  # type: ignore[operator]

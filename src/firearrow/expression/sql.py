@@ -8,13 +8,17 @@ Everything is bounded: the length, the number of tokens, levels, steps and liste
 """
 
 from functools import cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from firearrow.expression import sql_nodes as nodes
 from firearrow.expression.errors import BadExpression
 from firearrow.expression.program import Program
 from firearrow.expression.sql_nodes import Node
 from firearrow.expression.sql_tokens import KEYWORDS, SYMBOLS, decoded, tokens_of
+
+if TYPE_CHECKING:
+    from lark import Lark
+    from lark.parsers.lalr_interactive_parser import InteractiveParser
 
 SQL92: Final = "SQL92"
 """The expression type on the wire."""
@@ -143,7 +147,7 @@ class _Builder:
 
 
 @cache
-def sql_parser() -> Any:
+def sql_parser() -> "Lark":
     """Return lark's parser; making it takes about 100 ms, so a broker makes it before it serves."""
     from lark import Lark
 
@@ -167,7 +171,7 @@ def compile_sql(text: str) -> Program:
         try:
             parsing.feed_token(Token(kind, image, at))
         except UnexpectedToken as error:
-            if "$END" not in parsing.accepts():
+            if "$END" not in parsing.accepts():  # type: ignore[no-untyped-call]
                 raise BadExpression(f"{image!r:.60} at character {at + 1} does not belong there") from error
             ignored = text[at:]
             break
@@ -176,11 +180,11 @@ def compile_sql(text: str) -> Program:
     return _finished(parsing, text, ignored, names)
 
 
-def _finished(parsing: Any, text: str, ignored: str, names: set[str]) -> Program:
+def _finished(parsing: "InteractiveParser", text: str, ignored: str, names: set[str]) -> Program:
     from lark.exceptions import UnexpectedToken
 
     try:
-        node: Node = parsing.feed_eof()
+        node: Node = parsing.feed_eof()  # type: ignore[no-untyped-call]
     except UnexpectedToken as error:
         what = "the expression is empty" if not text.strip() else "the expression ends too early"
         raise BadExpression(f"{what}: write a condition on the properties of a message") from error

@@ -92,7 +92,7 @@ def float_number(image: str) -> Node:
     number = float(image)
     if not 0.0 < number < float("inf"):
         raise BadExpression(
-            f"{image:.40} is not a positive double; write 0 for zero, and numbers between 4.9E-324 and 1.7976931348623157E308"
+            f"{image:.40} is not a positive double; write 0 for zero, and else numbers between 4.9E-324 and 1.79E308"
         )
     return constant(number)
 

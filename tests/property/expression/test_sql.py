@@ -7,10 +7,9 @@ from firearrow.expression.errors import BadExpression, NoValue
 from firearrow.expression.java_values import compare_doubles, double, whole
 from firearrow.expression.program import Verdict
 from firearrow.expression.sql import compile_sql
+from firearrow.expression.sql_tokens import KEYWORDS, SYMBOLS
 
-WORDS = st.sampled_from(
-    "a b 1 2.5 'x' '' TRUE FALSE NULL = <> > >= < <= ( ) , + - NOT AND OR BETWEEN IN IS CONTAINS STARTSWITH ENDSWITH".split()
-)
+WORDS = st.sampled_from((*sorted(KEYWORDS), *SYMBOLS, "a", "b", "1", "2.5", "'x'", "''"))
 TEXTS = st.one_of(st.text(max_size=40), st.lists(WORDS, max_size=20).map(" ".join))
 VALUES = st.one_of(st.text(max_size=8), st.integers().map(str), st.floats().map(str), st.sampled_from(["true", ""]))
 MESSAGES = st.dictionaries(st.sampled_from("ab"), VALUES)

@@ -143,9 +143,16 @@ class SimClient:
         await self.heartbeat()
 
     async def heartbeat(
-        self, group: str = "g", *, tags: str = "*", topic: str = "T", version: int = 1, model: str = "CLUSTERING"
+        self,
+        group: str = "g",
+        *,
+        tags: str = "*",
+        topic: str = "T",
+        version: int = 1,
+        model: str = "CLUSTERING",
+        expression_type: str = "TAG",
     ) -> Reply[Any]:
-        wanted = SubscriptionData(topic=topic, sub_string=tags, sub_version=version)
+        wanted = SubscriptionData(topic=topic, sub_string=tags, sub_version=version, expression_type=expression_type)
         consumer = ConsumerData(
             group_name=group,
             consume_type="CONSUME_PASSIVELY",

@@ -63,7 +63,6 @@ def test_keys_without_effect_and_mistakes_are_warned_about() -> None:
         "enableDLegerCommitLog=true",
         "enableControllerMode=true",
         "storeType=defaultRocksDB",
-        "enablePropertyFilter=true",
         "timerWheelEnable=true",
         "storePathCommitLog=/elsewhere",
     ],

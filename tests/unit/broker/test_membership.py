@@ -16,12 +16,10 @@ from firearrow.model import PhysicalOffset
 from firearrow.model.message import MessageQueue
 from firearrow.protocol.bodies.group.group import GroupForbidden, SubscriptionGroupConfig, SubscriptionGroupTable
 from firearrow.protocol.bodies.group.heartbeat import (
-    CheckClientBody,
     ConsumerConnection,
     ConsumerIdList,
     ProducerConnection,
     ProducerTable,
-    SubscriptionData,
 )
 from firearrow.protocol.bodies.group.lock import LockBatchBody, LockedQueues
 from firearrow.protocol.bodies.group.running_info import ConsumerRunningInfo
@@ -37,7 +35,6 @@ from firearrow.protocol.requests.group.group import (
     UpdateAndGetGroupForbidden,
 )
 from firearrow.protocol.requests.group.heartbeat import (
-    CheckClientConfig,
     GetConsumerListByGroup,
     NotifyConsumerIdsChanged,
     UnregisterClient,
@@ -336,16 +333,5 @@ def test_locks_over_the_wire() -> None:
         assert await lock("b") == queues
         await client.ask(UnlockBatchMq(), LockBatchBody(client_id="b", consumer_group="g", mq_set=queues))
         assert await lock("a") == queues
-
-    simulate(scenario)
-
-
-def test_expressions_other_than_tags_are_refused() -> None:
-    async def scenario(_world: World, _broker: SimBroker, client: SimClient) -> None:
-        tags = CheckClientBody(group="g", subscription_data=SubscriptionData(topic="T", sub_string="A"))
-        await client.ask(CheckClientConfig(), tags)
-        sql = SubscriptionData(topic="T", sub_string="a > 1", expression_type="SQL92")
-        asked = client.ask(CheckClientConfig(), CheckClientBody(group="g", subscription_data=sql))
-        assert await refused(asked) == ResponseCode.SYSTEM_ERROR
 
     simulate(scenario)

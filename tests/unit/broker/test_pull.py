@@ -197,7 +197,8 @@ def test_a_pull_may_carry_a_subscription_and_an_offset() -> None:
         ({"group": "other"}, ResponseCode.SUBSCRIPTION_NOT_EXIST),
         ({"group": "no such%%group!"}, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST),
         ({"version": 2}, ResponseCode.SUBSCRIPTION_NOT_LATEST),
-        ({"flags": 4, "expression_type": "SQL92", "subscription": "a > 1"}, ResponseCode.SYSTEM_ERROR),
+        ({"flags": 4, "expression_type": "SQL92", "subscription": "a >"}, ResponseCode.SUBSCRIPTION_PARSE_FAILED),
+        ({"flags": 4, "expression_type": "XPATH", "subscription": "a"}, ResponseCode.SUBSCRIPTION_PARSE_FAILED),
         ({"flags": 4, "expression_type": "SQL92"}, ResponseCode.SUBSCRIPTION_PARSE_FAILED),
     ],
 )

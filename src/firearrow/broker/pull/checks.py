@@ -4,7 +4,8 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from firearrow.broker.pull.long_poll import Parked, Tags
+from firearrow.broker.pull.filters import Filters
+from firearrow.broker.pull.long_poll import Parked, Wanted
 from firearrow.broker.pull.subscription import (
     MOST_CHARACTERS,
     MOST_TAGS,
@@ -30,7 +31,7 @@ class Admitted(Struct, gc=False):
     """A pull that passed every check."""
 
     request: Pull
-    tags: Tags
+    wanted: Wanted
     topic_flag: int
     group_flag: int
 
@@ -38,7 +39,8 @@ class Admitted(Struct, gc=False):
 class PullChecks:
     """Admits pulls, or refuses them."""
 
-    def __init__(self, tables: Tables) -> None:
+    def __init__(self, tables: Tables, filters: Filters) -> None:
+        self._filters = filters
         self._topics = tables.topics
         self._groups = tables.groups
         self._clients = tables.clients
@@ -48,7 +50,7 @@ class PullChecks:
         """Whether LITE_PULL_MESSAGE is served."""
 
     def admit(self, request: Pull, peer: Peer, parked: Parked[Any] | None = None) -> Admitted:
-        """Check a pull, or check a ``parked`` pull again with the tags that it carried; raise ``Refused``."""
+        """Check a pull, or check a ``parked`` pull again with the filter that it carried; raise ``Refused``."""
         if not self._settings.broker.is_readable:
             raise Refused(ResponseCode.NO_PERMISSION, f"the broker[{self._broker_ip}] pulling message is forbidden")
         if request.code == RequestCode.LITE_PULL_MESSAGE and not self.allows_lite:
@@ -57,10 +59,10 @@ class PullChecks:
         group = self._group(request.consumer_group)
         topic = self._topic(request, peer)
         if not request.sys_flag & SUBSCRIPTION_FLAG:
-            tags = self._registered_tags(request, group)
+            wanted = self._registered(request, group)
         else:
-            tags = _carried_tags(request) if parked is None else parked.tags
-        return Admitted(request, tags, topic.topic_sys_flag, group.group_sys_flag)
+            wanted = self._carried(request) if parked is None else parked.wanted
+        return Admitted(request, wanted, topic.topic_sys_flag, group.group_sys_flag)
 
     def _group(self, name: str) -> SubscriptionGroupConfig:
         group = self._groups.get(name)
@@ -87,7 +89,7 @@ class PullChecks:
             )
         return topic
 
-    def _registered_tags(self, request: Pull, config: SubscriptionGroupConfig) -> Tags:
+    def _registered(self, request: Pull, config: SubscriptionGroupConfig) -> Wanted:
         name, topic = request.consumer_group, request.topic
         group = self._clients.group(name)
         if group is None:
@@ -103,23 +105,16 @@ class PullChecks:
             raise Refused(ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's subscription not exist")
         if subscription.sub_version < request.sub_version:
             raise Refused(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
-        _check_type(subscription.expression_type)
+        if not is_tag_type(subscription.expression_type):
+            return self._filters.registered(group, subscription)
         _check_length(subscription.sub_string, len(subscription.tags_set))
         return wanted_codes(subscription)
 
-
-def _carried_tags(request: Pull) -> Tags:
-    if not is_tag_type(request.expression_type) and not request.subscription:
-        raise Refused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed")
-    _check_type(request.expression_type)
-    _check_length(request.subscription)
-    return codes_of(request.subscription)
-
-
-def _check_type(expression_type: str | None) -> None:
-    if not is_tag_type(expression_type):
-        remark = f"The broker does not support consumer to filter message by {expression_type}"
-        raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+    def _carried(self, request: Pull) -> Wanted:
+        if not is_tag_type(request.expression_type):
+            return self._filters.carried(request)
+        _check_length(request.subscription)
+        return codes_of(request.subscription)
 
 
 def _check_length(expression: str | None, tags: int = 0) -> None:

@@ -12,8 +12,8 @@ Parked pulls have two budgets in bytes, one for every owner and one for all owne
 of room: the pulls parked longest are displaced, those of the same owner for the first budget, and those of the owner
 with the most bytes for the second. So one client cannot take the room of the others.
 
-An arrival wakes the pulls whose offset is at or below its queue offset and whose tags include its tag code. Other pulls
-stay parked. Java: ``PullRequestHoldService``, ``ManyPullRequest``.
+An arrival wakes the pulls whose offset is at or below its queue offset and whose tags include its tag code, or whose
+filter the caller says it passes. Other pulls stay parked. Java: ``PullRequestHoldService``, ``ManyPullRequest``.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -24,6 +24,8 @@ from sys import maxsize
 from typing import Final, Generic, TypeVar
 
 from msgspec import Struct, field
+
+from firearrow.broker.pull.message_filter import MessageFilter
 
 SLOT_MS: Final = 20
 MIB: Final = 1 << 20
@@ -42,8 +44,8 @@ T = TypeVar("T")
 
 QueueKey = tuple[str, int]
 """Topic and queue number."""
-Tags = frozenset[int] | None
-"""The codes of the wanted tags; None means all tags."""
+Wanted = frozenset[int] | MessageFilter | None
+"""The codes of the wanted tags, or a filter on properties; None means all messages."""
 
 
 class Parked(Struct, Generic[T], eq=False):
@@ -51,7 +53,7 @@ class Parked(Struct, Generic[T], eq=False):
 
     queue: QueueKey
     offset: int
-    tags: Tags
+    wanted: Wanted
     ticket: T
     slot: int
     owner: object
@@ -60,13 +62,15 @@ class Parked(Struct, Generic[T], eq=False):
 
 
 class AtQueue(Generic[T]):
-    """The pulls parked at one queue, by the tags that they want."""
+    """The pulls parked at one queue, by what they want."""
 
-    __slots__ = ("_by_tag", "_groups")
+    __slots__ = ("_by_tag", "_groups", "filters")
 
     def __init__(self) -> None:
-        self._groups: dict[Tags, dict[Parked[T], None]] = {}
+        self._groups: dict[Wanted, dict[Parked[T], None]] = {}
         self._by_tag: dict[int, dict[frozenset[int], None]] = {}
+        self.filters: dict[MessageFilter, None] = {}
+        """The filters on properties of the pulls. For reading only."""
 
     def __iter__(self) -> Iterator[Parked[T]]:
         for group in self._groups.values():
@@ -80,33 +84,42 @@ class AtQueue(Generic[T]):
 
     def add(self, parked: Parked[T]) -> None:
         """Add a pull."""
-        tags = parked.tags
-        group = self._groups.get(tags)
+        wanted = parked.wanted
+        group = self._groups.get(wanted)
         if group is None:
-            group = self._groups[tags] = {}
-            for tag in tags or ():
-                self._by_tag.setdefault(tag, {})[tags] = None  # type: ignore[index]
+            group = self._groups[wanted] = {}
+            if isinstance(wanted, MessageFilter):
+                self.filters[wanted] = None
+            elif wanted is not None:
+                for tag in wanted:
+                    self._by_tag.setdefault(tag, {})[wanted] = None
         group[parked] = None
 
     def remove(self, parked: Parked[T]) -> None:
         """Remove a pull."""
-        tags = parked.tags
-        group = self._groups[tags]
+        wanted = parked.wanted
+        group = self._groups[wanted]
         del group[parked]
         if group:
             return
-        del self._groups[tags]
-        for tag in tags or ():
-            wanted_by = self._by_tag[tag]
-            del wanted_by[tags]  # type: ignore[arg-type]
-            if not wanted_by:
-                del self._by_tag[tag]
+        del self._groups[wanted]
+        if isinstance(wanted, MessageFilter):
+            del self.filters[wanted]
+        elif wanted is not None:
+            for tag in wanted:
+                wanted_by = self._by_tag[tag]
+                del wanted_by[wanted]
+                if not wanted_by:
+                    del self._by_tag[tag]
 
-    def wanting(self, tag_code: int) -> Iterator[Parked[T]]:
-        """Yield the pulls that want messages of a tag."""
+    def wanting(self, arrival: int | MessageFilter) -> Iterator[Parked[T]]:
+        """Yield the pulls that want messages of a tag code, or those with a filter."""
         groups = self._groups
+        if isinstance(arrival, MessageFilter):
+            yield from groups.get(arrival, ())
+            return
         yield from groups.get(None, ())
-        for tags in self._by_tag.get(tag_code, ()):
+        for tags in self._by_tag.get(arrival, ()):
             yield from groups[tags]
 
 
@@ -141,16 +154,24 @@ class ParkedPulls(Generic[T]):
         return self._order[0] * SLOT_MS if self._order else None
 
     def park(
-        self, queue: QueueKey, offset: int, tags: Tags, until_ms: int, ticket: T, *, owner: object, own_tags: int = 0
+        self,
+        queue: QueueKey,
+        offset: int,
+        wanted: Wanted,
+        until_ms: int,
+        ticket: T,
+        *,
+        owner: object,
+        own_tags: int = 0,
     ) -> list[Parked[T]]:
         """Park a pull; return the pulls that it displaces.
 
-        The caller has made sure that no message for the pull is there already. ``own_tags`` is the number of tags kept
-        for this pull alone.
+        The caller has made sure that no message for the pull is there already. ``own_tags`` is the number of tags, or
+        of steps of a filter, kept for this pull alone.
         """
         slot = -(-until_ms // SLOT_MS)
         size = PULL_BYTES + own_tags * TAG_BYTES
-        parked = Parked(queue, offset, tags, ticket, slot, owner, size, next(self._numbers))
+        parked = Parked(queue, offset, wanted, ticket, slot, owner, size, next(self._numbers))
         at_queue = self.queues.get(queue)
         if at_queue is None:
             at_queue = self.queues[queue] = AtQueue()
@@ -170,12 +191,17 @@ class ParkedPulls(Generic[T]):
             return self._make_room(holder)
         return []
 
-    def arrived(self, queue: QueueKey, offset: int, tag_code: int, most: int = maxsize) -> list[Parked[T]]:
-        """Take the pulls that a new message wakes, at most ``most``; if there are so many, call again for the rest."""
+    def arrived(
+        self, queue: QueueKey, offset: int, arrival: int | MessageFilter, most: int = maxsize
+    ) -> list[Parked[T]]:
+        """Take the pulls that a new message wakes, at most ``most``; if there are so many, call again for the rest.
+
+        ``arrival`` is the message's tag code, or a filter that the message passes.
+        """
         waiting = self.queues.get(queue)
         if waiting is None:
             return []
-        woken = list(islice((one for one in waiting.wanting(tag_code) if offset >= one.offset), most))
+        woken = list(islice((one for one in waiting.wanting(arrival) if offset >= one.offset), most))
         woken.sort(key=_NUMBER)
         self._remove(woken)
         return woken

@@ -73,8 +73,6 @@ REFUSED: Final = {
     "useSingleRocksDBForAllConfigs": _off(_ROCKSDB),
     "popConsumerKVServiceEnable": _off(_ROCKSDB),
     "popConsumerKVServiceInit": _off(_ROCKSDB),
-    "enablePropertyFilter": _off("filters by SQL92 are not offered yet"),
-    "filterSupportRetry": _off("filters by SQL92 are not offered yet"),
     "timerWheelEnable": _off("timed messages are not offered yet, only delay levels"),
     "recallMessageEnable": _off("timed messages are not offered yet, so none can be taken back"),
     "timerInterceptDelayLevel": _off("timed messages are not offered yet, only delay levels"),
@@ -212,7 +210,7 @@ _GROUPS: Final = {
         liteLagLatencyCollectEnable liteLagLatencyMetricsEnable liteLagLatencyTopK liteSubscriptionCheckInterval
         liteSubscriptionCheckTimeoutMills liteTtlCheckInterval maxClientEventCount maxLiteSubscriptionCount
         maxLmqConsumeQueueNum minLiteTTl""",
-    "filters by SQL92 are refused until they are offered": """
+    "filters by SQL92 read the records, without bit maps": """
         enableCalcFilterBitMap expectConsumerNumUseFilter filterDataCleanTimeSpan maxErrorRateOfBloomFilter
         bitMapLengthConsumeQueueExt mappedFileSizeConsumeQueueExt""",
     "filter servers are gone": "filterServerNums",

@@ -44,3 +44,10 @@ class PullConfig(Struct, frozen=True, kw_only=True, rename="camel"):
         int, Meta(ge=0, le=MAX_SUSPEND_MS, description="Milliseconds that a pull is held for without long polling.")
     ] = 1_000
     lite_pull_message_enable: Annotated[bool, Meta(description="Serve LITE_PULL_MESSAGE.")] = True
+    enable_property_filter: Annotated[
+        bool, Meta(description="Filter by SQL92 expressions for consumers that ask for it. Apache's default is false.")
+    ] = True
+    filter_support_retry: Annotated[
+        bool,
+        Meta(description="Judge the messages of a retry topic by the filter of the topic that they came from."),
+    ] = False

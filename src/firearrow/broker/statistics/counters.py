@@ -18,6 +18,8 @@ TOPIC_PUT_SIZE: Final = "TOPIC_PUT_SIZE"
 GROUP_GET_NUMS: Final = "GROUP_GET_NUMS"
 GROUP_GET_SIZE: Final = "GROUP_GET_SIZE"
 SEND_BACK_NUMS: Final = "SNDBCK_PUT_NUMS"
+GROUP_FILTERED_NUMS: Final = "GROUP_FILTERED_NUMS"
+"""Messages that the filters of a group, by tags or by SQL92, kept from it. Apache has no such statistic."""
 BROKER_PUT_NUMS: Final = "BROKER_PUT_NUMS"
 BROKER_GET_NUMS: Final = "BROKER_GET_NUMS"
 PAUSE_S: Final = 0.002
@@ -30,6 +32,7 @@ STATISTICS: Final = {
     GROUP_GET_NUMS: ("get", 0),
     GROUP_GET_SIZE: ("get", 1),
     SEND_BACK_NUMS: ("back", 0),
+    GROUP_FILTERED_NUMS: ("filtered", 0),
 }
 """The counter of every statistic, and whether the statistic counts messages or bytes."""
 ROWS_AT_ONCE: Final = 2_000
@@ -84,7 +87,7 @@ class BrokerStats:
         self.started_ms: Final = started_ms
         self._cluster = cluster
         self._history = CountHistory(started_ms)
-        self._families = {kind: _Family(self._history) for kind in ("put", "get", "back")}
+        self._families = {kind: _Family(self._history) for kind in ("put", "get", "back", "filtered")}
         self._gets = self._families["get"]
         self._misses = 0
         self._hits = 0
@@ -107,6 +110,11 @@ class BrokerStats:
         counts = self._gets.of(f"{topic}@{group}")
         counts.messages += messages
         counts.size += size
+
+    def filtered(self, group: str, topic: str, messages: int) -> None:
+        """Count messages that a filter kept from a group."""
+        if messages:
+            self._families["filtered"].of(f"{topic}@{group}").messages += messages
 
     def missed(self) -> None:
         """Count a pull that found no message."""

@@ -46,6 +46,8 @@ class ConsumerGroup(Struct, eq=False):
     consume_from_where: str | None = None
     members: dict[object, Client] = field(default_factory=dict)
     subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
+    filters: dict[str, tuple[SubscriptionData, object]] = field(default_factory=dict)
+    """The compiled filters of subscriptions that are not by tags, by topic; `broker.pull.filters` keeps them."""
     listing: bytes | None = None
     """The encoded list of member ids, cached until a member comes or leaves: every member asks after every change."""
 
@@ -192,6 +194,7 @@ def _subscribe(group: ConsumerGroup, wanted: dict[str, SubscriptionData]) -> boo
         changed = changed or old is None
     for topic in [topic for topic in group.subscriptions if topic not in wanted]:
         del group.subscriptions[topic]
+        group.filters.pop(topic, None)
         changed = True
     return changed
 

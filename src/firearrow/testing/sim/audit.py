@@ -9,9 +9,11 @@ through.
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, Final, NoReturn
+
+from firearrow.expression.sql import sql_parser
 
 FORBIDDEN_EVENTS: Final = frozenset({"open", "time.sleep", "mmap.__new__"})
 FORBIDDEN_PREFIXES: Final = ("os.", "socket.", "subprocess.", "shutil.", "tempfile.", "fcntl.", "glob.")
@@ -64,6 +66,8 @@ def no_outside_effects() -> Iterator[None]:
     """Fail the block when anything inside touches files, sockets, processes or threads."""
     if not _TRIPWIRE.installed:
         _TRIPWIRE.installed = True
+        with suppress(ImportError):
+            sql_parser()  # lark looks at files while it makes a parser; brokers share the parser of the process
         sys.addaudithook(_TRIPWIRE.hook)
     before = _TRIPWIRE.armed_thread
     _TRIPWIRE.armed_thread = threading.get_ident()

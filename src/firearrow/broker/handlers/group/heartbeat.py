@@ -11,6 +11,7 @@ import logging
 from typing import Final, cast
 
 from firearrow.broker.delivery.notices import Notices
+from firearrow.broker.pull.filters import Filters
 from firearrow.broker.tables.clients import Client
 from firearrow.broker.tables.disagreement import Disagreements, between
 from firearrow.broker.tables.tables import Tables
@@ -38,7 +39,8 @@ log = logging.getLogger(__name__)
 class HeartbeatHandlers:
     """Takes heartbeats and lists the members of groups."""
 
-    def __init__(self, tables: Tables) -> None:
+    def __init__(self, tables: Tables, filters: Filters) -> None:
+        self._filters = filters
         self._clients = tables.clients
         self._groups = tables.groups
         self._topics = tables.topics
@@ -122,11 +124,10 @@ class HeartbeatHandlers:
         return Answer(body=group.listing)
 
     def check_client(self, _request: CheckClientConfig, call: Call) -> None:
-        """Refuse a subscription by which the broker cannot filter: only tags are offered yet."""
+        """Refuse a subscription by which the broker cannot filter."""
         wanted = request_body(call.body, CheckClientBody).subscription_data
-        if wanted is not None and wanted.expression_type not in ("", "TAG"):
-            remark = f"The broker does not support consumer to filter message by {wanted.expression_type}"
-            raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+        if wanted is not None:
+            self._filters.check(wanted)
 
     # ---- clients that leave without a request
 

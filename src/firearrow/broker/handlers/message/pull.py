@@ -25,8 +25,11 @@ from msgspec.structs import replace
 from firearrow.broker.pull import answer as pullanswer
 from firearrow.broker.pull.backlog import PULL_BYTES, BacklogLine
 from firearrow.broker.pull.checks import SUBSCRIPTION_FLAG, Admitted, PullChecks
-from firearrow.broker.pull.long_poll import Parked, ParkedPulls, QueueKey
-from firearrow.broker.settings.pull_settings import LARGE_PULL_BYTES, LARGE_PULL_MESSAGES, MAX_SUSPEND_MS
+from firearrow.broker.pull.filters import Filters
+from firearrow.broker.pull.long_poll import Parked, ParkedPulls, QueueKey, Wanted
+from firearrow.broker.pull.message_filter import MessageFilter
+from firearrow.broker.pull.pull_reader import Made, PullReader
+from firearrow.broker.settings.pull_settings import MAX_SUSPEND_MS
 from firearrow.broker.tables.tables import Tables
 from firearrow.model.java_hash import tag_code
 from firearrow.protocol.codes import ResponseCode
@@ -35,7 +38,7 @@ from firearrow.remoting.handlers import Answer, Call, Handlers, Later, Peer
 from firearrow.runtime.clock import elapsed_ms
 from firearrow.store.placement import Rows, UniformRows
 from firearrow.store.property_fields import TAGS_MARK, field
-from firearrow.store.read.queue_reader import ReadRequest, ReadResult
+from firearrow.store.read.queue_reader import ReadResult
 
 COMMIT_FLAG: Final = 0x1
 SUSPEND_FLAG: Final = 0x2
@@ -43,11 +46,10 @@ TAKEN_AT_ONCE: Final = 2000
 """Most parked pulls that wake, expire or are dropped in one turn of the loop."""
 SLICE_BYTES: Final = 64 * PULL_BYTES
 """Bytes handed to woken pulls in one turn of the loop; every pull counts `PULL_BYTES` in addition to its messages."""
+JUDGED_AT_ONCE: Final = 500
+"""Arrivals that are judged by the filters of parked pulls in one turn; beyond, the pulls wake and look themselves."""
 LIGHT_CHARACTERS: Final = 256
 """A parked pull keeps texts up to this total length: shorter ones are not worth a copy of the request."""
-
-Made = dict[tuple[str, int, ReadRequest], ReadResult | None]
-"""The reads of one turn of the loop, by topic, queue and read request; None: not in memory."""
 
 
 class _Ticket(Struct, eq=False):
@@ -61,13 +63,14 @@ class _Ticket(Struct, eq=False):
 class PullHandlers:
     """Answers pulls, at once or after a long poll."""
 
-    def __init__(self, tables: Tables, memory_bytes: int) -> None:
+    def __init__(self, tables: Tables, memory_bytes: int, filters: Filters) -> None:
         settings = self._settings = tables.settings
         self._store = tables.store
-        self._checks = PullChecks(tables)
+        self._checks = PullChecks(tables, filters)
+        self._filters = filters
         self._offsets = tables.offsets
         self._jobs = tables.jobs
-        self._memory_bytes = memory_bytes
+        self._reader = PullReader(tables.store, memory_bytes, settings.value.pull)
         least = settings.value.pull.max_transfer_bytes_beside_sends
         self._backlogs: Final = BacklogLine(tables.store.log, self._hand_out, least)
         self._configure()
@@ -75,7 +78,8 @@ class PullHandlers:
         self._stats = tables.stats
         self._on_commit = tables.offset_file.changed
         self.parked: Final[ParkedPulls[_Ticket]] = ParkedPulls()
-        self._arrivals: dict[tuple[QueueKey, int], int] = {}  # last offset of arrivals, by queue and tag code
+        self._arrivals: dict[tuple[QueueKey, int | MessageFilter], int] = {}
+        """The last offset of arrivals, by queue and tag code, or by queue and filter that the arrival passes."""
         self._is_waking = False
         self._woken: deque[Parked[_Ticket]] = deque()
         self._timer: asyncio.TimerHandle | None = None
@@ -85,7 +89,8 @@ class PullHandlers:
         """Apply changed settings; parked pulls keep their deadlines."""
         config = self._config = self._settings.value.pull
         self._checks.allows_lite = config.lite_pull_message_enable
-        self._hot_distance = self._memory_bytes * config.access_message_in_memory_max_ratio // 100
+        self._reader.configure(config)
+        self._filters.configure(config)
         self._backlogs.least = config.max_transfer_bytes_beside_sends
 
     def add_to(self, handlers: Handlers) -> None:
@@ -104,7 +109,7 @@ class PullHandlers:
         self._commit(admitted)  # before anything is awaited, so that this commit cannot overwrite a later one
         if self._backlogs.is_open and self._has_backlog(request):
             later = self._backlogs.add(admitted, call)
-            later.promise(self._most_bytes(request))
+            later.promise(self._reader.most_bytes(request))
             return later
         return self._hand_out(admitted, call)
 
@@ -115,10 +120,10 @@ class PullHandlers:
 
     def _hand_out(self, admitted: Admitted, call: Call) -> Answer | Later:
         request = admitted.request
-        hot = self._read_hot(admitted)
+        hot = self._reader.read_hot(admitted)
         if hot is None:
             later = call.later()
-            later.promise(self._most_bytes(request))
+            later.promise(self._reader.most_bytes(request))
             self._jobs.add(later, self._pull_cold(admitted, call))
             return later
         self._note_pulled(admitted, hot.next_offset)
@@ -130,19 +135,22 @@ class PullHandlers:
     async def _pull_cold(self, admitted: Admitted, call: Call) -> Answer | Later:
         """Do what `_hand_out` does, with a read of the device."""
         request = admitted.request
-        pulled = await self._read(admitted)
+        pulled = await self._reader.read(admitted)
         self._note_pulled(admitted, pulled.next_offset)
         code = pullanswer.code_of(pulled, request.queue_offset)
         if code is ResponseCode.PULL_NOT_FOUND and request.sys_flag & SUSPEND_FLAG:
             if self._store.max_offset(request.topic, request.queue_id) <= request.queue_offset:
                 return self._park(admitted, call)
-            pulled = await self._read(admitted)
+            pulled = await self._reader.read(admitted)
             code = pullanswer.code_of(pulled, request.queue_offset)
         return self._answer(admitted, pulled, code)
 
     def _answer(self, admitted: Admitted, pulled: ReadResult, code: int) -> Answer:
+        request = admitted.request
+        if admitted.wanted is not None and pulled.next_offset > request.queue_offset:
+            skipped = pulled.next_offset - request.queue_offset - pulled.messages
+            self._stats.filtered(request.consumer_group, request.topic, skipped)
         if code == ResponseCode.SUCCESS:
-            request = admitted.request
             self._stats.pulled(request.consumer_group, request.topic, pulled.messages, pulled.size)
         else:
             self._stats.missed()
@@ -172,41 +180,6 @@ class PullHandlers:
         if request.sys_flag & COMMIT_FLAG and self._offsets.commit(group, topic, queue_id, request.commit_offset):
             self._on_commit()
 
-    # ---- reading
-
-    def _most_bytes(self, request: Pull) -> int:
-        """Return the most bytes that the answer may have; a single message may be larger."""
-        if request.large and request.max_msg_bytes is not None:
-            return min(max(request.max_msg_bytes, 0), LARGE_PULL_BYTES)
-        return self._config.max_transfer_bytes_on_message_in_memory
-
-    def _hot(self, admitted: Admitted) -> ReadRequest:
-        config = self._config
-        most, size = config.max_transfer_count_on_message_in_memory, config.max_transfer_bytes_on_message_in_memory
-        return _limited(admitted, most, size)
-
-    def _read_hot(self, admitted: Admitted) -> ReadResult | None:
-        request = admitted.request
-        return self._store.read_hot(request.topic, request.queue_id, self._hot(admitted))
-
-    def _read_once(self, admitted: Admitted, made: Made) -> ReadResult | None:
-        """Do what `_read_hot` does, but read equal requests of one turn of the loop once."""
-        request = admitted.request
-        key = request.topic, request.queue_id, self._hot(admitted)
-        if key not in made:
-            pulled = self._store.read_hot(*key)
-            made[key] = None if pulled is None else pulled._replace(buffers=(pullanswer.joined(pulled.buffers),))
-        return made[key]
-
-    async def _read(self, admitted: Admitted) -> ReadResult:
-        """Read with Apache's limits; messages far from the log's end count as on disk and have limits of their own."""
-        request, config = admitted.request, self._config
-        most, size = config.max_transfer_count_on_message_in_disk, config.max_transfer_bytes_on_message_in_disk
-        far = _limited(admitted, most, size)
-        return await self._store.read(
-            request.topic, request.queue_id, self._hot(admitted), far=far, near_bytes=self._hot_distance
-        )
-
     # ---- waiting
 
     def _park(self, admitted: Admitted, call: Call) -> Later:
@@ -214,13 +187,13 @@ class PullHandlers:
         held_ms = request.suspend_timeout_millis if config.long_polling_enable else config.short_polling_time_mills
         until_ms = elapsed_ms() + min(max(held_ms, 0), MAX_SUSPEND_MS)
         key = (request.topic, request.queue_id)
-        later, tags = call.hold(), admitted.tags
+        later, wanted = call.hold(), admitted.wanted
         if not later.is_owed:
             return later
-        own_tags = len(tags) if tags and request.sys_flag & SUBSCRIPTION_FLAG else 0
+        own_tags = _weight(wanted) if request.sys_flag & SUBSCRIPTION_FLAG else 0
         ticket = _Ticket(_light(request), later, call.peer)
         displaced = self.parked.park(
-            key, request.queue_offset, tags, until_ms, ticket, owner=call.peer, own_tags=own_tags
+            key, request.queue_offset, wanted, until_ms, ticket, owner=call.peer, own_tags=own_tags
         )
         self._wake(displaced)
         self._set_timer()
@@ -236,12 +209,19 @@ class PullHandlers:
         queues = self.parked.queues
         if not queues or (type(rows) is UniformRows and (rows.tail.topic, rows.tail.queue_id) not in queues):
             return
+        judged = 0
         for tail, _, _, queue_offset, _, _, properties in rows:
             key = (tail.topic, tail.queue_id)
-            if key in queues:
-                tag = field(properties, TAGS_MARK)
-                code = tag_code(tag.decode("utf-8", "replace")) if tag else 0
-                self._arrivals[key, code] = queue_offset
+            at_queue = queues.get(key)
+            if at_queue is None:
+                continue
+            tag = field(properties, TAGS_MARK)
+            code = tag_code(tag.decode("utf-8", "replace")) if tag else 0
+            self._arrivals[key, code] = queue_offset
+            for wanted in at_queue.filters:
+                judged += 1
+                if judged > JUDGED_AT_ONCE or wanted.passes(properties):
+                    self._arrivals[key, wanted] = queue_offset
         if self._arrivals and not self._is_waking:
             self._wake_some()
 
@@ -305,15 +285,15 @@ class PullHandlers:
             return pullanswer.again(
                 request.queue_offset, *self._ends(request), admitted.topic_flag, admitted.group_flag
             )
-        hot = self._read_once(admitted, made)
+        hot = self._reader.read_once(admitted, made)
         if hot is not None:
             return self._woken_answer(admitted, hot)
-        later.promise(self._most_bytes(request))
+        later.promise(self._reader.most_bytes(request))
         self._jobs.add(later, self._serve_cold(admitted))
         return None
 
     async def _serve_cold(self, admitted: Admitted) -> Answer:
-        return self._woken_answer(admitted, await self._read(admitted))
+        return self._woken_answer(admitted, await self._reader.read(admitted))
 
     def _woken_answer(self, admitted: Admitted, pulled: ReadResult) -> Answer:
         request = admitted.request
@@ -346,9 +326,8 @@ def _light(request: Pull) -> Pull:
     return replace(request, subscription=None, expression_type=None, lite_topic=None, proxy_forward_client_id=None)
 
 
-def _limited(admitted: Admitted, most: int, size: int) -> ReadRequest:
-    """Return the read for a pull, with Apache's limits or those of a consumer that asked for large answers."""
-    request = admitted.request
-    if request.large and request.max_msg_bytes is not None:
-        most, size = LARGE_PULL_MESSAGES, min(request.max_msg_bytes, LARGE_PULL_BYTES)
-    return ReadRequest(request.queue_offset, max(1, min(request.max_msg_nums, most)), size, admitted.tags)
+def _weight(wanted: Wanted) -> int:
+    """Return how many tags, or steps of a filter, a parked pull keeps."""
+    if wanted is None:
+        return 0
+    return wanted.program.steps if isinstance(wanted, MessageFilter) else len(wanted)

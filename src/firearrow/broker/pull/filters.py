@@ -1,0 +1,147 @@
+"""The filters of consumers: compiled once for a subscription, or once for a text that pulls carry. Java:
+``ConsumerFilterManager``, ``ClientManageProcessor.checkClientConfig``.
+
+A registered subscription is compiled at its first pull, not at its heartbeat, so a heartbeat with many expressions
+holds nobody up; the compiled filter lives with the group. Texts that pulls carry are compiled once while they are
+remembered, the total length of which is bounded.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from firearrow.broker.pull.message_filter import MessageFilter, RetryFilter
+from firearrow.broker.pull.subscription import is_tag_type
+from firearrow.broker.settings.pull_settings import PullConfig
+from firearrow.broker.tables.clients import ConsumerGroup
+from firearrow.expression.errors import BadExpression
+from firearrow.expression.program import Program
+from firearrow.expression.sql import SQL92, compile_sql, sql_parser
+from firearrow.model.names import RETRY_PREFIX
+from firearrow.protocol.bodies.group.heartbeat import SubscriptionData
+from firearrow.protocol.codes import ResponseCode
+from firearrow.protocol.refusal import Refused
+from firearrow.protocol.requests.message.pull import Pull
+
+CHARACTERS_REMEMBERED: Final = 1 << 20
+"""The total length of the texts whose filters are remembered."""
+COMPILERS: Final[dict[str, Callable[[str], Program]]] = {SQL92: compile_sql}
+"""The compiler of every expression type that is not tags."""
+
+log = logging.getLogger(__name__)
+
+
+class Filters:
+    """Compiles expressions and keeps the compiled filters."""
+
+    def __init__(self) -> None:
+        self._is_enabled = True
+        self._supports_retry = False
+        self._remembered: dict[tuple[str, str], MessageFilter | BadExpression] = {}
+        self._characters = 0
+
+    def configure(self, config: PullConfig) -> None:
+        """Apply changed settings."""
+        self._is_enabled = config.enable_property_filter
+        self._supports_retry = config.filter_support_retry
+
+    def check(self, subscription: SubscriptionData) -> None:
+        """Refuse a subscription by which this broker cannot filter; tags are always fine."""
+        if is_tag_type(subscription.expression_type):
+            return
+        self._check_enabled(subscription.expression_type)
+        found = self._compiled(subscription.expression_type, subscription.sub_string or "")
+        if isinstance(found, BadExpression):
+            raise Refused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, _said(subscription.expression_type, found))
+
+    def carried(self, request: Pull) -> MessageFilter:
+        """Return the filter of a pull that carries its expression; raise ``Refused``."""
+        kind = request.expression_type or ""
+        found = self._compiled(kind, request.subscription or "")
+        if isinstance(found, BadExpression):
+            remark = f"parse the consumer's subscription failed: {_said(kind, found)}"
+            raise Refused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark)
+        self._check_enabled(kind)
+        return found
+
+    def registered(self, group: ConsumerGroup, subscription: SubscriptionData) -> MessageFilter:
+        """Return the filter of a subscription of a group; raise ``Refused``."""
+        found = self._of_group(group, subscription)
+        if isinstance(found, BadExpression):
+            remark = "The broker's consumer filter data is not exist!Your expression may be wrong! "
+            raise Refused(ResponseCode.FILTER_DATA_NOT_EXIST, remark + _said(subscription.expression_type, found))
+        self._check_enabled(subscription.expression_type)
+        if self._supports_retry and (subscription.topic or "").startswith(RETRY_PREFIX):
+            return RetryFilter(found.program, find=lambda topic: self._of_topic(group, topic))
+        return found
+
+    def _of_group(self, group: ConsumerGroup, subscription: SubscriptionData) -> MessageFilter | BadExpression:
+        known = group.filters.get(subscription.topic or "")
+        if known is not None and known[0] is subscription:
+            found = known[1]
+            assert isinstance(found, (MessageFilter, BadExpression))
+            return found
+        found = self._compiled(subscription.expression_type, subscription.sub_string or "")
+        if isinstance(found, MessageFilter):
+            found = MessageFilter.of(found.program)  # the group's own: parked pulls of other groups do not share it
+        group.filters[subscription.topic or ""] = subscription, found
+        return found
+
+    def _of_topic(self, group: ConsumerGroup, topic: str) -> MessageFilter | None:
+        subscription = group.subscriptions.get(topic)
+        if subscription is None or is_tag_type(subscription.expression_type):
+            return None
+        found = self._of_group(group, subscription)
+        return found if isinstance(found, MessageFilter) else None
+
+    def _check_enabled(self, kind: str) -> None:
+        if not self._is_enabled:
+            remark = f"The broker does not support consumer to filter message by {kind}"
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"{remark}: enablePropertyFilter is false")
+
+    def _compiled(self, kind: str, text: str) -> MessageFilter | BadExpression:
+        known = self._remembered.get((kind, text))
+        if known is not None:
+            return known
+        found = _compile(kind, text)
+        if self._characters + len(text) > CHARACTERS_REMEMBERED:
+            self._remembered.clear()
+            self._characters = 0
+        if len(text) <= CHARACTERS_REMEMBERED // 8:
+            self._characters += len(text)
+            self._remembered[kind, text] = found
+        return found
+
+
+def prepare() -> None:
+    """Make the parser, which takes about 100 ms: before the broker serves, not at the first filter."""
+    try:
+        sql_parser()
+    except ImportError as missing:
+        log.warning(
+            "SQL92 filters are refused: the package is not installed; pip install 'firearrow[server]'",
+            extra={"package": missing.name},
+        )
+
+
+def _compile(kind: str, text: str) -> MessageFilter | BadExpression:
+    compiler = COMPILERS.get(kind)
+    if compiler is None:
+        return BadExpression(f"this broker filters by TAG and {', '.join(COMPILERS)}, not by {kind:.40}")
+    try:
+        program = compiler(text)
+    except BadExpression as bad:
+        return bad
+    except ImportError as missing:
+        remark = f"{kind} filters need the package {missing.name} on the broker: pip install 'firearrow[server]'"
+        raise Refused(ResponseCode.SYSTEM_ERROR, remark) from missing
+    if program.ignored:
+        log.warning(
+            "the end of a filter is ignored, as Apache's broker ignores it",
+            extra={"filter": text[:200], "ignored": program.ignored[:200]},
+        )
+    return MessageFilter.of(program)
+
+
+def _said(kind: str, bad: BadExpression) -> str:
+    return f"the {kind:.40} expression does not compile: {bad}"

@@ -1,0 +1,91 @@
+"""Reads queues for pulls, with Apache's limits, and filters what was read.
+
+A pull that filters by tags, or not at all, reads its messages. A pull with a `MessageFilter` scans a bounded number of
+records, so that a filter that lets little through cannot hold a turn of the loop: the answer says how far it came.
+"""
+
+from typing import Final
+
+from firearrow.broker.pull.answer import joined
+from firearrow.broker.pull.checks import Admitted
+from firearrow.broker.pull.message_filter import MessageFilter, kept
+from firearrow.broker.settings.pull_settings import LARGE_PULL_BYTES, LARGE_PULL_MESSAGES, PullConfig
+from firearrow.protocol.requests.message.pull import Pull
+from firearrow.store.read.queue_reader import ReadRequest, ReadResult
+from firearrow.store.store import Store
+
+SCANNED_MESSAGES: Final = 800
+"""The most messages that a filter looks at for one answer; Apache looks at as many (``maxFilterMessageSize``)."""
+SCANNED_BYTES: Final = 1 << 20
+"""The most bytes of records that a filter looks at for one answer."""
+
+Made = dict[tuple[str, int, ReadRequest, MessageFilter | None], ReadResult | None]
+"""The reads of one turn of the loop, by topic, queue, read request and filter; None: not in memory."""
+
+
+class PullReader:
+    """Reads for pulls."""
+
+    def __init__(self, store: Store, memory_bytes: int, config: PullConfig) -> None:
+        self._store = store
+        self._memory_bytes = memory_bytes
+        self.configure(config)
+
+    def configure(self, config: PullConfig) -> None:
+        """Apply changed settings."""
+        self._config = config
+        self._hot_distance = self._memory_bytes * config.access_message_in_memory_max_ratio // 100
+
+    def most_bytes(self, request: Pull) -> int:
+        """Return the most bytes that the answer may have; a single message may be larger."""
+        if request.large and request.max_msg_bytes is not None:
+            return min(max(request.max_msg_bytes, 0), LARGE_PULL_BYTES)
+        return self._config.max_transfer_bytes_on_message_in_memory
+
+    def read_hot(self, admitted: Admitted) -> ReadResult | None:
+        """Read from memory; None when `read` is needed."""
+        request, limited = admitted.request, self._limited(admitted)
+        wanted = admitted.wanted
+        if not isinstance(wanted, MessageFilter):
+            return self._store.read_hot(request.topic, request.queue_id, limited)
+        scanned = self._store.read_hot(request.topic, request.queue_id, _scan(limited))
+        return None if scanned is None else kept(scanned, wanted, limited.max_messages, limited.max_bytes)
+
+    def read_once(self, admitted: Admitted, made: Made) -> ReadResult | None:
+        """Do what `read_hot` does, but do equal reads of one turn of the loop once."""
+        request, wanted = admitted.request, admitted.wanted
+        own = wanted if isinstance(wanted, MessageFilter) else None
+        key = request.topic, request.queue_id, self._limited(admitted), own
+        if key not in made:
+            pulled = self.read_hot(admitted)
+            made[key] = None if pulled is None else pulled._replace(buffers=(joined(pulled.buffers),))
+        return made[key]
+
+    async def read(self, admitted: Admitted) -> ReadResult:
+        """Read with Apache's limits; messages far from the log's end count as on disk and have limits of their own."""
+        request, config, wanted = admitted.request, self._config, admitted.wanted
+        near = self._limited(admitted)
+        most, size = config.max_transfer_count_on_message_in_disk, config.max_transfer_bytes_on_message_in_disk
+        far = _limited(admitted, most, size)
+        if isinstance(wanted, MessageFilter):
+            scanned = await self._store.read(request.topic, request.queue_id, _scan(near))
+            return kept(scanned, wanted, near.max_messages, near.max_bytes)
+        return await self._store.read(request.topic, request.queue_id, near, far=far, near_bytes=self._hot_distance)
+
+    def _limited(self, admitted: Admitted) -> ReadRequest:
+        config = self._config
+        most, size = config.max_transfer_count_on_message_in_memory, config.max_transfer_bytes_on_message_in_memory
+        return _limited(admitted, most, size)
+
+
+def _limited(admitted: Admitted, most: int, size: int) -> ReadRequest:
+    """Return the read for a pull, with Apache's limits or those of a consumer that asked for large answers."""
+    request, wanted = admitted.request, admitted.wanted
+    if request.large and request.max_msg_bytes is not None:
+        most, size = LARGE_PULL_MESSAGES, min(request.max_msg_bytes, LARGE_PULL_BYTES)
+    tags = None if isinstance(wanted, MessageFilter) else wanted
+    return ReadRequest(request.queue_offset, max(1, min(request.max_msg_nums, most)), size, tags)
+
+
+def _scan(limited: ReadRequest) -> ReadRequest:
+    return ReadRequest(limited.offset, SCANNED_MESSAGES, SCANNED_BYTES)

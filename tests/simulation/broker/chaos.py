@@ -18,15 +18,17 @@ from firearrow.errors import DiskError
 from firearrow.store.config import FlushMode
 from firearrow.testing.sim.disk import DiskProfile
 from firearrow.testing.sim.history import History, Outcome
-from firearrow.testing.sim.invariants import Promise, summary, violations
+from firearrow.testing.sim.invariants import summary, violations
+from firearrow.testing.sim.promise import Promise
 from firearrow.testing.sim.transport import LinkProfile
 from firearrow.testing.sim.workload.consumer import Consumer
 from firearrow.testing.sim.workload.firsts import FirstSender
 from firearrow.testing.sim.workload.hostile import KINDS
 from firearrow.testing.sim.workload.lives import TopicLives
 from firearrow.testing.sim.workload.producer import Producer
+from firearrow.testing.sim.workload.transactions import TransactionProducer
 from firearrow.testing.sim.world import World
-from tests.simulation.broker.cluster import LEVELS_MS, LIMITS, MAX_PENDING_BYTES, SimCluster
+from tests.simulation.broker.cluster import GROUPS, LEVELS_MS, LIMITS, MAX_PENDING_BYTES, MOST_CHECKS, SimCluster
 from tests.simulation.broker.disturbances import MENUS, Disturbances, Menu
 
 DRAIN_S: Final = 240.0
@@ -34,6 +36,10 @@ ASYNC_WINDOW_S: Final = 10.5
 """Under ASYNC_FLUSH a write is synced within ten seconds at the latest; the rest is the sync itself."""
 SETTLED_S: Final = 8.0
 """After so long every consumer has its share of the queues, and nothing moves any more."""
+TIMERS_S: Final = 5.0
+"""After so long a timed message that is due has been delivered."""
+TRANSACTIONS_S: Final = 20.0
+"""After so long the group of every open half message was asked as often as settings allow."""
 MOST_ATTEMPTS: Final = 2
 LEAST_ACKNOWLEDGED: Final = 30
 LEAST_READ: Final = 60
@@ -71,6 +77,11 @@ class Options:
     menu: Menu = "all"
     firsts: int = 0
     lives: int = 0
+    transactions: int = 0
+    """Members of the group that sends half messages."""
+    timed: float = 0.0
+    """How many of the producers' messages are for a time of their own."""
+    expires: bool = False
     hostile: tuple[str, ...] = ()
     """Kinds of hostile clients; drawn by lot where none is named."""
     kinds: tuple[str, ...] = ()
@@ -98,6 +109,9 @@ class Options:
             menu=menu,
             firsts=rng.randint(0, 1),
             lives=rng.randint(0, 2),
+            transactions=rng.choice((0, 2, 2, 3)),
+            timed=0.0,
+            expires=menu in ("machines", "clients") and rng.random() < 0.6,
         )
 
 
@@ -138,7 +152,7 @@ class Chaos:
         await self.send_hostile_away()
         await self.drain()
         watching.cancel()
-        await self.cluster.inspect(self.groups)
+        await self.cluster.inspect(GROUPS)
         self.look_into_brokers()
         await disturbances.stop_all()
         self.judge()
@@ -155,7 +169,12 @@ class Chaos:
         if options.faultless:
             await asyncio.sleep(SETTLED_S)
         for number in range(options.producers):
-            cluster.add_producer(Producer(f"p{number}", cluster.name_servers, list(CONSUMED), self.history))
+            producer = Producer(f"p{number}", cluster.name_servers, list(CONSUMED), self.history)
+            producer.timed_chance = options.timed
+            cluster.add_producer(producer)
+        for number in range(options.transactions):
+            name, topics = f"x{number}", list(CONSUMED)
+            cluster.add_transactions(TransactionProducer(name, "x", cluster.name_servers, topics, self.history))
         for number in range(options.firsts):
             cluster.add_first_sender(FirstSender(f"f{number}", cluster.name_servers, self.history))
         for number in range(options.lives):
@@ -186,10 +205,6 @@ class Chaos:
             self.history.counts[kind.__name__] += 1
 
     @property
-    def groups(self) -> list[str]:
-        return ["retrying", "ordered", "tagged"]
-
-    @property
     def is_lossy(self) -> bool:
         """Whether what was not synced may be lost."""
         return self.options.flush == "ASYNC_FLUSH" and bool(self.history.power_losses)
@@ -203,12 +218,19 @@ class Chaos:
     async def drain(self) -> None:
         """Wait until every group has everything; delayed and retried messages come late, so look twice."""
         start, quiet = self.world.loop.time(), 0
+        await asyncio.sleep(max(self.settled_s() - start, 0.0))
         while quiet < 3:
             await asyncio.sleep(4.0)
-            behind = await self.cluster.behind(self.groups, CONSUMED)
+            behind = await self.cluster.behind(GROUPS, CONSUMED)
             quiet = quiet + 1 if behind == 0 else 0
             passed = self.world.loop.time() - start
             assert passed < DRAIN_S, f"I18: {behind} messages are not consumed after {passed:.0f} s"
+
+    def settled_s(self) -> float:
+        """Return when every timed message is due and every half message is ended or given up, by I10 and I11."""
+        due = [sent.ended_s + (sent.due_ms - sent.born_ms) / 1000 for sent in self.history.sends if sent.due_ms]
+        asked_s = self.world.loop.time() + TRANSACTIONS_S if self.history.halves else 0.0
+        return max(asked_s, *(due_s + TIMERS_S for due_s in due), 0.0)
 
     async def watch(self) -> None:
         """Look now and then at what brokers keep in memory."""
@@ -233,15 +255,16 @@ class Chaos:
     def judge(self) -> None:
         options, history = self.options, self.history
         promise = Promise(
-            groups=tuple(self.groups),
+            groups=GROUPS,
             topics=frozenset(CONSUMED),
             tags={"tagged": frozenset({"A"})},
             ordered=("ordered",),
             most_attempts=MOST_ATTEMPTS,
-            poison=frozenset(sent.key for sent in history.sends if sent.topic in CONSUMED and is_poison(sent.key)),
+            poison=frozenset(sent.key for sent in history.attempts() if sent.topic in CONSUMED and is_poison(sent.key)),
             retrying="retrying",
             window_s=ASYNC_WINDOW_S if self.is_lossy else 0.0,
             delays_ms=LEVELS_MS,
+            most_checks=MOST_CHECKS,
             faultless=options.faultless,
             answers=MENUS[options.menu].answers,
         )
@@ -260,7 +283,13 @@ def run_chaos(seed: int, options: Options | None = None) -> History:
         world.expected = (DiskError,)
     topics = {"T": options.queues, "U": 1, EMPTY: 1, LARGE: 1}
     cluster = SimCluster(
-        world, options.flush, topics, options.views_ms, options.index_slots, makes_topics=options.firsts > 0
+        world,
+        options.flush,
+        topics,
+        options.views_ms,
+        options.index_slots,
+        makes_topics=options.firsts > 0,
+        expires=options.expires,
     )
     try:
         world.run(lambda world: Chaos(world, options, cluster, rng).run())

@@ -14,8 +14,10 @@ from firearrow import fastjson
 from firearrow.broker.broker import Broker
 from firearrow.broker.consumer_side import Consuming
 from firearrow.broker.settings.config import BrokerConfig, BrokerSettings
+from firearrow.broker.settings.transaction_settings import TransactionConfig
 from firearrow.errors import FireArrowError, RequestRefused
 from firearrow.model.delays import parse_delay_levels
+from firearrow.model.names import CHECK_MAX_TIME_TOPIC
 from firearrow.nameserver.config import NameServerConfig
 from firearrow.nameserver.server import NameServer
 from firearrow.protocol.bodies.admin.stats import ConsumeStats
@@ -33,7 +35,7 @@ from firearrow.store.queue.table import QueueConfig
 from firearrow.store.read.queue_reader import ReadRequest, ReadResult
 from firearrow.store.retention import RetentionConfig
 from firearrow.store.store import Store
-from firearrow.testing.sim.history import History, Outcome
+from firearrow.testing.sim.history import History, Outcome, Read
 from firearrow.testing.sim.loop import SimLoop
 from firearrow.testing.sim.workload.consumer import Consumer
 from firearrow.testing.sim.workload.firsts import FirstSender
@@ -41,6 +43,7 @@ from firearrow.testing.sim.workload.hostile import Hostile
 from firearrow.testing.sim.workload.lives import TopicLives, topic_of
 from firearrow.testing.sim.workload.producer import Post, Producer, send
 from firearrow.testing.sim.workload.queue_scan import read_queue
+from firearrow.testing.sim.workload.transactions import TransactionProducer
 from firearrow.testing.sim.world import Node, World
 
 NAMES_PORT = 9876
@@ -48,10 +51,17 @@ PORT = 10911
 LEVELS = "1s 2s 3s 4s 5s 5s"
 LEVELS_MS = parse_delay_levels(LEVELS)
 STOP_S = 60.0
+MOST_CHECKS = 3
 MAX_PENDING_BYTES = 2_000
+SEGMENT = 1 << 16
+"""The size of a file of the log."""
+SMALL_SEGMENT = 1 << 14
+"""The size where old files are deleted, so that there are many."""
 RECOVERY_S = 30.0
 """A broker whose disk, cables and neighbours are well again takes messages after so long at the latest."""
 PROBED = "U"
+GROUPS = ("retrying", "ordered", "tagged")
+"""The groups that consume."""
 NOT_THERE = (ResponseCode.TOPIC_NOT_EXIST, ResponseCode.INVALID_PARAMETER)
 """A topic that was never made, or a queue that it never got."""
 LIMITS = Limits(
@@ -61,6 +71,19 @@ LIMITS = Limits(
     write_high_water_bytes=1 << 16,
 )
 """Small, so that hostile clients reach them."""
+
+
+TRANSACTIONS = TransactionConfig(
+    transaction_time_out=2_000, transaction_check_max=MOST_CHECKS, transaction_check_interval=1_000
+)
+"""Producers are asked soon and not often, so that some transactions are given up."""
+KEEPING = RetentionConfig(clean_file_forcibly_enable=False)
+"""A full disk takes nothing away."""
+EXPIRING = RetentionConfig(
+    clean_file_forcibly_enable=False, file_reserved_time=0, delete_file_batch_max=1,
+    clean_resource_interval=3_600_000,
+)  # fmt: skip
+"""Every file is expired as soon as it is full; one is deleted at a time, and only when the operator asks for it."""
 
 
 class _Alarms(logging.Handler):
@@ -215,6 +238,13 @@ class SimCluster:
     firsts: list[FirstSender] = field(default_factory=list)
     lives: list[TopicLives] = field(default_factory=list)
     hostile: list[Hostile] = field(default_factory=list)
+    transactions: list[TransactionProducer] = field(default_factory=list)
+    expires: bool = False
+    """Whether the operator deletes the oldest files of the log now and then."""
+
+    @property
+    def segment(self) -> int:
+        return SMALL_SEGMENT if self.expires else SEGMENT
 
     @property
     def name_servers(self) -> list[Address]:
@@ -241,14 +271,15 @@ class SimCluster:
                 register_broker_timeout_mills=1_000,
                 register_name_server_period=10_000,
             ),
-            log=LogConfig(mapped_file_size_commit_log=1 << 16, flush_disk_type=self.flush),
+            log=LogConfig(mapped_file_size_commit_log=self.segment, flush_disk_type=self.flush),
             queues=QueueConfig(
                 mapped_file_size_consume_queue=2_000,
                 max_pending_queue_bytes=MAX_PENDING_BYTES,
                 dispatch_flush_interval=self.flush_views_ms,
             ),
             index=IndexConfig(max_hash_slot_num=self.index_slots, max_index_num=max(64, self.index_slots // 8)),
-            retention=RetentionConfig(clean_file_forcibly_enable=False),  # a full disk takes nothing away
+            transactions=TRANSACTIONS,
+            retention=EXPIRING if self.expires else KEEPING,
             limits=LIMITS,
         )
         broker = BrokerNode(node, name, settings)
@@ -319,8 +350,14 @@ class SimCluster:
         self.hostile.append(hostile)
         self.world.node(hostile.name).start(hostile.run)
 
+    def add_transactions(self, producer: TransactionProducer) -> None:
+        self.transactions.append(producer)
+        self.world.node(producer.name).start(producer.run)
+
     def end_sending(self) -> None:
         """Let nobody send any more."""
+        for transactions in self.transactions:
+            transactions.stopped = True
         for producer in self.producers:
             producer.stopped = True
         for sender in self.firsts:
@@ -332,25 +369,60 @@ class SimCluster:
         self.consumers.append(consumer)
         self.world.node(consumer.client_id).start(consumer.run)
 
-    async def inspect(self, groups: list[str]) -> None:
+    async def inspect(self, groups: Sequence[str]) -> None:
         """Read everything that the brokers hold for clients into the history."""
         caller = Caller(self.world.node("inspector").network)
+        for broker in self.brokers:
+            self.history.final += await self.scan(caller, broker, groups)
+            self.history.given_up += await self.read(caller, broker, CHECK_MAX_TIME_TOPIC, 0)
+        await caller.close()
+
+    async def scan(self, caller: Caller, broker: BrokerNode, groups: Sequence[str]) -> list[Read]:
+        """Read every queue of a broker that clients use."""
         queues = dict(self.topics)
         for group in groups:
             queues |= {f"%RETRY%{group}": 1, f"%DLQ%{group}": 1}
-        every = [(topic, queue_id) for topic, count in queues.items() for queue_id in range(count)]
-        places = {(broker.name, *place): None for broker in self.brokers for place in every}
-        places |= {(sent.broker, sent.topic, sent.queue_id): None for sent in self.history.sends}
-        at = {broker.name: broker.address for broker in self.brokers}
-        for name, topic, queue_id in places:
-            try:
-                self.history.final += await read_queue(caller, name, at[name], topic, queue_id)
-            except RequestRefused as refused:
-                if refused.code not in NOT_THERE:
-                    raise
-        await caller.close()
+        places = {(topic, queue_id): None for topic, count in queues.items() for queue_id in range(count)}
+        sent = [sent for sent in self.history.attempts() if sent.broker == broker.name]
+        places |= {(sent.topic, sent.queue_id): None for sent in sent}
+        return [read for place in places for read in await self.read(caller, broker, *place)]
 
-    async def behind(self, groups: list[str], consumed: Sequence[str]) -> int:
+    async def read(self, caller: Caller, broker: BrokerNode, topic: str, queue_id: int) -> list[Read]:
+        """Read one queue; nothing where it was never made."""
+        try:
+            return await read_queue(caller, broker.name, broker.address, topic, queue_id)
+        except RequestRefused as refused:
+            if refused.code not in NOT_THERE:
+                raise
+            return []
+
+    async def expire(self, broker: BrokerNode, groups: Sequence[str]) -> int:
+        """Delete the files of a broker's log that are full by now; what clients could read there is noted before.
+
+        Return how many were deleted: files that hold pending half messages or timers must stay.
+        """
+        if broker.broker is None:
+            return 0
+        log, retention = broker.broker.store.log, broker.broker.store.retention
+        before, full = log.min_offset, log.flushed // self.segment * self.segment
+        caller = Caller(self.world.nodes["watcher"].network)
+        try:
+            found = await self.scan(caller, broker, groups)
+            given_up = await self.read(caller, broker, CHECK_MAX_TIME_TOPIC, 0)
+        except FireArrowError:
+            return 0  # a cable is cut
+        finally:
+            await caller.close()
+        for _ in range(before, full, self.segment):
+            retention.delete_expired_now(1)
+            await retention.round()
+        gone = [read for read in found if read.physical < log.min_offset]
+        self.history.final += gone
+        self.history.deleted |= {read.place for read in gone}
+        self.history.given_up += [read for read in given_up if read.physical < log.min_offset]
+        return (log.min_offset - before) // self.segment
+
+    async def behind(self, groups: Sequence[str], consumed: Sequence[str]) -> int:
         """How many messages of these topics the groups have still to consume; -1 when a broker does not answer."""
         caller = Caller(self.world.nodes["watcher"].network)
         behind = 0

@@ -2,8 +2,8 @@
 
 A ``Menu`` says what a run may suffer: machines (crashes, power, ends in order, frozen processes, moves to another
 address), cables, disks (full, out of descriptors, failing reads, files of state that cannot be written or have rotted,
-queues and index that stall or whose sync fails), topics that grow. Clients are hostile by their own nature, not by a
-disturbance.
+queues and index that stall or whose sync fails), topics that grow, wall clocks that step, old files that are deleted.
+Clients are hostile by their own nature, not by a disturbance.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from typing import Final, Literal
 
 from firearrow.testing.sim.disk_image import STANDING
 from firearrow.testing.sim.world import World
-from tests.simulation.broker.cluster import PORT, BrokerNode, SimCluster
+from tests.simulation.broker.cluster import GROUPS, PORT, BrokerNode, SimCluster
 
 Menu = Literal["all", "machines", "disks", "clients"]
 CONFIG: Final = "config/"
@@ -38,7 +38,7 @@ class Course:
 
 MACHINES: Final = (
     "crash", "crash", "crash", "stop", "bounce", "freeze", "thaw", "restart", "move", "crash_names", "crash_consumer",
-    "another_consumer", "grow",
+    "another_consumer", "grow", "crash_transactions", "step_clock", "expire", "expire",
 )  # fmt: skip
 CABLES: Final = ("cut", "heal", "reset")
 DISKS: Final = (
@@ -49,7 +49,20 @@ MENUS: Final[dict[Menu, Course]] = {
     "all": Course((*MACHINES, *CABLES, *DISKS), breaks_disks=True),
     "machines": Course((*MACHINES, *CABLES)),
     "disks": Course(("kill", "stop", "bounce", "restart", "grow", *DISKS, *DISKS), breaks_disks=True, answers=True),
-    "clients": Course(("kill", "stop", "bounce", "restart", "crash_consumer", "another_consumer", "grow", "move")),
+    "clients": Course(
+        (
+            "kill",
+            "stop",
+            "bounce",
+            "restart",
+            "crash_consumer",
+            "another_consumer",
+            "grow",
+            "move",
+            "expire",
+            "expire",
+        )
+    ),
 }
 
 
@@ -68,9 +81,15 @@ class Disturbances:
 
     async def disturb(self, kinds: tuple[str, ...] = ()) -> None:
         """Do something: one of these, or of the menu."""
-        kind = self.rng.choice(kinds or MENUS[self.menu].kinds)
+        kind = self.rng.choice(kinds or self.possible)
         disturbance: Callable[[], Awaitable[None]] = getattr(self, kind)
         await disturbance()
+
+    @property
+    def possible(self) -> list[str]:
+        """What the menu has and this cluster can suffer."""
+        without = {"expire": not self.cluster.expires, "crash_transactions": not self.cluster.transactions}
+        return [kind for kind in MENUS[self.menu].kinds if not without.get(kind)]
 
     async def repair(self) -> None:
         """Mend everything."""
@@ -79,6 +98,8 @@ class Disturbances:
         await self.thaw()
         await self.heal()
         await self.restart()
+        self.set_clocks()
+        self.start_transactions()
 
     async def stop_all(self) -> None:
         """End every broker in order and start it again: an end in order leaves nothing to mend."""
@@ -182,6 +203,45 @@ class Disturbances:
         """One more of each group."""
         self.noted("another consumer")
         self.add_consumers(len(self.cluster.consumers))
+
+    async def crash_transactions(self) -> None:
+        """Kill a producer of half messages; those it left open are a matter of its group until it is started again."""
+        up = [one for one in self.cluster.transactions if self.world.nodes[one.name].running]
+        if len(up) > 1:
+            self.noted("transaction producer crash")
+            await self.world.nodes[self.rng.choice(up).name].crash()
+        else:
+            self.start_transactions()
+
+    def start_transactions(self) -> None:
+        """Start the producers of half messages that are down."""
+        for producer in self.cluster.transactions:
+            if not self.world.nodes[producer.name].running:
+                self.world.nodes[producer.name].start(producer.run)
+
+    async def step_clock(self) -> None:
+        """Set the wall clock of a broker forward or back, now and then both, one after the other."""
+        for broker in self.one_that_stands():
+            for _ in range(self.rng.randint(1, 2)):
+                self.step(broker, self.rng.choice((-1, 1)) * self.rng.randint(500, 15_000))
+                await asyncio.sleep(self.rng.uniform(0.1, 3.0))
+
+    def step(self, broker: BrokerNode, by_ms: int) -> None:
+        self.noted("clock step")
+        broker.node.clock.jump(by_ms)
+        self.cluster.history.clock_steps.append((self.world.loop.time(), broker.name, by_ms))
+
+    def set_clocks(self) -> None:
+        """Set every wall clock right again."""
+        for broker in self.cluster.brokers:
+            wrong = sum(by_ms for _, name, by_ms in self.cluster.history.clock_steps if name == broker.name)
+            if wrong:
+                self.step(broker, -wrong)
+
+    async def expire(self) -> None:
+        """Delete the old files of a broker's log."""
+        for broker in self.one_that_stands():
+            self.cluster.history.counts["expired files"] += await self.cluster.expire(broker, GROUPS)
 
     async def grow(self) -> None:
         """One more queue."""

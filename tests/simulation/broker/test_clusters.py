@@ -27,10 +27,18 @@ FLOORS = {
     "duplicates": 10,
     "first messages": 100,
     "topics deleted": 10,
-    "rare ones": 8,
+    "half messages": 400,
+    "transactions: commit ok": 100,
+    "transactions: rollback ok": 60,
+    "transactions checked": 150,
+    "given up": 20,
+    "rare ones": 12,
 }
 """What must have happened in a whole batch of 20 clusters."""
-RARE = ("power loss", "cut", "freeze", "move", "grow", "full disk", "log write refused", "state refused")
+RARE = (
+    "power loss", "cut", "freeze", "move", "grow", "full disk", "log write refused", "state refused", "clock step",
+    "transaction producer crash", "expired files",
+)  # fmt: skip
 """Counted together."""
 
 
@@ -45,6 +53,8 @@ def test_clusters_keep_their_promises(first: int) -> None:
         happened["acknowledged"] += sum(sent.outcome is Outcome.OK for sent in history.sends)
         happened["unknown"] += sum(sent.outcome is Outcome.INFO for sent in history.sends)
         happened["read"] += sum(map(len, history.reads.values()))
+        happened["half messages"] += len(history.halves)
+        happened["given up"] += len(history.given_up)
         happened["valid runs"] += is_valid(history)
     happened["rare ones"] = sum(happened[what] for what in RARE)
     if len(seeds) == BATCH:

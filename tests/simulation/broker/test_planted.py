@@ -1,6 +1,9 @@
 """The random clusters find what they are for: each planted bug is caught within a few seeds."""
 
+import asyncio
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +14,12 @@ from firearrow.broker.handlers.message import return_message as sendback
 from firearrow.broker.pull import checks as pullchecks
 from firearrow.broker.send.waiting_answers import Acks
 from firearrow.broker.tables.offsets import OffsetTable
+from firearrow.broker.transaction import checks
+from firearrow.broker.transaction.half import renewed
+from firearrow.broker.transaction.journal import Journal
+from firearrow.errors import FireArrowError
+from firearrow.model.flags import COMMIT, TRANSACTION_MASK
+from firearrow.record.encode import Draft
 from firearrow.store.log.commit_log import CommitLog
 from firearrow.store.placement import WRITTEN
 from tests.simulation.broker.chaos import Options, run_chaos
@@ -31,6 +40,9 @@ HARD = Options(
     sync_s=0.1,
     menu="machines",
 )
+
+UNDECIDED = replace(HARD, transactions=3)
+EXPIRING = replace(UNDECIDED, expires=True, kinds=("expire", "crash_transactions", "bounce"))
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -85,6 +97,33 @@ def filters_nothing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(pullchecks, "wanted_codes", lambda _subscription: None)
 
 
+def notes_the_end_before_the_message_is_durable(patch: pytest.MonkeyPatch) -> None:
+    append = Journal.append
+
+    def late(self: Journal, draft: Draft, **named: Any) -> Any:
+        if draft.sys_flag & TRANSACTION_MASK != COMMIT:
+            return append(self, draft, **named)
+
+        def now() -> None:
+            with suppress(FireArrowError):  # the store may be closed
+                append(self, draft, **named)
+
+        return asyncio.get_running_loop().call_later(0.2, now)
+
+    patch.setattr(Journal, "append", late)
+
+
+def forgets_how_often_it_asked(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(checks, "renewed", lambda head, record, _checks: renewed(head, record, 0))
+
+
+def deletes_pending_half_messages(patch: pytest.MonkeyPatch) -> None:
+    async def at_once(_self: checks.Checks, _physical: int) -> None:
+        return
+
+    patch.setattr(checks.Checks, "renew_below", at_once)
+
+
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("plant", "rule"),
@@ -104,6 +143,23 @@ def test_a_planted_bug_is_caught(plant: Plant, rule: str, monkeypatch: pytest.Mo
         run_some()
 
 
-def run_some() -> None:
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("plant", "rule", "options"),
+    [
+        (notes_the_end_before_the_message_is_durable, "I10", UNDECIDED),
+        (forgets_how_often_it_asked, "I10", UNDECIDED),
+        (deletes_pending_half_messages, "I10", EXPIRING),
+    ],
+)
+def test_a_planted_bug_of_transactions_is_caught(
+    plant: Plant, rule: str, options: Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    with pytest.raises(AssertionError, match=rule):
+        run_some(options)
+
+
+def run_some(options: Options = HARD) -> None:
     for seed in range(SEEDS):
-        run_chaos(seed, HARD)
+        run_chaos(seed, options)

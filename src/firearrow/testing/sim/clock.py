@@ -16,7 +16,7 @@ class SimClock:
 
     def __init__(self, loop: SimLoop, *, skew_ms: int = 0, drift_ppm: float = 0.0) -> None:
         self._loop = loop
-        self._offset_ms = float(EPOCH_MS + skew_ms)
+        self._offset_ms = EPOCH_MS + loop.now * 1000.0 + skew_ms
         self._rate = 1000.0 * (1.0 + drift_ppm / 1e6)
         self._since = loop.now
 

@@ -1,8 +1,8 @@
 """What the clients of a run saw; ``invariants`` judges it.
 
 Every message has a key, ``producer:number``, from which its body is made, so that a body proves its key. A send ends in
-one of three ways: acknowledged at a queue offset, definitely refused, or unknown (a timeout, a lost connection). Times
-are the loop's.
+one of three ways: acknowledged at a queue offset, definitely refused, or unknown (a timeout, a lost connection). A half
+message is written down before it is sent, with what its group will decide. Times are the loop's.
 """
 
 import zlib
@@ -18,6 +18,15 @@ class Outcome(Enum):
     OK = "ok"
     FAIL = "fail"
     INFO = "info"
+
+
+class Decision(Enum):
+    """What a producer's group decides about a half message."""
+
+    COMMIT = "commit"
+    ROLLBACK = "rollback"
+    UNKNOWN = "unknown"
+    """The group never knows."""
 
 
 class Place(NamedTuple):
@@ -44,6 +53,19 @@ class Sent:
     tag: str = ""
     delay_level: int = 0
     born_ms: int = 0
+    due_ms: int = 0
+    """When a timed message is to be delivered, by the clock of its producer; 0 for a message that is not timed."""
+    is_relative: bool = False
+    """Whether a timed message waits for some time from its arrival on, by the clock of the broker."""
+    decision: Decision | None = None
+    """What becomes of a half message; None for every other message."""
+    physical: int = -1
+    """The physical offset of an acknowledged half message."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether the message is acknowledged where it waits, and lies elsewhere when it is delivered."""
+        return bool(self.delay_level or self.due_ms or self.decision)
 
 
 @dataclass(frozen=True)
@@ -63,6 +85,29 @@ class Read:
     tag: str = ""
 
 
+@dataclass(frozen=True)
+class End:
+    """One request that ends a transaction, or answers a check of it."""
+
+    decision: Decision
+    outcome: Outcome
+    began_s: float
+    ended_s: float
+
+
+@dataclass
+class Half:
+    """A half message and what its producer's group did about it; every member of the group knows the decision."""
+
+    sent: Sent
+    decision: Decision
+    unknowns: int = 0
+    """Checks that are answered with unknown before the decision is told."""
+    checks: list[float] = field(default_factory=list)
+    """When a broker asked about it."""
+    ends: list[End] = field(default_factory=list)
+
+
 @dataclass
 class History:
     """Everything that was seen."""
@@ -79,11 +124,27 @@ class History:
     unanswered: list[tuple[float, str]] = field(default_factory=list)
     """Pulls whose answer did not come in time: when they were asked, and where."""
     final: list[Read] = field(default_factory=list)
+    halves: dict[str, Half] = field(default_factory=dict)
+    """Half messages by key."""
+    given_up: list[Read] = field(default_factory=list)
+    """Half messages that brokers gave up asking about, as the final inspection found them."""
+    deleted: set[Place] = field(default_factory=set)
+    """What retention deleted; ``final`` has it as it was before."""
+    clock_steps: list[tuple[float, str, int]] = field(default_factory=list)
+    """Steps of wall clocks: when, of which broker, by how many milliseconds."""
     power_losses: list[tuple[float, str]] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     """How often things happened: faults that fired, answers of each kind."""
     broken: list[str] = field(default_factory=list)
     """What clients found wrong while it happened."""
+
+    def attempts(self) -> list[Sent]:
+        """Return every attempt to send, half messages among them."""
+        return [*self.sends, *(half.sent for half in self.halves.values())]
+
+    def clock_error_ms(self, broker: str, at_s: float) -> int:
+        """Return by how much the wall clock of a broker was wrong at a time."""
+        return sum(by_ms for step_s, name, by_ms in self.clock_steps if name == broker and step_s <= at_s)
 
     def read_by(self, group: str, read: Read) -> None:
         """Note that a consumer of a group received a message."""

@@ -4,7 +4,8 @@ I1 every acknowledged message is in the log, at the place it was acknowledged at
 nothing appears that was never sent, or whose send was definitely refused. I4 a queue offset holds one message for ever.
 I5 the offsets of a queue are contiguous. I6 no two messages share a position in the log. I7 a producer's acknowledged
 messages lie in a queue in the order of sending; an ordered group never sees a message before its predecessor. I8 a
-message that was read never gets another offset. I9 a group never continues beyond its committed offset. I12 a message
+message that was read never gets another offset. I9 a group never continues beyond its committed offset. I10
+``transaction_checks``. I11 ``timer_checks``. I12 a message
 is delivered no more often than its limit and ends in the dead letters with its keys. I13 no message is delivered twice
 unless something failed. I14 a deleted topic stays deleted (``workload.lives``). I17 a pull is answered while its
 connection lives.
@@ -15,32 +16,12 @@ power under ASYNC_FLUSH only what was acknowledged within the flush window befor
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 
 from firearrow.model.names import is_dlq_topic, is_retry_topic
-from firearrow.testing.sim.history import History, Outcome, Place, Read, Sent
-
-
-@dataclass(frozen=True)
-class Promise:
-    """What the run's settings promise."""
-
-    groups: tuple[str, ...]
-    topics: frozenset[str] = frozenset()
-    """What the groups consume."""
-    tags: dict[str, frozenset[str]] = field(default_factory=dict)
-    """The tags that a group wants, where it does not want all."""
-    ordered: tuple[str, ...] = ()
-    most_attempts: int = 16
-    poison: frozenset[str] = frozenset()
-    """Keys that no consumer of `retrying` can handle."""
-    retrying: str = ""
-    window_s: float = 0.0
-    """How much before a loss of power an acknowledgement may be lost; 0 is nothing."""
-    delays_ms: tuple[int, ...] = ()
-    faultless: bool = False
-    answers: bool = False
-    """Whether every pull must be answered: no cable was cut, no machine froze or lost its power."""
+from firearrow.testing.sim.history import History, Outcome, Place, Read
+from firearrow.testing.sim.promise import Promise
+from firearrow.testing.sim.timer_checks import timers_kept
+from firearrow.testing.sim.transaction_checks import transactions_kept
 
 
 def violations(history: History, promise: Promise) -> list[str]:
@@ -48,33 +29,22 @@ def violations(history: History, promise: Promise) -> list[str]:
     wrong = list(history.broken)
     for check in (
         _in_the_log, _delivered, _no_phantom, _one_message_a_place, _contiguous, _in_order, _never_before, _retries,
-        _no_duplicates, _not_early, _answered,
+        _no_duplicates, _answered, transactions_kept, timers_kept,
     ):  # fmt: skip
         wrong += check(history, promise)
     return wrong
 
 
-def _excused(sent: Sent, history: History, promise: Promise) -> bool:
-    """Whether a message may be lost: acknowledged shortly before its broker lost its power, and not synced."""
-    if not promise.window_s:
-        return False
-    return any(
-        broker == sent.broker and sent.began_s <= at_s and sent.ended_s >= at_s - promise.window_s
-        for at_s, broker in history.power_losses
-    )
-
-
-def _acknowledged(history: History, promise: Promise) -> Iterator[Sent]:
-    return (s for s in history.sends if s.outcome is Outcome.OK and not _excused(s, history, promise))
-
-
 def _in_the_log(history: History, promise: Promise) -> Iterator[str]:
     at = {read.place: read.key for read in history.final}
     somewhere = {(read.key, read.place.topic) for read in history.final}
-    for sent in _acknowledged(history, promise):
+    for sent in promise.acknowledged(history):
         if sent.delay_level:
-            if (sent.key, sent.topic) not in somewhere:
+            # Delay levels wait in the log like every message: where old files are deleted, they may be among them.
+            if (sent.key, sent.topic) not in somewhere and not history.deleted:
                 yield f"I1: {sent.key}, delayed and acknowledged at {sent.ended_s:.3f}, never reached {sent.topic}"
+        elif sent.waits:
+            continue  # I10, I11
         elif sent.place is None or at.get(sent.place) != sent.key:
             found = at.get(sent.place) if sent.place else None
             yield f"I1: {sent.key}, acknowledged at {sent.ended_s:.3f}, is not at {sent.place}: {found} is"
@@ -86,13 +56,14 @@ def _delivered(history: History, promise: Promise) -> Iterator[str]:
     for group in promise.groups:
         got = {read.key for read in history.reads.get(group, ())}
         wanted = promise.tags.get(group)
-        for sent in _acknowledged(history, promise):
+        for sent in promise.acknowledged(history):
             if sent.topic not in promise.topics:
                 continue
-            # A delayed message is acknowledged where it waits, and lies elsewhere when it is due.
-            place = lies.get((sent.key, sent.topic)) if sent.delay_level else sent.place
-            if place in again:
-                continue  # a consumer that was beyond this place before the power went does not come back to it
+            place = lies.get((sent.key, sent.topic)) if sent.waits else sent.place
+            if place in again or place in history.deleted or (sent.waits and place is None):
+                # A consumer that was beyond this place before the power went does not come back to it; what never
+                # came to a place at all is a matter of I1, I10 or I11.
+                continue
             if (wanted is None or sent.tag in wanted) and sent.key not in got:
                 yield f"I2: {sent.key} ({sent.topic}, {sent.place}) never came to {group}"
         for read in history.reads.get(group, ()):
@@ -108,7 +79,7 @@ def _every_read(history: History) -> Iterator[Read]:
 
 def _no_phantom(history: History, promise: Promise) -> Iterator[str]:
     del promise
-    attempted = {sent.key: sent for sent in history.sends}
+    attempted = {sent.key: sent for sent in history.attempts()}
     for read in _every_read(history):
         sent = attempted.get(read.key)
         if sent is None:
@@ -121,7 +92,7 @@ def _no_phantom(history: History, promise: Promise) -> Iterator[str]:
 
 def _places(history: History) -> Iterator[tuple[Place, str, float, str]]:
     for sent in history.sends:
-        if sent.place is not None and not sent.delay_level:
+        if sent.place is not None and not sent.waits:
             yield sent.place, sent.key, sent.ended_s, "acknowledged"
     for read in _every_read(history):
         yield read.place, read.key, read.at_s, "read"
@@ -164,8 +135,8 @@ def _contiguous(history: History, promise: Promise) -> Iterator[str]:
 
 def _in_order(history: History, promise: Promise) -> Iterator[str]:
     last: dict[tuple[str, str, str, int], tuple[int, str]] = {}
-    for sent in _acknowledged(history, promise):
-        if sent.place is None or sent.delay_level:
+    for sent in promise.acknowledged(history):
+        if sent.place is None or sent.waits:
             continue
         producer = sent.key.partition(":")[0]
         before = last.get((producer, *sent.place[:3]))
@@ -180,7 +151,7 @@ def _never_before(history: History, promise: Promise) -> Iterator[str]:
         for read in history.reads.get(group, ()):
             queue = read.place[:3]
             seen = highest.get(queue, -1)
-            if read.place.offset > seen + 1 and not promise.window_s:
+            if read.place.offset > seen + 1 and not promise.window_s and not history.deleted:
                 yield f"I7: {group} saw {read.place} after {seen}"
             highest[queue] = max(seen, read.place.offset)
 
@@ -197,16 +168,19 @@ def _retries(history: History, promise: Promise) -> Iterator[str]:
     for read in history.final:
         if is_dlq_topic(read.place.topic) and (read.keys != read.key or read.key not in promise.poison):
             yield f"I12: {read.key} with keys {read.keys!r} is among the dead letters"
-    for sent in _acknowledged(history, promise):
-        if sent.key not in promise.poison or promise.window_s:
-            continue  # within the window a retry may be lost like any other message
+    arrived = {(read.key, read.place.topic) for read in history.final}
+    for sent in promise.acknowledged(history):
+        if sent.key not in promise.poison or promise.window_s or history.deleted:
+            continue  # within the window a retry may be lost like any other message, or be deleted unread
+        if sent.waits and (sent.key, sent.topic) not in arrived:
+            continue
         if dead[sent.key] == 0 or (promise.faultless and dead[sent.key] > 1):
             yield f"I12: {sent.key}, which nobody can handle, is {dead[sent.key]} times among the dead letters"
 
 
 def _come_again(history: History, promise: Promise) -> Iterator[str]:
     """Check that a message that was sent back is delivered again, or is in the dead-letter topic."""
-    if promise.window_s:
+    if promise.window_s or history.deleted:
         return
     again = {(group, read.key, read.times) for group, reads in history.reads.items() for read in reads}
     dead = {read.key for read in history.final if is_dlq_topic(read.place.topic)}
@@ -224,17 +198,6 @@ def _no_duplicates(history: History, promise: Promise) -> Iterator[str]:
         history.counts["duplicates"] += len(twice)
         if promise.faultless and twice:
             yield f"I13: {group} got {len(twice)} messages twice, {twice[0]} among them, though nothing failed"
-
-
-def _not_early(history: History, promise: Promise) -> Iterator[str]:
-    delayed = {sent.key: sent for sent in history.sends if sent.delay_level}
-    for read in history.final:
-        sent = delayed.get(read.key)
-        if sent is None or read.place.topic != sent.topic:
-            continue
-        due_ms = sent.born_ms + promise.delays_ms[sent.delay_level - 1]
-        if read.stored_ms < due_ms:
-            yield f"I11: {read.key} was delivered {due_ms - read.stored_ms} ms early"
 
 
 def _answered(history: History, promise: Promise) -> Iterator[str]:

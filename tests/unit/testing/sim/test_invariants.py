@@ -3,7 +3,8 @@
 import pytest
 
 from firearrow.testing.sim.history import History, Outcome, Place, Read, Sent
-from firearrow.testing.sim.invariants import Promise, violations
+from firearrow.testing.sim.invariants import violations
+from firearrow.testing.sim.promise import Promise
 
 PROMISE = Promise(groups=("g",), topics=frozenset({"T"}), window_s=10.0, delays_ms=(1_000,))
 WAITS = Place("b", "T", 0, 1)

@@ -2,11 +2,13 @@
 
 import asyncio
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from firearrow.errors import FireArrowError, RequestRefused
+from firearrow.model.flags import PREPARED
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.requests.message.send import SendMessageV2
+from firearrow.record.message_id import parse_offset_message_id
 from firearrow.record.properties import format_properties
 from firearrow.remoting.caller import Caller
 from firearrow.runtime.network import Address
@@ -17,6 +19,8 @@ from firearrow.testing.sim.world import Node
 SENT: Final = frozenset({0, int(ResponseCode.FLUSH_DISK_TIMEOUT)})
 TRY_AGAIN_S: Final = 0.3
 DEFAULT_TOPIC: Final = "TBW102"
+Timed = Literal["no", "at", "after"]
+"""Whether a message is delivered at a time of the producer's clock, or some time after the broker has it."""
 
 
 @dataclass(frozen=True)
@@ -30,19 +34,39 @@ class Post:
     size: int = 20
     tag: str = ""
     delay_level: int = 0
+    timed: Timed = "no"
+    after_ms: int = 0
+    """How long a timed message waits."""
+    group: str = "p"
+    half: bool = False
+
+    @property
+    def unique_key(self) -> str:
+        """The id that the producer gives the message: for a half message as long as those of stock clients."""
+        return self.key.encode().hex().upper().rjust(32, "0") if self.half else self.key
+
+    def due_ms(self, born_ms: int) -> int:
+        """When a timed message is to be delivered; 0 for a message that is not timed."""
+        return 0 if self.timed == "no" else born_ms + self.after_ms
 
     def request(self, born_ms: int) -> SendMessageV2:
         """How it is sent."""
-        properties = {"KEYS": self.key, "UNIQ_KEY": self.key, **({"TAGS": self.tag} if self.tag else {})}
+        properties = {"KEYS": self.key, "UNIQ_KEY": self.unique_key, **({"TAGS": self.tag} if self.tag else {})}
         if self.delay_level:
             properties["DELAY"] = str(self.delay_level)
+        if self.timed == "after":
+            properties["TIMER_DELAY_MS"] = str(self.after_ms)
+        elif self.timed == "at":
+            properties["TIMER_DELIVER_MS"] = str(self.due_ms(born_ms))
+        if self.half:
+            properties |= {"TRAN_MSG": "true", "PGROUP": self.group}
         return SendMessageV2(
-            producer_group="p",
+            producer_group=self.group,
             topic=self.topic,
             default_topic=DEFAULT_TOPIC,
             default_topic_queue_nums=4,
             queue_id=self.queue_id,
-            sys_flag=0,
+            sys_flag=PREPARED if self.half else 0,
             born_timestamp=born_ms,
             flag=0,
             properties=format_properties(properties),
@@ -54,7 +78,7 @@ async def send(
 ) -> Sent:
     """Send a message once; what became of it."""
     loop = asyncio.get_running_loop()
-    began_s, born_ms, place = loop.time(), node.clock.now_ms(), None
+    began_s, born_ms, place, physical = loop.time(), node.clock.now_ms(), None, -1
     body = body_of(post.key, post.size)
     try:
         reply = await caller.call(address, post.request(born_ms), body, timeout_ms=timeout_ms, accept=SENT)
@@ -66,6 +90,7 @@ async def send(
     else:
         outcome = Outcome.OK if reply.code == 0 else Outcome.INFO
         place = Place(post.broker, post.topic, reply.answer.queue_id, reply.answer.queue_offset)
+        physical = parse_offset_message_id(reply.answer.msg_id)[1] if post.half else -1
     return Sent(
         key=post.key,
         topic=post.topic,
@@ -78,6 +103,9 @@ async def send(
         tag=post.tag,
         delay_level=post.delay_level,
         born_ms=born_ms,
+        due_ms=post.due_ms(born_ms),
+        is_relative=post.timed == "after",
+        physical=physical,
     )
 
 
@@ -93,6 +121,9 @@ class Producer:
     pause_s: float = 0.05
     delay_chance: float = 0.1
     delay_levels: int = 3
+    timed_chance: float = 0.0
+    longest_ms: int = 20_000
+    """How long a timed message waits at most."""
     timeout_ms: int = 3_000
     number: int = 0
     stopped: bool = False
@@ -120,13 +151,16 @@ class Producer:
             return
         queue = rng.choice(queues)
         self.number += 1
+        delayed, timed = rng.random() < self.delay_chance, rng.random() < self.timed_chance
         post = Post(
             key=f"{self.name}:{self.number}",
             topic=queue.topic,
             broker=queue.broker_name,
             queue_id=queue.queue_id,
             tag=rng.choice(["A", "B", ""]),
-            delay_level=rng.randint(1, self.delay_levels) if rng.random() < self.delay_chance else 0,
+            delay_level=rng.randint(1, self.delay_levels) if delayed and not timed else 0,
+            timed=rng.choice(("at", "after")) if timed else "no",
+            after_ms=rng.randint(1, self.longest_ms) if timed else 0,
             size=rng.choice(self.sizes),
         )
         address = routes.brokers[queue.broker_name]

@@ -15,12 +15,13 @@ from typing import Final
 from msgspec.structs import replace
 
 from firearrow.broker.consumer_side import Consuming, Registers
-from firearrow.broker.delivery.schedule import DelayedDelivery
 from firearrow.broker.handlers.admin.broker_config import BrokerConfigHandlers
 from firearrow.broker.handlers.admin.runtime import RuntimeHandlers, begin_days
+from firearrow.broker.handlers.admin.timer import TimerHandlers
 from firearrow.broker.handlers.admin.topic import TopicHandlers
 from firearrow.broker.handlers.admin.unserved import UnservedHandlers
 from firearrow.broker.handlers.message.query import QueryHandlers
+from firearrow.broker.handlers.message.recall import RecallHandlers
 from firearrow.broker.handlers.message.send import SendHandlers
 from firearrow.broker.handlers.message.transaction import TransactionHandlers
 from firearrow.broker.identity import Identity
@@ -95,8 +96,8 @@ class Broker:
             consuming = await self._consume(life, tables)
             transactions = self._transact(life, tables)
             registration = Registration(self._caller, self._name_servers, tables)
-            sends = SendHandlers(tables)
-            for_operators = self._operate(life, tables, sends, consuming.delays, registration)
+            sends = SendHandlers(tables, consuming.timers.is_congested)
+            for_operators = self._operate(life, tables, sends, consuming, registration)
             parts: tuple[Registers, ...] = (consuming, sends, transactions, *for_operators, changes)
             handlers = Handlers()
             for part in parts:
@@ -166,8 +167,9 @@ class Broker:
         return store
 
     async def _refuse_pending(self, store: Store) -> None:
-        broker = self._settings.broker
-        await refuse_pending(self._disk, store, broker.store_path_root_dir, opens=broker.open_with_pending_state)
+        broker, timers = self._settings.broker, self._settings.value.timers.timer_wheel_enable
+        opens, directory = broker.open_with_pending_state, broker.store_path_root_dir
+        await refuse_pending(self._disk, store, directory, opens=opens, timers=timers)
 
     def _read_by_groups(self) -> Iterable[tuple[str, str, dict[int, int]]]:
         """Return the committed offsets, for warnings about messages that groups lose; empty before they are loaded."""
@@ -214,7 +216,7 @@ class Broker:
         life: Lifetime,
         tables: Tables,
         sends: SendHandlers,
-        delays: DelayedDelivery,
+        consuming: Consuming,
         registration: Registration,
     ) -> list[Registers]:
         watch = Watch(sends.admission, sends.replies, sends.replies.lines)
@@ -222,9 +224,11 @@ class Broker:
         life.spawn(self._disk_watch().run(), "disk")
         return [
             TopicHandlers(tables, registration.announced),
-            RuntimeHandlers(tables, watch, delays, instance=self._instance),
+            RuntimeHandlers(tables, watch, consuming.delays, consuming.timers, instance=self._instance),
+            TimerHandlers(consuming.timers),
+            RecallHandlers(tables),
             QueryHandlers(tables),
-            UnservedHandlers(tables.identity.ip, self._settings.broker.region_id),
+            UnservedHandlers(tables.identity.ip, timers=self._settings.value.timers.timer_wheel_enable),
         ]
 
     async def _listen(self, life: Lifetime, identity: Identity, handlers: Handlers, consuming: Consuming) -> None:

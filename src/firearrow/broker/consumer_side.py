@@ -21,6 +21,7 @@ from firearrow.broker.jobs import Jobs
 from firearrow.broker.pull.filters import Filters, prepare
 from firearrow.broker.tables.locks import LOCK_LIFE_MS
 from firearrow.broker.tables.tables import Tables
+from firearrow.broker.timer.timers import Timers
 from firearrow.remoting.handlers import Handlers, Peer
 from firearrow.runtime.clock import elapsed_ms
 
@@ -44,6 +45,7 @@ class Consuming:
         self._tables = tables
         self._questions = Jobs(QUESTIONS_AT_ONCE)
         self.delays = DelayedDelivery(tables)
+        self.timers = Timers(tables)
         filters = Filters()
         self.heartbeats = HeartbeatHandlers(tables, filters)
         self.pulls = PullHandlers(tables, memory_bytes, filters)
@@ -58,7 +60,7 @@ class Consuming:
             ConsumerHandlers(tables, self._questions, self.heartbeats.disagreements),
             ProgressHandlers(tables),
         ]
-        tables.store.views.dispatch.views += [self.pulls.arrived, self.delays.arrived]
+        tables.store.views.dispatch.views += [self.pulls.arrived, self.delays.arrived, self.timers.arrived]
 
     async def load(self) -> None:
         """Load the tables from their files."""
@@ -69,6 +71,7 @@ class Consuming:
             # New messages get queue offsets above the end of the queue: the file must not hold such offsets by then.
             await tables.offset_file.save_before_serving("offsets above the end of their queue")
         await self.delays.load()
+        await self.timers.load()
         prepare()
 
     def add_to(self, handlers: Handlers) -> None:
@@ -91,6 +94,7 @@ class Consuming:
                 self._tables.offset_file.run(),
                 self.heartbeats.run(),
                 self.delays.run(),
+                self.timers.run(),
                 self._forget_locks(),
             ):
                 group.create_task(work)
@@ -100,6 +104,7 @@ class Consuming:
         await self._tables.groups.file.close()
         await self._tables.offset_file.close()
         await self.delays.close()
+        await self.timers.close()
 
     async def _forget_locks(self) -> None:
         while True:

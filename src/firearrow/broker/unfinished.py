@@ -1,7 +1,7 @@
 """Refuses to serve a store with state that only Apache's broker can finish.
 
-This broker does not process timed messages and pop check-points that Apache's broker left in the files: they would
-never be delivered, and no error would say so. It goes on with half messages.
+This broker does not process pop check-points that Apache's broker left in the files, nor timed messages when
+``timerWheelEnable`` is false: they would never be delivered, and no error would say so. It goes on with half messages.
 """
 
 import logging
@@ -17,17 +17,22 @@ from firearrow.store.store import Store
 log = logging.getLogger(__name__)
 
 
-async def refuse_pending(disk: Disk, store: Store, directory: str, *, opens: bool) -> None:
-    """Raise ``NotNow`` when a store holds pending state of Apache's broker; with ``opens`` only warn."""
+async def refuse_pending(disk: Disk, store: Store, directory: str, *, opens: bool, timers: bool) -> None:
+    """Raise ``NotNow`` when a store holds pending state of Apache's broker; with ``opens`` only warn.
+
+    ``timers`` says that this broker delivers timed messages.
+    """
     pending = replace(await count_pending(disk, OpenMessages(store)), half_messages=0)
+    if timers:
+        pending = replace(pending, timers=0)
     if not pending:
         return
     found = f"the store{' in ' * bool(directory)}{directory} holds {pending}, begun by Apache's broker"
     if not opens:
         raise NotNow(
-            f"{found}. This broker does not serve timed messages and pop yet: they would wait for ever. "
-            "Let Apache's broker run on the directory until they are due or acknowledged, stop it, and start this one "
-            "again; or set openWithPendingState=true to open it without them"
+            f"{found}. This broker does not serve pop yet, nor timed messages while timerWheelEnable is false: they "
+            "would wait for ever. Let Apache's broker run on the directory until they are due or acknowledged, stop "
+            "it, and start this one again; or set openWithPendingState=true to open it without them"
         )
     log.warning(
         "%s, and is opened all the same (openWithPendingState): none of them is delivered here; they "

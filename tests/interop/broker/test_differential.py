@@ -15,6 +15,8 @@ from tests.interop.nameserver.raw import Wire
 pytestmark = pytest.mark.apache
 
 OFF = {"rejectTransactionMessage": "true", "timerWheelEnable": "false", "enablePropertyFilter": "false"}
+BOTH_OFF = {"timerWheelEnable": "false"}
+"""What ours offers, and the differences of which other tests look at."""
 PLACES = ("msgId", "indexLastUpdatePhyoffset", "indexLastUpdateTimestamp")
 
 GET_RUNTIME_INFO = 28
@@ -29,7 +31,7 @@ def pair() -> Iterator[Pair]:
         FireArrowNameServer() as theirs,
         FireArrowNameServer() as ours,
         ApacheBroker(name_servers=[theirs.address], settings=OFF) as apache,
-        FireArrowBroker(name_servers=[ours.address]) as firearrow,
+        FireArrowBroker(name_servers=[ours.address], settings=BOTH_OFF) as firearrow,
     ):
         yield apache, firearrow
 

@@ -36,6 +36,7 @@ from firearrow.store.index.key_index import IndexConfig
 from firearrow.store.placement import Appended
 from firearrow.store.queue.table import QueueConfig
 from firearrow.store.store import Store, StoreConfig
+from firearrow.store.timer.config import TimerConfig
 from firearrow.store.views.views import ViewsConfig
 from firearrow.testing.sim.world import Node, World
 
@@ -201,6 +202,7 @@ def simulate(
     sync: bool = False,
     pulls: PullConfig | None = None,
     consuming: ConsumingConfig | None = None,
+    timers: TimerConfig | None = None,
 ) -> T:
     """Run a scenario with one broker and one client, and end the broker in order."""
     world = World(seed)
@@ -210,6 +212,7 @@ def simulate(
         log=LogConfig(mapped_file_size_commit_log=1 << 20, flush_disk_type="SYNC_FLUSH" if sync else "ASYNC_FLUSH"),
         queues=QueueConfig(mapped_file_size_consume_queue=20_000),
         index=IndexConfig(max_hash_slot_num=16, max_index_num=64),
+        timers=timers or TimerConfig(),
     )
 
     async def run(world: World) -> T:

@@ -350,7 +350,7 @@ def test_what_is_not_offered_is_refused_in_apache_s_words() -> None:
             born_time=1,
             init_mode=0,
         )
-        with pytest.raises(RequestRefused, match="pop message is forbidden because timerWheelEnable is false"):
+        with pytest.raises(RequestRefused, match="pop message is forbidden because pop is not offered yet"):
             await client.ask(pop)
 
     simulate(scenario, settings_of(BrokerConfig(broker_name="broker-a")))

@@ -63,7 +63,9 @@ def test_keys_without_effect_and_mistakes_are_warned_about() -> None:
         "enableDLegerCommitLog=true",
         "enableControllerMode=true",
         "storeType=defaultRocksDB",
-        "timerWheelEnable=true",
+        "timerInterceptDelayLevel=true",
+        "timerPrecisionMs=300",
+        "timerMaxDelaySec=3456001",
         "storePathCommitLog=/elsewhere",
     ],
 )

@@ -1,4 +1,4 @@
-"""SQL92 filters at a broker on a simulated machine: what passes, how far a pull moves, what wakes it, what is refused."""
+"""SQL92 filters at a broker on a simulated machine: what passes, how far a pull moves, what wakes it, refusals."""
 
 import asyncio
 from typing import Any

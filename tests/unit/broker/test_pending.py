@@ -6,10 +6,11 @@ from collections.abc import Awaitable, Callable
 import pytest
 from msgspec.structs import replace
 
-from firearrow.broker.settings.config import BrokerConfig
+from firearrow.broker.settings.config import BrokerConfig, BrokerSettings
 from firearrow.errors import NotNow
 from firearrow.store.placement import FLUSHED
 from firearrow.store.store import Store, StoreConfig
+from firearrow.store.timer.config import TimerConfig
 from firearrow.store.views.views import ViewsConfig
 from firearrow.testing.sim.world import Node, World
 from tests.unit.broker.whole import Client, Simulated, settings_of
@@ -69,11 +70,32 @@ async def refusal_of(broker: Simulated) -> str:
     return said[0]
 
 
+def without_timers(settings: BrokerSettings) -> BrokerSettings:
+    return replace(settings, timers=TimerConfig(timer_wheel_enable=False))
+
+
+async def timed_alone(begun: Begun) -> None:
+    timers = [SetOut(begun.timed(), NOW_S + 9), SetOut(begun.timed(), NOW_S + 20)]
+    await begun.save_wheel(timers, next_s=NOW_S, next_offset=2)
+
+
+def test_timed_messages_are_refused_only_while_timers_are_off() -> None:
+    async def run(world: World) -> None:
+        node = world.node("broker")
+        await fill(node, timed_alone)
+        assert "2 timed messages" in await refusal_of(Simulated(node, without_timers(settings_of())))
+        broker = Simulated(node, settings_of())
+        await broker.start()
+        await node.stop()
+
+    World(1).run(run)
+
+
 def test_refused_with_counts_and_what_to_do() -> None:
     async def run(world: World) -> None:
         node = world.node("broker")
         await fill(node, two_of_each)
-        broker = Simulated(node, settings_of())
+        broker = Simulated(node, without_timers(settings_of()))
         said = await refusal_of(broker)
         for expected in ("2 timed messages", "2 pop check-points", "Let Apache's broker run"):
             assert expected in said
@@ -89,13 +111,14 @@ def test_opened_all_the_same_when_told_to(caplog: pytest.LogCaptureFixture) -> N
         node = world.node("broker")
         await fill(node, two_of_each)
         told = replace(BrokerConfig(broker_name="broker-a"), open_with_pending_state=True)
-        broker = Simulated(node, settings_of(told))
+        broker = Simulated(node, without_timers(settings_of(told)))
         await broker.start()
         client = Client(world.node("client"), broker.address)
         await client.send()
         assert len(await client.stored()) == 1
         await node.stop()
-        assert "2 timed messages" in await refusal_of(Simulated(node, settings_of())), "they are kept for Apache's"
+        said = await refusal_of(Simulated(node, without_timers(settings_of())))
+        assert "2 timed messages" in said, "they are kept for Apache's"
 
     World(1).run(run)
     warned = [record.getMessage() for record in caplog.records if "openWithPendingState" in record.getMessage()]

@@ -117,6 +117,7 @@ def test_negative_queues_are_chosen_by_chance() -> None:
     simulate(scenario)
 
 
+LATE_RECALL = "TIMER_DELIVER_MS\x015\x02TIMER_DEL_UNIQKEY\x01x\x02"
 REFUSED: list[tuple[str, dict[str, Any], int, str]] = [
     ("blank topic", {"topic": " "}, 29, "blank"),
     ("illegal topic", {"topic": "a b"}, 29, "illegal characters"),
@@ -126,9 +127,10 @@ REFUSED: list[tuple[str, dict[str, Any], int, str]] = [
     ("no such model", {"topic": "fresh", "default_topic": "nobody"}, 17, "not exist"),
     ("queue too high", {"queue_id": 4}, 29, "request queueId"),
     ("rollback bits", {"sys_flag": 12}, 16, "sending transaction message is forbidden"),
-    ("timer seconds", {"properties": UNIQUE + "TIMER_DELAY_SEC\x015\x02"}, 1, "timerWheelEnable is false"),
-    ("timer millis", {"properties": UNIQUE + "TIMER_DELAY_MS\x015\x02"}, 1, "timerWheelEnable is false"),
-    ("timer at", {"properties": UNIQUE + "TIMER_DELIVER_MS\x015\x02"}, 1, "timerWheelEnable is false"),
+    ("timer too far", {"properties": UNIQUE + "TIMER_DELAY_SEC\x01259201\x02"}, 13, "timer message illegal"),
+    ("timer no number", {"properties": UNIQUE + "TIMER_DELAY_MS\x01soon\x02"}, 13, "timer message illegal"),
+    ("recall too late", {"properties": UNIQUE + LATE_RECALL}, 13, "timer message illegal"),
+    ("batch with timer", {"properties": "TIMER_DELAY_SEC\x013\x02", "batch": True}, 13, "the message is illegal"),
     ("inner batch", {"sys_flag": 0x80}, 13, "the message is illegal"),
     ("inner number", {"properties": UNIQUE + "INNER_NUM\x015\x02"}, 13, "the message is illegal"),
     ("bad delay", {"properties": UNIQUE + "DELAY\x01soon\x02"}, 1, "NumberFormatException"),

@@ -23,6 +23,7 @@ def test_system_topics_are_those_of_apache() -> None:
         "broker-a": (1, 7),
         "OFFSET_MOVED_EVENT": (1, 6),
         "SCHEDULE_TOPIC_XXXX": (18, 6),
+        "rmq_sys_wheel_timer": (1, 6),
         "DefaultCluster_REPLY_TOPIC": (1, 6),
         "rmq_sys_REVIVE_LOG_DefaultCluster": (8, 6),
         "rmq_sys_SYNC_BROKER_MEMBER_broker-a": (1, 1),

@@ -8,14 +8,17 @@ from firearrow.model import keys
 from firearrow.model.names import HALF_TOPIC, OP_HALF_TOPIC, TIMER_TOPIC
 from firearrow.record.properties import format_properties
 from firearrow.runtime.disk.door import Disk
-from firearrow.store.outside.timer_files import CHECK, CHECK_FIELDS, LOG, SLOT, UNIT, WHEEL
 from firearrow.store.placement import Appended
 from firearrow.store.store import Store
+from firearrow.store.timer.layout import SLOT, UNIT, WHEEL_SLOTS, TimerCheck
+from firearrow.store.timer.recovery import CHECK_PATH
+from firearrow.store.timer.timer_log import DIRECTORY as LOG
+from firearrow.store.timer.wheel import PATH as WHEEL
 from tests.simulation.store.kit import draft
 
 REVIVE_LOG = "rmq_sys_REVIVE_LOG_DefaultCluster"
 NOW_S = 1_790_000_000
-SLOTS = 4096
+SLOTS = WHEEL_SLOTS
 DELETES = 4
 
 
@@ -75,10 +78,18 @@ class Begun:
         await self.disk.replace("config/consumerOffset.json", b'{"offsetTable":{%s}}' % ",".join(rows).encode())
 
     async def save_wheel(
-        self, timers: Sequence[SetOut], *, next_s: int, next_offset: int, precision_ms: int = 1000
+        self,
+        timers: Sequence[SetOut],
+        *,
+        next_s: int,
+        next_offset: int,
+        precision_ms: int = 1000,
+        in_wheel: int | None = None,
+        wheel_path: str = WHEEL,
     ) -> None:
-        """The wheel with messages in it, the log of timers, and the checkpoint."""
-        wheel = bytearray(SLOTS * SLOT.size)
+        """The wheel with messages in it, all or the first ones, the log of timers, and the checkpoint."""
+        wheel = self.disk.open(wheel_path, create=True)
+        wheel.truncate(SLOTS * SLOT.size)
         log = bytearray()
         last: dict[int, tuple[int, int]] = {}
         for timer in timers:
@@ -86,16 +97,19 @@ class Begun:
             before, number = last.get(time, (-1, 0))
             size = timer.message.end - timer.message.physical_offset
             place = len(log)
-            log += UNIT.pack(
-                UNIT.size, before, timer.magic, 0, 0, timer.message.physical_offset, size, java_hash(timer.topic), 0
-            )
+            fields = (timer.magic, timer.due_s * 1000, 0, timer.message.physical_offset, size, java_hash(timer.topic))
+            log += UNIT.pack(UNIT.size, before, *fields, 0)
             last[time] = place, number + (-1 if timer.magic & DELETES else 1)
-            SLOT.pack_into(wheel, time % SLOTS * SLOT.size, time, 0, place, last[time][1], 0)
+            if in_wheel is None or place < in_wheel * UNIT.size:
+                wheel.write_at(time % SLOTS * SLOT.size, [SLOT.pack(time, 0, place, last[time][1], 0)])
         for name in ("config", LOG):
             self.disk.make_directory(name)
-        await self.disk.replace(WHEEL, bytes(wheel))
+        await wheel.sync()
+        wheel.close()
         await self.disk.replace(f"{LOG}/{0:020d}", bytes(log).ljust(1 << 16, b"\0"))
-        await self.disk.replace(CHECK, CHECK_FIELDS.pack(next_s * 1000, len(log), next_offset).ljust(4096, b"\0"))
+        covered = (len(timers) if in_wheel is None else in_wheel) * UNIT.size
+        check = TimerCheck(next_s * 1000, covered, next_offset, next_offset)
+        await self.disk.replace(CHECK_PATH, check.encode().ljust(4096, b"\0"))
 
 
 def java_hash(text: str) -> int:

@@ -14,6 +14,7 @@ from firearrow.store.outside.directory import StoreView
 from firearrow.store.outside.messages import OpenMessages, SeenMessages
 from firearrow.store.outside.pending import Pending, count_pending
 from firearrow.store.placement import FLUSHED
+from firearrow.store.timer.layout import UNIT_BYTES
 from tests.unit.store.begun import DELETES, NOW_S, REVIVE_LOG, Begun, SetOut
 
 Scene = Callable[[Begun], Awaitable[None]]
@@ -122,6 +123,29 @@ def test_a_wheel_whose_slots_are_delivered_is_empty(counted: Counted) -> None:
         await begun.save_wheel(timers, next_s=NOW_S + 5, next_offset=5)
 
     assert not counted(scene)
+
+
+@pytest.mark.parametrize("in_wheel", range(5))
+def test_the_timer_log_is_laid_over_the_wheel(counted: Counted, in_wheel: int) -> None:
+    """A broker that was killed wrote the timer log first."""
+
+    async def scene(begun: Begun) -> None:
+        timers = [SetOut(begun.timed(), due_s) for due_s in (NOW_S + 9, NOW_S + 9, NOW_S - 1, NOW_S + 300, NOW_S + 9)]
+        await begun.save_wheel(timers, next_s=NOW_S, next_offset=5, in_wheel=in_wheel)
+
+    assert counted(scene) == Pending(timers=4)
+
+
+def test_a_snapshot_of_the_wheel_is_read(counted: Counted) -> None:
+    """5.5.0 with timerWheelSnapshotFlush writes no other wheel."""
+
+    async def scene(begun: Begun) -> None:
+        timers = [SetOut(begun.timed(), NOW_S + 9) for _ in range(3)]
+        await begun.save_wheel(
+            timers, next_s=NOW_S, next_offset=3, in_wheel=2, wheel_path=f"timerwheel.{2 * UNIT_BYTES}"
+        )
+
+    assert counted(scene) == Pending(timers=3)
 
 
 def test_timed_messages_that_are_not_in_the_wheel_yet(counted: Counted) -> None:

@@ -2,8 +2,8 @@
 
 Pure. The order of checks is that of ``AbstractSendMessageProcessor.msgCheck``, ``SendMessageProcessor.sendMessage`` and
 the hooks of ``HookUtils``, because the first check that fails decides the answer.
-A feature that is not offered yet is refused as Apache refuses it when it is switched off: timed messages as without
-``timerWheelEnable``. How a half message of a transaction is stored says ``transaction.half``.
+How a half message of a transaction is stored says ``transaction.half``; where a message with a time of its own waits
+says ``timer.admission``.
 """
 
 import re
@@ -131,12 +131,11 @@ def delay_level(properties: Mapping[str, str]) -> int:
 def destination_of(
     topic: str, queue_id: int, properties: Mapping[str, str], sys_flag: int, max_level: int
 ) -> Destination:
-    """Return the queue of its delay level, or its own queue without one; raise ``Refused`` for a timed message."""
+    """Return the queue of its delay level, or its own queue without one."""
     if sys_flag & TRANSACTION_MASK not in (0, COMMIT):
         return Destination(topic, queue_id, properties)
     level = delay_level(properties)
     if level <= 0:
-        refuse_timer(properties)
         return Destination(topic, queue_id, properties)
     stored = {key: value for key, value in properties.items() if key not in TIMERS}
     level = min(level, max_level)
@@ -144,12 +143,6 @@ def destination_of(
     stored[keys.REAL_TOPIC] = topic
     stored[keys.REAL_QID] = str(queue_id)
     return Destination(names.SCHEDULE_TOPIC, level - 1, stored)
-
-
-def refuse_timer(properties: Mapping[str, str]) -> None:
-    """Refuse a timed message."""
-    if keys.TIMER_OUT_MS not in properties and any(key in properties for key in TIMERS):
-        raise Refused(ResponseCode.SYSTEM_ERROR, "accurate timer message is not enabled, timerWheelEnable is false")
 
 
 def is_plain(sys_flag: int, properties: str, *, syncs: bool) -> bool:

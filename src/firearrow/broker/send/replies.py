@@ -44,14 +44,17 @@ class SendReplies:
         )
         self.max_body = self._settings.value.log.max_message_size
 
-    def stored(self, msg_id: str, queue_id: int, queue_offset: int, transaction_id: str | None) -> SendAnswer:
-        """Return the answer to a stored message or batch."""
+    def stored(
+        self, msg_id: str, queue_id: int, queue_offset: int, transaction_id: str | None, handle: str | None = None
+    ) -> SendAnswer:
+        """Return the answer to a stored message or batch; ``handle`` is for taking a timed message back."""
         marks = self.marks.on_answers
         return SendAnswer(
             msg_id=msg_id,
             queue_id=queue_id,
             queue_offset=queue_offset,
             transaction_id=transaction_id,
+            recall_handle=handle,
             msg_region=marks.msg_region,
             trace_on=marks.trace_on,
         )

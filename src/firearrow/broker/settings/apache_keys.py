@@ -73,9 +73,7 @@ REFUSED: Final = {
     "useSingleRocksDBForAllConfigs": _off(_ROCKSDB),
     "popConsumerKVServiceEnable": _off(_ROCKSDB),
     "popConsumerKVServiceInit": _off(_ROCKSDB),
-    "timerWheelEnable": _off("timed messages are not offered yet, only delay levels"),
-    "recallMessageEnable": _off("timed messages are not offered yet, so none can be taken back"),
-    "timerInterceptDelayLevel": _off("timed messages are not offered yet, only delay levels"),
+    "timerInterceptDelayLevel": _off("delay levels have their own queues here"),
     "enableLmq": _off("light queues are not offered yet"),
     "enableMultiDispatch": _off("light queues are not offered yet"),
     "enableConsumeQueueExt": _off("extended queue entries are not written; Apache reads the plain ones"),
@@ -184,14 +182,12 @@ _GROUPS: Final = {
         userCacheExpiredSecond userCacheMaxNum userCacheRefreshSecond clusterName configName""",
     "op messages are written at once, with the final messages of the same turn": "transactionOpBatchInterval",
     "pending half messages are counted from the log, not from a file": "transactionMetricFlushInterval",
-    "timed messages are refused until they are offered": """
-        allowRecallWhenBrokerNotWriteable appendTopicForTimerDeleteKey mappedFileSizeTimerLog timerCheckMetricsWhen
-        timerColdDataCheckIntervalMs timerCongestNumEachSlot timerEnableCheckMetrics timerEnableDisruptor
-        timerEnableRetryUntilSuccess timerFlushIntervalMs timerGetMessageThreadNum timerMaxDelaySec
-        timerMetricSmallThreshold timerPrecisionMs timerProgressLogIntervalMs timerPutMessageThreadNum
-        timerRecallToTimeWheelEnable timerReputServiceCorePoolSize timerReputServiceMaxPoolSize
-        timerReputServiceQueueCapacity timerRollWindowSlot timerSkipUnknownError timerStopDequeue timerStopEnqueue
-        timerWarmEnable timerWheelSnapshotFlush timerWheelSnapshotIntervalMs maxDelayTime""",
+    "timed messages are moved by two loops, tried until they are stored, and counted as they come and go": """
+        timerCheckMetricsWhen timerColdDataCheckIntervalMs timerEnableCheckMetrics timerEnableDisruptor
+        timerEnableRetryUntilSuccess timerGetMessageThreadNum timerMetricSmallThreshold timerProgressLogIntervalMs
+        timerPutMessageThreadNum timerRecallToTimeWheelEnable timerReputServiceCorePoolSize
+        timerReputServiceMaxPoolSize timerReputServiceQueueCapacity timerSkipUnknownError timerWarmEnable
+        timerWheelSnapshotFlush timerWheelSnapshotIntervalMs maxDelayTime""",
     "pop consumption is refused until it is offered": """
         appendAckAsync appendCkAsync defaultPopShareQueueNum enableNotifyAfterPopOrderLockRelease
         enableNotifyBeforePopCalculateLag enablePopBatchAck enablePopBufferMerge enablePopLog

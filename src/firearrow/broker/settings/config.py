@@ -28,6 +28,7 @@ from firearrow.store.index.key_index import IndexConfig
 from firearrow.store.queue.table import QueueConfig
 from firearrow.store.recovery.scrub import ScrubConfig
 from firearrow.store.retention import RetentionConfig
+from firearrow.store.timer.config import TimerConfig, check_precision
 
 DEFAULT_PORT: Final = 10911
 FAST_PORT_BELOW: Final = 2
@@ -130,6 +131,12 @@ class BrokerConfig(Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
     wait_time_mills_in_send_queue: Annotated[
         int, Meta(ge=1, le=600_000, description="Milliseconds that a send may be late before it is refused so.")
     ] = 200
+    recall_message_enable: Annotated[
+        bool, Meta(description="Let producers take back timed messages that are not due yet.")
+    ] = False
+    allow_recall_when_broker_not_writeable: Annotated[
+        bool, Meta(description="Let them do so also while the broker takes no messages.")
+    ] = True
     drain_wait_seconds: Annotated[
         int,
         Meta(
@@ -167,6 +174,7 @@ class BrokerSettings(Struct, frozen=True):
     index: IndexConfig = field(default_factory=IndexConfig)
     retention: RetentionConfig = field(default_factory=RetentionConfig)
     scrub: ScrubConfig = field(default_factory=ScrubConfig)
+    timers: TimerConfig = field(default_factory=TimerConfig)
     limits: Limits = field(default_factory=Limits)
     tls: ServerTls = field(default_factory=ServerTls)
 
@@ -182,6 +190,7 @@ CHANGEABLE: Final = frozenset(
         "defaultTopicQueueNums",
         "litePullMessageEnable",
         "longPollingEnable",
+        "recallMessageEnable",
         "maxTransferBytesBesideSends",
         "maxTransferBytesOnMessageInDisk",
         "maxTransferBytesOnMessageInMemory",
@@ -193,6 +202,10 @@ CHANGEABLE: Final = frozenset(
         "shortPollingTimeMills",
         "startAcceptSendRequestTimeStamp",
         "syncFlushTimeout",
+        "timerCongestNumEachSlot",
+        "timerMaxDelaySec",
+        "timerStopDequeue",
+        "timerStopEnqueue",
         "traceOn",
         "transactionCheckInterval",
         "transactionCheckMax",
@@ -221,6 +234,7 @@ def load_settings(sources: list[Source]) -> LoadedSettings:
     loaded = load(BrokerSettings, sources, ignored={**WITHOUT_EFFECT, **dict.fromkeys(REFUSED, "it is the default")})
     value = loaded.value
     parse_delay_levels(value.broker.message_delay_level)
+    check_precision(value.timers.timer_precision_ms)
     limits = msgspec.structs.replace(value.limits, idle_s=value.broker.server_channel_max_idle_time_seconds)
     warnings = tuple(w for w in loaded.warnings if not w.endswith("has no effect: it is the default"))
     return LoadedSettings(msgspec.structs.replace(value, limits=limits), warnings)

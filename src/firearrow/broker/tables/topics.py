@@ -201,6 +201,7 @@ def system_topics(config: BrokerConfig, broker_name: str) -> list[TopicConfig]:
         _topic(broker_name, 1, lends if config.broker_topic_enable else PERM_INHERIT),
         _topic(names.OFFSET_MOVED_TOPIC, 1),
         _topic(names.SCHEDULE_TOPIC, SCHEDULE_QUEUES),
+        _topic(names.TIMER_TOPIC, 1),
         _topic(names.reply_topic(cluster), 1),
         _topic(names.REVIVE_LOG_PREFIX + cluster, config.revive_queue_num),
         _topic(names.SYNC_BROKER_MEMBER_PREFIX + broker_name, 1, PERM_INHERIT),

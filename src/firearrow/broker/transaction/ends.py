@@ -151,7 +151,8 @@ class Ends:
                 raise refusal
             return None
         if end.outcome is Outcome.COMMITTED:
-            final = final_message(head, data, len(self._settings.broker.delays_ms))
+            levels, timers = len(self._settings.broker.delays_ms), self._settings.value.timers
+            final = final_message(head, data, levels, timers, self._clock.now_ms())
             if final is None:
                 raise Refused(ResponseCode.SYSTEM_ERROR, "the half message does not name its topic and queue")
             self._journal.append(final)

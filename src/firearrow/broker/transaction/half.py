@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from firearrow.broker.send.incoming import Destination, delay_level, destination_of
+from firearrow.broker.timer.admission import parked
 from firearrow.broker.transaction.ledger import Half
 from firearrow.model import EpochMs, PhysicalOffset, QueueOffset, keys
 from firearrow.model.flags import COMMIT, PREPARED, TRANSACTION_MASK
@@ -25,6 +26,7 @@ from firearrow.record.message_id import offset_message_id
 from firearrow.record.op_message import OP_TAG
 from firearrow.record.properties import decode_properties, encode_properties
 from firearrow.store.placement import Appended
+from firearrow.store.timer.config import TimerConfig
 
 HALF_QUEUE: Final = 0
 """The queue of all half messages, and of all op messages."""
@@ -88,8 +90,11 @@ def _number(properties: Mapping[str, str], key: str) -> int | None:
 # ---- records that follow
 
 
-def final_message(head: RecordHead, record: Buffer, levels: int) -> Draft | None:
-    """Return the message that a commit stores; None for a half message that does not say where it belongs."""
+def final_message(head: RecordHead, record: Buffer, levels: int, timers: TimerConfig, now_ms: int) -> Draft | None:
+    """Return the message that a commit stores; None for a half message that does not say where it belongs.
+
+    A delay begins with the commit.
+    """
     properties = decode_properties(head.properties(record))
     topic, queue_id = properties.get(keys.REAL_TOPIC), _number(properties, keys.REAL_QID)
     if not topic or queue_id is None:
@@ -98,6 +103,7 @@ def final_message(head: RecordHead, record: Buffer, levels: int) -> Draft | None
         properties.pop(key, None)
     sys_flag = head.sys_flag & ~TRANSACTION_MASK | COMMIT
     target = destination_of(topic, queue_id, properties, sys_flag, levels)
+    target = parked(target, sys_flag, timers, now_ms)
     return _again(head, record, target, sys_flag, head.physical_offset)
 
 

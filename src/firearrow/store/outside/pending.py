@@ -24,10 +24,13 @@ from firearrow.model.names import HALF_TOPIC, OP_HALF_TOPIC, REVIVE_LOG_PREFIX, 
 from firearrow.record.op_message import OP_TAG, is_batched, parse_op
 from firearrow.runtime.disk.door import Disk
 from firearrow.store.outside.pop_marks import PopMarks
-from firearrow.store.outside.timer_files import Timer, TimerLog, read_check, slots_due
+from firearrow.store.outside.timer_files import Timer, slots_due, timers_of
+from firearrow.store.timer.recovery import read_check
+from firearrow.store.timer.timer_log import TimerLog
 
 OFFSETS: Final = ("config/consumerOffset.json", "config/consumerOffset.json.bak")
 REVIVE_GROUP: Final = "CID_RMQ_SYS_REVIVE_GROUP"
+TIMER_LOG_BYTES: Final = 100 << 20
 
 
 class Pending(Struct, frozen=True):
@@ -180,14 +183,15 @@ class _Timers:
         count = 0
         not_set_out: set[int] = set()
         for queue_id in await self._messages.queues(TIMER_TOPIC):
-            async for message in self._messages.after(TIMER_TOPIC, queue_id, check.next_offset):
+            async for message in self._messages.after(TIMER_TOPIC, queue_id, check.queue_offset):
                 not_set_out.add(message.physical)
                 if keys.TIMER_DEL_UNIQKEY not in message.properties:
                     count += not self._took(message)
-        log = await TimerLog.open(self._disk)
+        log = TimerLog(self._disk, TIMER_LOG_BYTES)
+        await log.load()
         try:
-            async for slot in slots_due(self._disk, check.next_ms):
-                timers = await log.timers(slot)
+            for slot in await slots_due(self._disk, log, check):
+                timers = await timers_of(log, slot)
                 if timers is None:
                     count += max(slot.number, 0)
                     continue

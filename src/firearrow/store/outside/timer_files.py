@@ -1,54 +1,32 @@
-"""The timers of Apache's broker: its wheel, its log of timers and its checkpoint. Read-only.
+"""The timers of a directory, read from outside: those that a broker, Apache's or this one, has still to deliver.
 
-``timerwheel`` holds 32 bytes a slot, for two times seven days, by default one slot a second::
-
-    0 time in units of the precision 8   8 first place 8   16 last place 8   24 count 4   28 magic 4
-
-A place is a position in ``timerlog/``, whose units of 52 bytes are chained from the last of a slot back to its first::
-
-    0 size 4   4 place before 8   12 magic 4   16 set out at, ms 8   24 due after, ms 4
-    28 physical offset 8   36 size of the record 4   40 hash of its topic 4   44 reserved 8
-
-``config/timercheck`` says which slot is next (everything before it is delivered) and which entry of the timers' queue
-is set out next. Wheel and log are written before it, so what they miss still lies in the queue from that entry on.
-Java: ``store.timer.TimerWheel``, ``TimerLog``, ``TimerCheckpoint``, ``TimerMessageStore``.
+The wheel is read from ``timerwheel`` or from its newest snapshot ``timerwheel.<end of the timer log>``, and the units
+of the timer log since the checkpoint are laid over it: a broker that was killed wrote them there first. What is in
+neither still lies in the timers' queue from the checkpoint's entry on. ``store.timer.layout`` describes the files.
 """
 
-import struct
-from bisect import bisect_right
 from collections.abc import AsyncIterator
 from typing import Final, NamedTuple
 
 from firearrow.errors import FileMissing
-from firearrow.runtime.disk.door import Disk, File
-from firearrow.store.outside.queues import starts_in
+from firearrow.runtime.disk.door import Disk
 from firearrow.store.pacing import Pace
-from firearrow.store.paths import segment_name
+from firearrow.store.timer.layout import (
+    DELETES,
+    NO_POSITION,
+    PRECISIONS_MS,
+    SLOT,
+    SLOT_BYTES,
+    UNIT_BYTES,
+    TimerCheck,
+    unit_at,
+)
+from firearrow.store.timer.recovery import READ_BYTES, snapshots
+from firearrow.store.timer.timer_log import TimerLog
+from firearrow.store.timer.wheel import PATH
 
-WHEEL: Final = "timerwheel"
-LOG: Final = "timerlog"
-CHECK: Final = "config/timercheck"
-
-SLOT = struct.Struct(">qqqii")
-UNIT = struct.Struct(">iqiqiqiiq")
-CHECK_FIELDS = struct.Struct(">qqq")
-PRECISIONS_MS: Final = (100, 200, 500, 1000)
-"""The values of ``timerPrecisionMs``. The wheel does not hold the precision; `_in_ms` infers it from the times."""
-
-_DELETES: Final = 4
-_MAGIC_BITS: Final = 0xF
-_NO_PLACE: Final = -1
 _SLOTS_AT_ONCE: Final = 16_384
 _UNITS_AT_ONCE: Final = 256
-
-
-class TimerCheck(NamedTuple):
-    """The checkpoint of Apache's timers."""
-
-    next_ms: int = 0
-    """The time of the first slot that is not delivered."""
-    next_offset: int = 0
-    """The first entry of the timers' queue that is not in the wheel."""
 
 
 class Timer(NamedTuple):
@@ -59,42 +37,44 @@ class Timer(NamedTuple):
     topic_hash: int
 
 
-class Slot(NamedTuple):
-    """Messages due at one time, as the wheel has them."""
+class SlotSeen(NamedTuple):
+    """Messages due at one time."""
 
     last: int
-    """Place of the newest unit."""
+    """Position of the newest unit."""
     number: int
 
 
-async def read_check(disk: Disk) -> TimerCheck:
-    """The checkpoint of a directory; without one, nothing is delivered and nothing is in the wheel."""
-    try:
-        data = await disk.read_whole(CHECK)
-    except FileMissing:
-        return TimerCheck()
-    if len(data) < CHECK_FIELDS.size:
-        return TimerCheck()
-    next_ms, _, next_offset = CHECK_FIELDS.unpack_from(data)
-    return TimerCheck(next_ms, next_offset)
+async def slots_due(disk: Disk, log: TimerLog, check: TimerCheck) -> list[SlotSeen]:
+    """Return the slots that are not delivered."""
+    found = await snapshots(disk)
+    covered = found[-1] if found else check.log_end
+    path = f"{PATH}.{found[-1]}" if found else PATH
+    slots = {time_ms: slot async for time_ms, slot in _wheel(disk, path, check.read_ms)}
+    pace = Pace(_UNITS_AT_ONCE)
+    async for position, time_ms, step in _units(log, covered):
+        old = slots.get(time_ms)
+        if time_ms >= check.read_ms and (old is None or old.last < position):
+            slots[time_ms] = SlotSeen(position, (0 if old is None else old.number) + step)
+        await pace.did()
+    return list(slots.values())
 
 
-async def slots_due(disk: Disk, next_ms: int) -> AsyncIterator[Slot]:
-    """The slots of the wheel that are not delivered."""
+async def _wheel(disk: Disk, path: str, read_ms: int) -> AsyncIterator[tuple[int, SlotSeen]]:
     try:
-        wheel = disk.open(WHEEL)
+        wheel = disk.open(path)
     except FileMissing:
         return
     try:
-        piece_bytes = _SLOTS_AT_ONCE * SLOT.size
-        oldest = max(next_ms // PRECISIONS_MS[-1], 1)  # whatever the precision is
+        piece_bytes = _SLOTS_AT_ONCE * SLOT_BYTES
+        oldest = max(read_ms // PRECISIONS_MS[-1], 1)  # whatever the precision is
         at = 0
         while (at := wheel.next_data(at)) < wheel.size:
-            at -= at % SLOT.size
+            at -= at % SLOT_BYTES
             piece = await wheel.read(at, piece_bytes)
-            for time, _, last, number, _ in SLOT.iter_unpack(piece[: len(piece) // SLOT.size * SLOT.size]):
-                if time >= oldest and last >= 0 and _in_ms(time, next_ms) >= next_ms:
-                    yield Slot(last, number)
+            for time, _, last, number, _ in SLOT.iter_unpack(piece[: len(piece) // SLOT_BYTES * SLOT_BYTES]):
+                if time >= oldest and last >= 0 and (time_ms := _in_ms(time, read_ms)) >= read_ms:
+                    yield time_ms, SlotSeen(last, number)
             at += piece_bytes
     finally:
         wheel.close()
@@ -105,51 +85,34 @@ def _in_ms(time: int, near_ms: int) -> int:
     return min((time * precision for precision in PRECISIONS_MS), key=lambda ms: abs(ms - near_ms))
 
 
-class TimerLog:
-    """The units of ``timerlog/``."""
+async def _units(log: TimerLog, position: int) -> AsyncIterator[tuple[int, int, int]]:
+    """Return position, time and count of the units from a position on, up to the first bytes that are not a unit."""
+    starts = [start for start in log.starts if start + log.file_bytes > position]
+    for start in starts:
+        at = max(position, start)
+        while at < start + log.file_bytes and (data := await log.read(at, READ_BYTES)):
+            whole = len(data) // UNIT_BYTES * UNIT_BYTES
+            for into in range(0, whole, UNIT_BYTES):
+                unit = unit_at(data, into)
+                if not unit.is_valid:
+                    break
+                yield at + into, unit.due_ms, -1 if unit.magic & DELETES else 1
+            else:
+                at += max(whole, UNIT_BYTES)
+                continue
+            break
 
-    def __init__(self, disk: Disk, starts: list[int]) -> None:
-        self._disk = disk
-        self._starts = starts
-        self._files: dict[int, File] = {}
-        self._pace = Pace(_UNITS_AT_ONCE)
 
-    @classmethod
-    async def open(cls, disk: Disk) -> "TimerLog":
-        """Open the log of timers in a directory."""
-        return cls(disk, await starts_in(disk, LOG))
-
-    async def timers(self, slot: Slot) -> list[Timer] | None:
-        """The messages of a slot, newest first, without those that recall another; None when it has no units."""
-        at, found, read = slot.last, [], 0
-        while (unit := self._unit(at)) is not None:
-            size, before, magic, _, _, physical, record_bytes, topic_hash, _ = unit
-            if size != UNIT.size or magic | _MAGIC_BITS != _MAGIC_BITS:
-                break
-            read += 1
-            if not magic & _DELETES:
-                found.append(Timer(physical, record_bytes, topic_hash))
-            if before == _NO_PLACE or before >= at:
-                break
-            at = before
-            await self._pace.did()
-        return found if read else None
-
-    def _unit(self, place: int) -> tuple[int, ...] | None:
-        index = bisect_right(self._starts, place) - 1
-        if place < 0 or index < 0:
-            return None
-        start = self._starts[index]
-        try:
-            file = self._files.get(start) or self._disk.open(f"{LOG}/{segment_name(start)}")
-        except FileMissing:
-            return None
-        self._files[start] = file
-        data = file.read_at(place - start, UNIT.size)
-        return UNIT.unpack(data) if len(data) == UNIT.size else None
-
-    def close(self) -> None:
-        """Close every file."""
-        for file in self._files.values():
-            file.close()
-        self._files.clear()
+async def timers_of(log: TimerLog, slot: SlotSeen) -> list[Timer] | None:
+    """The messages of a slot, newest first, without those that recall another; None when it has no units."""
+    at, found, read = slot.last, [], 0
+    pace = Pace(_UNITS_AT_ONCE)
+    while at != NO_POSITION and (unit := await log.unit(at)) is not None:
+        read += 1
+        if not unit.magic & DELETES:
+            found.append(Timer(unit.physical, unit.record_bytes, unit.topic_hash))
+        if unit.before >= at:
+            break
+        at = unit.before
+        await pace.did()
+    return found if read else None

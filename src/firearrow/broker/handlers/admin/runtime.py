@@ -13,6 +13,7 @@ from firearrow.broker.self_check import INSTANCE_KEY
 from firearrow.broker.statistics.counters import BrokerStats
 from firearrow.broker.statistics.watch import Watch
 from firearrow.broker.tables.tables import Tables
+from firearrow.broker.timer.timers import Timers
 from firearrow.model.versions import CURRENT_VERSION, version_name
 from firearrow.protocol.bodies.body import encode_body
 from firearrow.protocol.bodies.naming.route import KVTable
@@ -33,13 +34,14 @@ _DAY_S: Final = 86_400
 class RuntimeHandlers:
     """Reports running values to operators."""
 
-    def __init__(self, tables: Tables, watch: Watch, delays: DelayedDelivery, *, instance: str) -> None:
+    def __init__(self, tables: Tables, watch: Watch, delays: DelayedDelivery, timers: Timers, *, instance: str) -> None:
         self._store = tables.store
         self._disk = tables.disk
         self._settings = tables.settings
         self._stats = tables.stats
         self._watch = watch
         self._delays = delays
+        self._timers = timers
         self._jobs = tables.jobs
         self._instance = instance
         self._booted_ms = tables.clock.now_ms()
@@ -87,6 +89,7 @@ class RuntimeHandlers:
             **self._days(),
             **_no_pools(),
             **self._levels(),
+            **self._timers.runtime(),
         }
         table["earliestMessageTimeStamp"] = str(await self._earliest_ms())
         return Answer(body=encode_body(KVTable(table=table)))
@@ -137,11 +140,6 @@ class RuntimeHandlers:
             "remainHowManyDataToFlush": _size(log.tail - log.flushed),
             "remainTransientStoreBufferNumbs": "2147483647",
             "startAcceptSendRequestTimeStamp": str(self._settings.broker.start_accept_send_request_time_stamp),
-            "timerReadBehind": "0",
-            "timerOffsetBehind": "0",
-            "timerCongestNum": "0",
-            "timerEnqueueTps": "0.0",
-            "timerDequeueTps": "0.0",
         }
 
     def _days(self) -> dict[str, str]:

@@ -20,6 +20,7 @@ from firearrow.broker.send.marks import BORN, born_host
 from firearrow.broker.send.replies import SendReplies
 from firearrow.broker.send.shedding import SendShedding
 from firearrow.broker.tables.tables import Tables
+from firearrow.broker.timer.admission import Congestion, never_congested
 from firearrow.errors import DiskError, IllegalMessage
 from firearrow.model import EpochMs, keys
 from firearrow.protocol.refusal import Refused
@@ -36,7 +37,7 @@ _SEPARATOR: Final = 2
 class SendHandlers:
     """Takes messages from producers."""
 
-    def __init__(self, tables: Tables) -> None:
+    def __init__(self, tables: Tables, is_congested: Congestion = never_congested) -> None:
         log, settings = tables.store.log, tables.settings
         self._append = log.append
         self._append_columns = log.append_columns
@@ -48,7 +49,7 @@ class SendHandlers:
         self._syncs = self.replies.syncs
         checked = CheckedTopics(tables)
         self._known = checked.by_name
-        self._checked = CheckedSends(tables, checked, self.replies)
+        self._checked = CheckedSends(tables, checked, self.replies, is_congested)
         self._bulk = BulkSends(tables.store, self._known, self.replies, self.admission)
 
     def add_to(self, handlers: Handlers) -> None:

@@ -20,7 +20,6 @@ from firearrow.broker.send.incoming import (
     missing_group,
     missing_topic,
     refuse_inner_batch,
-    refuse_timer,
     transactions_rejected,
     waits_for_store,
 )
@@ -28,6 +27,8 @@ from firearrow.broker.send.marks import born_host
 from firearrow.broker.send.replies import SendReplies
 from firearrow.broker.tables.tables import Tables
 from firearrow.broker.tables.topics import DLQ_QUEUES, describe
+from firearrow.broker.timer.admission import Congestion, is_timed, parked
+from firearrow.broker.timer.recall_handle import handle_of
 from firearrow.broker.transaction.half import half_destination, is_half
 from firearrow.errors import DiskError, FireArrowError, IllegalMessage
 from firearrow.model import EpochMs, keys, names
@@ -51,7 +52,7 @@ AnySend = Send | ShortSend
 class CheckedSends:
     """Takes messages after every check."""
 
-    def __init__(self, tables: Tables, checked: CheckedTopics, replies: SendReplies) -> None:
+    def __init__(self, tables: Tables, checked: CheckedTopics, replies: SendReplies, is_congested: Congestion) -> None:
         store, identity, chance = tables.store, tables.identity, tables.chance
         self._append = store.log.append
         self._append_columns = store.log.append_columns
@@ -62,6 +63,8 @@ class CheckedSends:
         self._locks = tables.locks
         self._checked = checked
         self._replies = replies
+        self._is_congested = is_congested
+        self._broker_name = identity.name
         self._settings = tables.settings
         self._store_host = identity.store_host
         self._broker_ip = identity.ip
@@ -141,6 +144,8 @@ class CheckedSends:
             waits_at = half_destination(target, queue_id, request.producer_group, properties)
         else:
             waits_at = destination_of(target, queue_id, properties, sys_flag, len(self._settings.broker.delays_ms))
+            now_ms = self._clock.now_ms()
+            waits_at = parked(waits_at, sys_flag, self._settings.value.timers, now_ms, self._is_congested)
         draft = Draft(
             waits_at.topic,
             waits_at.queue_id,
@@ -160,7 +165,10 @@ class CheckedSends:
         self._count(waits_at.topic, 1, place.end - place.physical_offset)
         if target == request.topic:
             self._checked.remember(topic)
-        answer = self._replies.stored(self._replies.id_of(place.physical_offset), queue_id, place.queue_offset, unique)
+        handle = handle_of(waits_at.properties, self._broker_name, unique)
+        answer = self._replies.stored(
+            self._replies.id_of(place.physical_offset), queue_id, place.queue_offset, unique, handle
+        )
         return self._replies.acknowledge(call, place.end, answer, waits=waits_for_store(properties))
 
     def _check_room(self) -> None:
@@ -209,8 +217,7 @@ class CheckedSends:
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, f"batch request does not support retry group {name}")
         shared = parse_properties(request.properties or "")
         refuse_inner_batch(shared, request.sys_flag, self._replies.max_body)
-        refuse_timer(shared)
-        if request.sys_flag & TRANSACTION_MASK or delay_level(shared) > 0:
+        if request.sys_flag & TRANSACTION_MASK or delay_level(shared) > 0 or is_timed(name, shared):
             raise illegal_message(self._replies.max_body)
         check_batch_size(call.body, self._replies.max_body)
         born = born_host(call)

@@ -1,0 +1,253 @@
+"""The timer files of an open store: messages are added to slots, slots are read and emptied, all of it is flushed.
+
+Order of a flush: the commit log (records and deliveries), the timer log, the wheel, the checkpoint. So a checkpoint
+never counts a message as delivered or added that a power loss can take away, and the wheel never names a lost unit.
+"""
+
+from array import array
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final, NamedTuple
+
+from firearrow.errors import NotNow
+from firearrow.model import PhysicalOffset
+from firearrow.runtime.disk.door import Disk
+from firearrow.store.pacing import Pace
+from firearrow.store.timer.config import TimerConfig
+from firearrow.store.timer.layout import (
+    CHECK_BYTES,
+    DELETES,
+    MAGIC,
+    NO_POSITION,
+    ROLLS,
+    UNIT,
+    UNIT_BYTES,
+    Slot,
+    TimerCheck,
+    slot_span,
+    unit_at,
+)
+from firearrow.store.timer.recovery import (
+    CHECK_PATH,
+    load_snapshot,
+    precision_of,
+    read_check,
+    recover,
+    snapshots,
+)
+from firearrow.store.timer.timer_log import CHAIN_READ_BYTES, TimerLog
+from firearrow.store.timer.wheel import PATH, Wheel
+
+CONFIG: Final = "config"
+_CHAIN_WORK: Final = 1024
+_PAGES_AT_ONCE: Final = 64
+_TIMES_ENOUGH: Final = 4096
+"""Slots from which the precision of a wheel is told."""
+
+_pack_unit = UNIT.pack
+
+
+class Timed(NamedTuple):
+    """A message to be added to the wheel."""
+
+    due_ms: int
+    """The time of its slot, a multiple of the precision."""
+    physical: int
+    size: int
+    topic_hash: int
+    deletes: bool = False
+    exact_ms: int = 0
+
+
+class Chain(NamedTuple):
+    """The units of a slot by columns, oldest first."""
+
+    physicals: "array[int]"
+    sizes: "array[int]"
+    magics: "array[int]"
+    written: "array[int]"
+    exact: "array[int]"
+
+
+class TimerFiles:
+    """Timer log, wheel and checkpoint of one store."""
+
+    def __init__(self, disk: Disk, config: TimerConfig, log: TimerLog, wheel: Wheel, check: TimerCheck) -> None:
+        self._disk = disk
+        self.config = config
+        self.log = log
+        self.wheel = wheel
+        self.check = check
+        """The checkpoint as last written."""
+        self.precision_ms = config.timer_precision_ms
+        self.read_ms = check.read_ms
+        """The first slot that is not delivered."""
+        self.queue_offset = check.queue_offset
+        """The first entry of the timers' queue that is not in the wheel."""
+        self.in_log: frozenset[int] = frozenset()
+        """Messages from the checkpoint's entry on, by physical offset, that are in the wheel already."""
+        self._stale_snapshots: list[int] = []
+        self.window_slots = config.window_slots
+        """Slots up to which a message goes to its own slot."""
+
+    @classmethod
+    async def open(
+        cls,
+        disk: Disk,
+        config: TimerConfig,
+        now_ms: int,
+        *,
+        log_tail: int,
+        entry_at: Callable[[int], PhysicalOffset],
+    ) -> "TimerFiles":
+        """Open and recover the timer files. ``entry_at`` returns the physical offset of an entry of the queue."""
+        check = await read_check(disk)
+        log = TimerLog(disk, config.mapped_file_size_timer_log)
+        await log.load()
+        wheel = Wheel(disk, config.timer_precision_ms)
+        snapshot = await load_snapshot(disk, wheel)
+        await _refuse_other_precision(wheel, check.read_ms or now_ms)
+        covered = snapshot if snapshot is not None else 0 if wheel.is_new else check.log_end
+        offset = min(check.queue_offset, check.master_offset)
+        found = await recover(
+            log, wheel, check, covered=min(covered, log.end), log_tail=log_tail, asked_from=entry_at(offset)
+        )
+        await log.cut(found.end)
+        files = cls(disk, config, log, wheel, check)
+        files.queue_offset = offset
+        files.in_log = found.in_log
+        files.read_ms = check.read_ms or files.floor(now_ms)
+        files._stale_snapshots = await snapshots(disk)
+        return files
+
+    def floor(self, time_ms: int) -> int:
+        """Return the start of the slot of a time."""
+        return time_ms - time_ms % self.precision_ms
+
+    # ---- slots
+
+    def add(self, messages: list[Timed], now_ms: int) -> None:
+        """Add messages to their slots, in order."""
+        log, wheel, written_ms = self.log, self.wheel, self.floor(now_ms)
+        window = self.window_slots
+        units = []
+        position = log.end
+        for message in messages:
+            position = log.next_position(position)
+            span = slot_span(message.due_ms, written_ms, window, self.precision_ms)
+            before = wheel.add(span.due_ms, position, deletes=message.deletes)
+            units.append(
+                _pack_unit(
+                    UNIT_BYTES,
+                    before,
+                    MAGIC | ROLLS * span.rolls | DELETES * message.deletes,
+                    written_ms,
+                    span.due_ms - written_ms,
+                    message.physical,
+                    message.size,
+                    message.topic_hash,
+                    message.exact_ms,
+                )
+            )
+            position += UNIT_BYTES
+        log.append(units)
+
+    def has_room(self, due_ms: int, now_ms: int) -> bool:
+        """Whether the slot that a message would go to holds no other time that is not delivered yet."""
+        span = slot_span(due_ms, self.floor(now_ms), self.window_slots, self.precision_ms)
+        occupant = self.wheel.occupant_ms(span.due_ms)
+        return occupant is None or occupant == span.due_ms
+
+    async def chain(self, slot: Slot) -> Chain:
+        """Return the units of a slot, oldest first."""
+        columns = Chain(array("q"), array("i"), array("b"), array("q"), array("q"))
+        pace = Pace(_CHAIN_WORK)
+        position, data, data_at = slot.last, b"", 0
+        while position != NO_POSITION:
+            if not data_at <= position <= data_at + len(data) - UNIT_BYTES:
+                data_at, data = await self._around(position)
+                if not data_at <= position <= data_at + len(data) - UNIT_BYTES:
+                    break
+            unit = unit_at(data, position - data_at)
+            if not unit.is_valid:
+                break
+            columns.physicals.append(unit.physical)
+            columns.sizes.append(unit.record_bytes)
+            columns.magics.append(unit.magic)
+            columns.written.append(unit.written_ms)
+            columns.exact.append(unit.exact_ms)
+            if unit.before >= position:
+                break
+            position = unit.before
+            await pace.did()
+        for column in columns:
+            column.reverse()
+        return columns
+
+    async def _around(self, position: int) -> tuple[int, bytes]:
+        """Return bytes of one file that end with the unit at a position, and where they begin."""
+        start = self.log.file_start(position)
+        if start is None:
+            return position, b""
+        first = max(start, position + UNIT_BYTES - CHAIN_READ_BYTES)
+        return first, await self.log.read(first, position + UNIT_BYTES - first)
+
+    async def overdue(self, until_ms: int) -> AsyncIterator[int]:
+        """Return the times of all slots with units before ``until_ms``, ascending. For a long way to go."""
+        times: list[int] = []
+        pace = Pace(_PAGES_AT_ONCE)
+        for number in self.wheel.used_pages():
+            times += [slot.time * self.precision_ms for slot in self.wheel.slots_of_page(number)]
+            await pace.did()
+        for time_ms in sorted(time_ms for time_ms in times if time_ms < until_ms):
+            yield time_ms
+
+    # ---- flush
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether a flush would write more than the time of the next slot."""
+        return self.log.end != self.log.synced or self.wheel.is_changed or self.queue_offset != self.check.queue_offset
+
+    async def flush(self, commit_log_durable: Callable[[], Awaitable[None]], now_ms: int) -> None:
+        """Make everything up to now durable, in order."""
+        read_ms, queue_offset, end = self.read_ms, self.queue_offset, self.log.end
+        pages = self.wheel.take_changed()
+        try:
+            await commit_log_durable()
+            await self.log.sync()
+            await self.wheel.write(pages)
+            old = self.check
+            check = TimerCheck(read_ms, end, queue_offset, queue_offset, old.state_version, now_ms, old.counter + 1)
+            await self._write_check(check)
+        except BaseException:
+            self.wheel.give_back(pages)
+            raise
+        self.check = check
+        while self._stale_snapshots:
+            await self._disk.unlink(f"{PATH}.{self._stale_snapshots.pop()}")
+
+    async def _write_check(self, check: TimerCheck) -> None:
+        self._disk.make_directory(CONFIG)
+        await self._disk.replace(CHECK_PATH, check.encode().ljust(CHECK_BYTES, b"\0"))
+
+    def close(self) -> None:
+        """Close every file. What is not flushed is recovered at the next start."""
+        self.log.close()
+        self.wheel.close()
+
+
+async def _refuse_other_precision(wheel: Wheel, near_ms: int) -> None:
+    pace = Pace(_PAGES_AT_ONCE)
+    times: list[int] = []
+    for number in wheel.used_pages():
+        times += [slot.time for slot in wheel.slots_of_page(number)]
+        if len(times) > _TIMES_ENOUGH:
+            break
+        await pace.did()
+    found = precision_of(times, near_ms)
+    if found is not None and found != wheel.precision_ms:
+        raise NotNow(
+            f"the timer wheel was written with timerPrecisionMs={found}, and this broker has "
+            f"timerPrecisionMs={wheel.precision_ms}: start it with {found} until no timed message is pending, then "
+            "change the setting and remove the file timerwheel"
+        )

@@ -139,6 +139,13 @@ class Producer(Generic[V]):
         """Send a message without an answer: it may be lost without an error."""
         self._door.call(self._inner.send_oneway(message, queue=queue, selector=selector, timeout_ms=timeout_ms))
 
+    def recall(self, topic: str, handle: str, *, timeout_ms: float | None = None) -> str:
+        """Take back a timed message that is not due yet, by its ``SendResult.recall_handle``; return its message id.
+
+        Raise ``RequestRefused`` if it is due, or if the broker does not allow it (``recallMessageEnable``).
+        """
+        return self._door.call(self._inner.recall(topic, handle, timeout_ms=timeout_ms))
+
     def transaction(
         self,
         message: Message,

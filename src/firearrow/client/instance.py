@@ -94,6 +94,7 @@ class Instance:
         self._wanted: dict[str, None] = {}
         self._asking: dict[str, asyncio.Task[Route | None]] = {}
         self._met: dict[Address, None] = {}
+        self._versions: dict[Address, int] = {}
         self._hurry = asyncio.Event()
         self._generation = forks.generation
         self.loop: Final = asyncio.get_running_loop()
@@ -275,10 +276,18 @@ class Instance:
         body = encode_body(self._heartbeat())
         await asyncio.gather(*(self._beat_at(address, body) for address in self._addresses()))
 
+    async def version_at(self, address: Address) -> int:
+        """Return the version of a broker (``model.versions``), which the answer to a heartbeat tells."""
+        if address not in self._versions:
+            body = encode_body(self._heartbeat())
+            reply = await self.caller.call(address, HeartBeat(), body, timeout_ms=HEARTBEAT_TIMEOUT_MS)
+            self._versions[address] = reply.version
+        return self._versions[address]
+
     async def _beat_at(self, address: Address, body: bytes) -> None:
         try:
-            await self.caller.call(address, HeartBeat(), body, timeout_ms=HEARTBEAT_TIMEOUT_MS)
-            self.refusal = ""
+            reply = await self.caller.call(address, HeartBeat(), body, timeout_ms=HEARTBEAT_TIMEOUT_MS)
+            self.refusal, self._versions[address] = "", reply.version
         except FireArrowError as error:
             self.refusal = str(error)
             what, now = "a heartbeat to %s failed: %s", asyncio.get_running_loop().time()
@@ -299,6 +308,7 @@ class Instance:
             log.info("a heartbeat to %s failed: %s", peer.address, error, extra=extra)
 
     def _gone(self, peer: Peer) -> None:
+        self._versions.pop(peer.address, None)  # another version may be started there
         if any(peer.address in members.values() for members in self.routes.brokers.values()):
             self.hurry()
 

@@ -5,12 +5,14 @@ All classes are frozen. A mapping of properties must not be changed either: make
 """
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, StructMeta
 
 from firearrow.errors import IllegalMessage
 from firearrow.model import keys as key
+from firearrow.model.delays import timer_properties
 from firearrow.model.units import EpochMs, PhysicalOffset, QueueOffset
 
 Body = bytes | bytearray | memoryview
@@ -48,10 +50,14 @@ class _Checked(StructMeta):
         tag: str = "",
         keys: str | Iterable[str] = (),
         delay_level: int = 0,
+        delay: timedelta | None = None,
+        deliver_at: datetime | int | None = None,
         sharding_key: str = "",
     ) -> Any:  # noqa: ANN401 - a Message, which is not there yet
         if tag or keys or delay_level or sharding_key:
             properties = _merged(properties, tag, keys, delay_level, sharding_key)
+        if delay is not None or deliver_at is not None:
+            properties = {**(properties or {}), **timer_properties(delay, deliver_at, delay_level)}
         if body.__class__ is not bytes:
             body = _bytes(body)
         if topic.__class__ is not str:
@@ -66,9 +72,12 @@ class _Checked(StructMeta):
 class Message(Struct, frozen=True, metaclass=_Checked):
     """What an application sends: a body for a topic, with properties.
 
-    ``tag``, ``keys``, ``delay_level`` and ``sharding_key`` are stored as properties, unless they are empty. ``keys``
-    are words by which the message can be looked up: one text, or several. A value of the wrong type raises
-    ``IllegalMessage`` when the message is made, before anything is sent.
+    ``tag``, ``keys``, ``delay_level``, ``delay``, ``deliver_at`` and ``sharding_key`` are stored as properties, unless
+    they are empty. ``keys`` are words by which the message can be looked up: one text, or several. A value of the wrong
+    type raises ``IllegalMessage`` when the message is made, before anything is sent.
+
+    Consumers get a delayed message later: after ``delay``, counted from when the broker gets it, or at the time
+    ``deliver_at``, a datetime with a time zone or milliseconds since 1970. Brokers before 5.0 have delay levels alone.
     """
 
     topic: str
@@ -88,6 +97,8 @@ class Message(Struct, frozen=True, metaclass=_Checked):
             tag: str = "",
             keys: str | Iterable[str] = (),
             delay_level: int = 0,
+            delay: timedelta | None = None,
+            deliver_at: datetime | int | None = None,
             sharding_key: str = "",
         ) -> None: ...
 
@@ -100,11 +111,23 @@ class Message(Struct, frozen=True, metaclass=_Checked):
         tag: str = "",
         keys: str | Iterable[str] = (),
         delay_level: int = 0,
+        delay: timedelta | None = None,
+        deliver_at: datetime | int | None = None,
         sharding_key: str = "",
         properties: Mapping[str, str] | None = None,
     ) -> "Message":
         """The same as ``Message(topic, body, ...)``."""
-        return cls(topic, body, properties, tag=tag, keys=keys, delay_level=delay_level, sharding_key=sharding_key)
+        return cls(
+            topic,
+            body,
+            properties,
+            tag=tag,
+            keys=keys,
+            delay_level=delay_level,
+            delay=delay,
+            deliver_at=deliver_at,
+            sharding_key=sharding_key,
+        )
 
     def with_properties(self, more: Mapping[str, str]) -> "Message":
         """Return a copy with ``more`` properties added or replaced."""

@@ -7,6 +7,7 @@ next goes to another broker, unless the message must keep an order: then it goes
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
+from typing import Final
 
 from firearrow.client.instance import Instance
 from firearrow.client.name_servers import UNANSWERED
@@ -16,16 +17,25 @@ from firearrow.client.producer.retry_policy import Attempts
 from firearrow.client.producer.selector import Faults, RoundRobin, Selector, checked_queue, queue_of_key, selected
 from firearrow.client.producer.settings import ProducerSettings
 from firearrow.client.routes import Route, borrowed
-from firearrow.errors import ClientClosed, FireArrowError, NoRoute, RequestRefused
+from firearrow.errors import ClientClosed, FireArrowError, NoRoute, RequestRefused, Unsupported
 from firearrow.model import Message, MessageQueue, keys
+from firearrow.model.versions import version_name, version_number
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.conversation import Request
-from firearrow.protocol.requests.message.send import SendAnswer
+from firearrow.protocol.requests.message.send import RecallMessage, SendAnswer
+from firearrow.record.recall_handle import decode_handle
 from firearrow.remoting.reply import Reply
 from firearrow.runtime.network import Address
 
 Choice = Callable[[Sequence[MessageQueue]], MessageQueue]
 """How the queue of a message follows from the queues that its topic has now."""
+
+FIRST_WITH_TIMERS: Final = version_number("5.0.0")
+_RECALL_HINTS: Final[dict[int, str]] = {
+    ResponseCode.NO_PERMISSION: "set recallMessageEnable=true at the broker to allow recalls",
+    ResponseCode.ILLEGAL_OPERATION: "a message can be recalled until it is due, from its own topic",
+    ResponseCode.REQUEST_CODE_NOT_SUPPORTED: "brokers from 5.3 on recall messages",
+}
 
 
 class Delivery:
@@ -85,9 +95,11 @@ class Delivery:
         """Send a message to a broker without an answer."""
         instance, route = self._opened(), await self.route(outgoing.topic)
         chosen = choose(route.write_queues) if choose else self._next_queue(route)
-        request = request_for(outgoing, chosen, self._settings)
+        request, address = request_for(outgoing, chosen, self._settings), self._master(instance, chosen)
         limit_ms = self._settings.send_timeout_ms if timeout_ms is None else timeout_ms
-        await instance.caller.tell(self._master(instance, chosen), request, outgoing.body, timeout_ms=limit_ms)
+        if outgoing.is_timed:
+            await self._check_timers(instance, chosen, address)
+        await instance.caller.tell(address, request, outgoing.body, timeout_ms=limit_ms)
 
     async def _goes_on(
         self, attempts: Attempts, error: FireArrowError, topic: str, chosen: MessageQueue | None, deadline: float
@@ -128,6 +140,8 @@ class Delivery:
         began = loop.time()
         try:
             address = self._master(instance, queue)
+            if isinstance(outgoing, Outgoing) and outgoing.is_timed:
+                await self._check_timers(instance, queue, address)
             try:
                 reply = await self._say(instance, address, request, outgoing.body, left_ms)
             except RequestRefused as refusal:
@@ -142,6 +156,31 @@ class Delivery:
             now = loop.time()
             self._faults.note(queue.broker_name, (now - began) * 1000, now)
         return reply
+
+    async def _check_timers(self, instance: Instance, queue: MessageQueue, address: Address) -> None:
+        """Raise ``Unsupported`` if the broker does not know timers: it would deliver the message at once."""
+        version = await instance.version_at(address)
+        if version < FIRST_WITH_TIMERS:
+            name = version_name(version).removeprefix("V").replace("_", ".")
+            raise Unsupported(
+                f"broker {queue.broker_name} at {address} is of version {name}, which would deliver a message of topic "
+                f"{queue.topic!r} at once in spite of its delay; give delay_level=..., or use brokers from 5.0 on"
+            )
+
+    async def recall(self, topic: str, handle: str, timeout_ms: float | None) -> str:
+        """Have the broker of a timed message take it back; return the unique key of the message."""
+        instance, said = self._opened(), decode_handle(handle)
+        limit_ms = self._settings.send_timeout_ms if timeout_ms is None else timeout_ms
+        await self.route(topic)
+        address = self._master(instance, MessageQueue(topic, said.broker, 0))
+        request = RecallMessage(producer_group=self._settings.group, topic=topic, recall_handle=handle)
+        try:
+            reply = await instance.caller.call(address, request, timeout_ms=limit_ms)
+        except RequestRefused as refusal:
+            if hint := _RECALL_HINTS.get(refusal.code):
+                refusal.args = (f"{refusal}; {hint}",)
+            raise
+        return reply.answer.msg_id
 
     def _say(
         self, instance: Instance, address: Address, request: Request[SendAnswer], body: bytes, left_ms: float

@@ -16,6 +16,7 @@ from msgspec import Struct
 from firearrow.client.producer.settings import ProducerSettings
 from firearrow.errors import IllegalMessage
 from firearrow.model import EpochMs, Message, MessageQueue, keys
+from firearrow.model.delays import TIMERS
 from firearrow.model.names import UNSENDABLE_TOPICS, is_retry_topic, topic_fault
 from firearrow.protocol.requests.message.send import SendBatchMessage, SendMessageV2
 from firearrow.record.batch import encode_batch
@@ -23,9 +24,7 @@ from firearrow.record.compression import compress, with_codec
 from firearrow.record.message_id import UniqueKeys
 from firearrow.record.properties import format_properties
 
-SENT_ALONE: Final = frozenset(
-    {keys.DELAY, keys.TIMER_DELAY_SEC, keys.TIMER_DELAY_MS, keys.TIMER_DELIVER_MS, keys.TRAN_MSG}
-)
+SENT_ALONE: Final = TIMERS | {keys.DELAY, keys.TRAN_MSG}
 _BATCH_ENTRY_BYTES: Final = 22
 
 
@@ -39,6 +38,7 @@ class Outgoing(Struct, frozen=True):
     sys_flag: int
     flag: int
     born_timestamp: int
+    is_timed: bool = False
 
 
 def check(message: Message, settings: ProducerSettings) -> None:
@@ -90,7 +90,9 @@ def compose(message: Message, settings: ProducerSettings, unique_keys: UniqueKey
         smaller = compress(body, settings.compress_codec, settings.compress_level)
         if len(smaller) < len(body):
             body, sys_flag = smaller, with_codec(0, settings.compress_codec)
-    return Outgoing(message.topic, unique_key, format_properties(properties), body, sys_flag, message.flag, now)
+    is_timed = not TIMERS.isdisjoint(properties)
+    text = format_properties(properties)
+    return Outgoing(message.topic, unique_key, text, body, sys_flag, message.flag, now, is_timed)
 
 
 def request_for(outgoing: Outgoing, queue: MessageQueue, settings: ProducerSettings) -> SendMessageV2:

@@ -291,6 +291,14 @@ class Producer(NeedsAwait, Generic[V]):
         outgoing = self._prepared(message)
         await self._delivery.tell(outgoing, fixed_choice(message, queue, selector), timeout_ms)
 
+    async def recall(self, topic: str, handle: str, *, timeout_ms: float | None = None) -> str:
+        """Take back a timed message that is not due yet, by its ``SendResult.recall_handle``; return its message id.
+
+        Raise ``RequestRefused`` if it is due, or if the broker does not allow it (``recallMessageEnable``).
+        """
+        self._opened_here()
+        return await self._delivery.recall(topic, handle, timeout_ms)
+
     # -- transactions
 
     def transaction(

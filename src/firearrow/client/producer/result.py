@@ -51,6 +51,8 @@ class SendResult(Struct, frozen=True):
     transaction_id: str | None = None
     region: str | None = None
     is_traced: bool = False
+    recall_handle: str | None = None
+    """Takes a timed message back while it is not due: ``producer.recall``. None for other messages."""
 
     @property
     def is_ok(self) -> bool:
@@ -70,6 +72,7 @@ def read_result(code: int, answer: SendAnswer, queue: MessageQueue, unique_key: 
         answer.transaction_id,
         answer.msg_region,
         bool(answer.trace_on),
+        answer.recall_handle,
     )
 
 

@@ -1,6 +1,7 @@
 """Messages made of values, by the serializer of a producer."""
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
 from typing import Any, TypedDict
 
 from firearrow.errors import IllegalMessage
@@ -14,6 +15,8 @@ class MessageParts(TypedDict, total=False):
     tag: str
     keys: str | Iterable[str]
     delay_level: int
+    delay: timedelta | None
+    deliver_at: datetime | int | None
     sharding_key: str
     properties: Mapping[str, str] | None
 

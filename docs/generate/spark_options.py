@@ -55,8 +55,9 @@ WRITING = """
 
 `frame.write` in mode `append`, and `frame.writeStream`. Options that say how a cluster is reached are those of the
 source. A row needs a column `body` (binary or string); columns `topic`, `keys` (a string, or an array of strings),
-`tags`, `properties`, `sharding_key`, `delay_level`, `delay_ms`, `deliver_timestamp`, `target_queue` and `row_id` are
-taken where they are there, and others left alone. [What it promises](../internals/pipeline-guarantees.md#the-sink).
+`tags`, `properties`, `sharding_key`, `delay_level`, `delay` (an interval), `deliver_at` (a timestamp), `target_queue`
+and `row_id` are taken where they are there, and others left alone.
+[What it promises](../internals/pipeline-guarantees.md#the-sink).
 
 | option | default | what it does | Spark's Kafka connector |
 |---|---|---|---|

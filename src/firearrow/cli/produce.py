@@ -14,13 +14,13 @@ import msgspec
 import typer
 
 from firearrow.cli.cluster import AsJson, NameServers, fail, name_servers, reach_of, run
-from firearrow.cli.messages.inputs import InputFormat, Parts, Passed, messages
+from firearrow.cli.messages.inputs import Delay, InputFormat, Parts, Passed, messages
 from firearrow.cli.messages.lanes import Lanes
 from firearrow.cli.output import OutputEnded, standard_output
-from firearrow.cli.times import wait_ms
+from firearrow.cli.times import time_ms, wait_ms
 from firearrow.client import Message, Producer, SendResult
 from firearrow.errors import FireArrowError, SettingsError
-from firearrow.model.delays import DEFAULT_DELAY_LEVELS, parse_delay_levels
+from firearrow.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -56,7 +56,11 @@ def produce(
         int, typer.Option(min=0, help="Deliver later, after this delay level of the broker: 3 is 10s.")
     ] = 0,
     delay: Annotated[
-        str, typer.Option(help="Deliver later, after one of the broker's delays: 1s, 5s, 10s, 30s, 1m, ... 2h.")
+        str, typer.Option(help="Deliver later, after this time: 500ms, 90s, 5m, 2h, 1d. Brokers from 5.0 on.")
+    ] = "",
+    at: Annotated[
+        str,
+        typer.Option(help="Deliver at this time: 2026-12-01T08:00, local or with Z or +08:00. Brokers from 5.0 on."),
     ] = "",
     rate: Annotated[float, typer.Option(min=0, help="Messages a second at most; 0 is as fast as possible.")] = 0,
     progress: Annotated[
@@ -70,10 +74,10 @@ def produce(
     where, reach = name_servers(context, servers), reach_of(context)
     properties = _properties(context, prop or [])
     try:
-        level = _level(delay) if delay else delay_level
+        later = _delay(delay_level, delay, at)
     except SettingsError as error:
         fail(context, str(error))
-    parts = Parts(topic, tag, tuple(key or ()), sharding_key, level, properties)
+    parts = Parts(topic, tag, tuple(key or ()), sharding_key, later, properties)
     passed = Passed()
     waiting = messages(parts, files or [], message or [], form, passed)
     shown = sys.stderr.isatty() if progress is None else progress
@@ -169,19 +173,21 @@ def _result_line(result: SendResult) -> str:
         "broker": result.queue.broker_name,
         "queue": result.queue.queue_id,
         "queueOffset": result.queue_offset,
+        **({"recallHandle": result.recall_handle} if result.recall_handle else {}),
     }
     return msgspec.json.encode(fields).decode()
 
 
-def _level(text: str) -> int:
-    """Return the delay level of a duration, for brokers with Apache's default levels."""
-    waits = parse_delay_levels(DEFAULT_DELAY_LEVELS)
-    wanted = wait_ms(text)
-    if wanted not in waits:
-        raise SettingsError(
-            f"--delay {text} is not a delay level; brokers have {DEFAULT_DELAY_LEVELS}, unless set otherwise"
-        )
-    return waits.index(wanted) + 1
+def _delay(level: int, wait: str, at: str) -> Delay:
+    """Return the delay that options give; raise ``SettingsError`` for several, and for a time that is past."""
+    given = [name for name, value in (("--delay-level", level), ("--delay", wait), ("--at", at)) if value]
+    if len(given) > 1:
+        raise SettingsError(f"{' and '.join(given)} are given, and a message has one delay; give one of them")
+    now_ms = SystemClock().now_ms()
+    at_ms = time_ms(at, now_ms) if at else None
+    if at_ms is not None and at_ms <= now_ms:
+        raise SettingsError(f"--at {at} is past; give a time to come, such as 2026-12-01T08:00")
+    return Delay(level, wait_ms(wait) if wait else 0, at_ms)
 
 
 def _properties(context: typer.Context, given: list[str]) -> dict[str, str]:

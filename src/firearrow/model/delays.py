@@ -8,6 +8,7 @@ its delivery in milliseconds since 1970. Java: ``Message.setDelayTimeMs``, ``set
 """
 
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -61,6 +62,12 @@ def timer_properties(
     if deliver_at is not None:
         return {keys.TIMER_DELIVER_MS: str(_epoch_ms(deliver_at))}
     return {}
+
+
+def due_ms(properties: Mapping[str, str]) -> int | None:
+    """Return when a timed message was due, in milliseconds since 1970; None if it was not timed."""
+    text = properties.get(keys.TIMER_DELIVER_MS) or properties.get(keys.TIMER_OUT_MS, "")
+    return int(text) if text.isdecimal() else None
 
 
 def _delay_ms(delay: object) -> int:

@@ -3,8 +3,8 @@
 import asyncio
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
@@ -21,6 +21,7 @@ from firearrow.errors import SendFailed
 from firearrow.model.names import HALF_TOPIC
 from judges import ApacheBroker, FireArrowBroker, fresh
 from tests.interop.client.ours import until
+from tests.interop.client.reading import reading
 
 pytestmark = [pytest.mark.apache, pytest.mark.real]
 
@@ -50,30 +51,6 @@ def _served(broker: ApacheBroker) -> None:
                 transaction.rollback()
         except SendFailed as refused:
             pytest.skip(f"our broker has no transactions yet: {refused}")
-
-
-class Reader:
-    """Reads everything that a topic shows to consumers."""
-
-    def __init__(self) -> None:
-        self.bodies: list[bytes] = []
-
-    async def run(self, consumer: PullConsumer) -> None:
-        async for message in consumer:
-            self.bodies.append(message.body)
-
-
-@asynccontextmanager
-async def reading(at: str, topic: str) -> AsyncIterator[Reader]:
-    reader = Reader()
-    async with PullConsumer(at, group=fresh("G"), start="first") as consumer:
-        await consumer.assign(await consumer.queues(topic))
-        task = asyncio.create_task(reader.run(consumer))
-        try:
-            yield reader
-        finally:
-            task.cancel()
-            await asyncio.wait([task])
 
 
 def checked(

@@ -1,6 +1,6 @@
 """Rows become messages: what each column means."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pytest
@@ -25,8 +25,8 @@ def test_every_part_of_a_row_lands_in_the_message() -> None:
         tags=pa.array(["new"]),
         sharding_key=pa.array(["shop-1"]),
         delay_level=pa.array([3]),
-        delay_ms=pa.array([250]),
-        deliver_timestamp=pa.array([at], pa.timestamp("us", "UTC")),
+        delay=pa.array([timedelta(milliseconds=250)], pa.duration("us")),
+        deliver_at=pa.array([at], pa.timestamp("us", "UTC")),
         properties=pa.array(
             [[("colour", "red"), ("UNIQ_KEY", "old"), ("MSG_REGION", "x")]], pa.map_("string", "string")
         ),
@@ -69,6 +69,14 @@ def test_numbers_and_bytes_are_taken_as_text() -> None:
     rows = batch(body=pa.array([b"x"]), keys=pa.array([7]), tags=pa.array([b"new"]), delay_level=pa.array(["3"]))
     (message,) = messages_of(rows, RowShape("t"), ["i"])
     assert message.properties == {"KEYS": "7", "TAGS": "new", "DELAY": "3", ROW_ID_PROPERTY: "i"}
+
+
+@pytest.mark.parametrize(
+    ("column", "told"), [("delay", "column 'delay' is int64; make it an interval"), ("deliver_at", "a timestamp")]
+)
+def test_delays_have_types_of_their_own(column: str, told: str) -> None:
+    with pytest.raises(SettingsError, match=told):
+        messages_of(batch(body=pa.array([b"x"]), **{column: pa.array([7])}), RowShape("t"), ["i"])
 
 
 def test_rows_that_cannot_be_messages_are_refused_with_a_reason() -> None:

@@ -1,13 +1,15 @@
 """What ``firearrow produce`` reads: lines, JSON lines or whole files, from files or standard input.
 
 A line of JSON is an object with ``body``, or ``bodyBase64`` for bytes that are not text, and optionally ``tag``,
-``keys`` (words or a list), ``shardingKey``, ``delayLevel`` and ``properties``, so the output of
-``firearrow consume --json`` can be produced again. Other members are ignored.
+``keys`` (words or a list), ``shardingKey``, ``properties``, and one of ``delay`` (``"90s"``), ``deliverAt``
+(milliseconds since 1970, or a time as text) and ``delayLevel``, so the output of ``firearrow consume --json`` can be
+produced again. Other members are ignored.
 """
 
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
+from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -16,7 +18,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from firearrow.cli.messages.standard_input import lines_of, read_descriptor, whole
-from firearrow.errors import IllegalMessage
+from firearrow.cli.times import time_ms, wait_ms
+from firearrow.errors import IllegalMessage, SettingsError
 from firearrow.model import Message, keys
 
 STANDARD_INPUT = "-"
@@ -39,7 +42,23 @@ class JsonMessage(Struct, rename="camel"):
     keys: list[str] | str = ""
     sharding_key: str = ""
     delay_level: Annotated[int, Meta(ge=0)] = 0
+    delay: str = ""
+    deliver_at: int | str | None = None
     properties: dict[str, str] = {}
+
+    @property
+    def delayed(self) -> "Delay":
+        """The delay of the line."""
+        at_ms = time_ms(self.deliver_at, 0) if isinstance(self.deliver_at, str) else self.deliver_at
+        return Delay(self.delay_level, wait_ms(self.delay) if self.delay else 0, at_ms)
+
+
+class Delay(Struct, frozen=True):
+    """When consumers get a message: after a delay level, after some time, or at a time; empty: at once."""
+
+    level: int = 0
+    wait_ms: int = 0
+    at_ms: int | None = None
 
 
 class Parts(Struct, frozen=True):
@@ -49,7 +68,7 @@ class Parts(Struct, frozen=True):
     tag: str = ""
     keys: tuple[str, ...] = ()
     sharding_key: str = ""
-    delay_level: int = 0
+    delay: Delay = Delay()
     properties: Mapping[str, str] = {}
 
     def message(self, body: bytes) -> Message:
@@ -60,7 +79,9 @@ class Parts(Struct, frozen=True):
             tag=self.tag,
             keys=self.keys,
             sharding_key=self.sharding_key,
-            delay_level=self.delay_level,
+            delay_level=self.delay.level,
+            delay=timedelta(milliseconds=self.delay.wait_ms) if self.delay.wait_ms else None,
+            deliver_at=self.delay.at_ms,
             properties=self.properties,
         )
 
@@ -139,6 +160,10 @@ def _from_json(parts: Parts, line: bytes, where: str) -> Message:
         raise IllegalMessage(
             f'{where} is not a message: {error}; write {{"body": "..."}} or use --format lines'
         ) from error
+    try:
+        delay = said.delayed
+    except SettingsError as error:
+        raise IllegalMessage(f"{where} is not a message: {error}") from error
     if (said.body is None) == (said.body_base64 is None):
         raise IllegalMessage(f"{where} is not a message: give either body or bodyBase64")
     body = said.body.encode() if said.body is not None else said.body_base64
@@ -150,6 +175,6 @@ def _from_json(parts: Parts, line: bytes, where: str) -> Message:
         said.tag or parts.tag,
         words or parts.keys,
         said.sharding_key or parts.sharding_key,
-        said.delay_level or parts.delay_level,
+        delay if delay != Delay() else parts.delay,
         {**parts.properties, **own},
     ).message(body)

@@ -1,8 +1,9 @@
 """How ``firearrow consume`` prints messages: a table, bodies only, JSON lines, or chosen fields as in kcat.
 
 Fields of a format: ``%t`` topic, ``%b`` broker, ``%p`` queue, ``%o`` offset in the queue, ``%k`` keys, ``%g`` tag,
-``%T`` store time in milliseconds, ``%i`` message id, ``%h`` properties, ``%s`` body, ``%S`` its length in bytes,
-``%%`` a percent sign; ``\\n``, ``\\t``, ``\\r`` and ``\\0`` are characters. Nothing is added at the end of a message.
+``%T`` store time in milliseconds, ``%D`` when a timed message was due in milliseconds, ``%i`` message id, ``%h``
+properties, ``%s`` body, ``%S`` its length in bytes, ``%%`` a percent sign; ``\\n``, ``\\t``, ``\\r`` and ``\\0`` are
+characters. Nothing is added at the end of a message.
 """
 
 import sys
@@ -15,6 +16,7 @@ from firearrow.cli.output import standard_output
 from firearrow.cli.tables import body_fields, body_text, time_text
 from firearrow.errors import SettingsError
 from firearrow.model import MessageQueue, StoredMessage, keys
+from firearrow.model.delays import due_ms
 
 TABLE: Final = "table"
 RAW: Final = "raw"
@@ -31,6 +33,7 @@ FIELDS: Final[dict[str, Render]] = {
     "k": lambda message, _: " ".join(message.keys).encode(),
     "g": lambda message, _: message.tag.encode(),
     "T": lambda message, _: str(message.store_timestamp).encode(),
+    "D": lambda message, _: str(due_ms(message.properties) or "").encode(),
     "i": lambda message, _: (message.unique_key or "").encode(),
     "h": lambda message, _: ",".join(f"{name}={value}" for name, value in message.properties.items()).encode(),
     "s": lambda message, _: message.body,
@@ -114,6 +117,7 @@ def _line(message: StoredMessage, queue: MessageQueue) -> bytes:
 
 
 def _json_line(message: StoredMessage, queue: MessageQueue) -> bytes:
+    due = due_ms(message.properties)
     fields: dict[str, Any] = {
         "topic": message.topic,
         "broker": queue.broker_name,
@@ -122,6 +126,7 @@ def _json_line(message: StoredMessage, queue: MessageQueue) -> bytes:
         "messageId": message.unique_key,
         "storeTimestamp": message.store_timestamp,
         "bornTimestamp": message.born_timestamp,
+        **({} if due is None else {"dueTimestamp": due}),
         "reconsumeTimes": message.reconsume_times,
         "tag": message.tag,
         "keys": message.keys,

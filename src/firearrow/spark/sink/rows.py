@@ -2,7 +2,8 @@
 
 Known columns (others are ignored): ``body`` (binary or string, must not be null), ``topic``, ``keys``
 (string, or array of strings), ``tags``, ``properties`` (map of strings), ``sharding_key``, ``delay_level``,
-``delay_ms``, ``deliver_timestamp``, ``row_id``, ``target_queue`` (the number of a queue, modulo their number).
+``delay`` (interval), ``deliver_at`` (timestamp), ``row_id``, ``target_queue`` (the number of a queue, modulo their
+number).
 
 Properties that brokers and clients set themselves are not copied from a row that was read from a topic. A null or empty
 property is left out.
@@ -35,8 +36,8 @@ NOT_TAKEN_OVER: Final = (keys.RESERVED - _KEPT) | {
 
 DELAYS: Final = (
     ("delay_level", keys.DELAY),
-    ("delay_ms", keys.TIMER_DELAY_MS),
-    ("deliver_timestamp", keys.TIMER_DELIVER_MS),
+    ("delay", keys.TIMER_DELAY_MS),
+    ("deliver_at", keys.TIMER_DELIVER_MS),
 )
 """The columns that delay a message, and the properties they become."""
 
@@ -136,11 +137,25 @@ def delays_of(batch: pa.RecordBatch) -> list[tuple[str, pa.Array]]:
     for column, name in DELAYS:
         if column in batch.schema.names:
             values = batch.column(column)
-            if name == keys.TIMER_DELIVER_MS:
-                values = values.cast(pa.timestamp("ms", "UTC"), safe=False)
-            values = values.cast(pa.int64())
+            values = _milliseconds(column, values).cast(pa.int64())
             parts.append((name, pc.if_else(pc.not_equal(values, 0), values, None).cast(pa.large_string())))
     return parts
+
+
+def _milliseconds(column: str, values: pa.Array) -> pa.Array:
+    """Return the values of a delay column in its own unit: milliseconds, or levels."""
+    kind = values.type
+    if column == "deliver_at":
+        if not pa.types.is_timestamp(kind):
+            raise SettingsError(f"column 'deliver_at' is {kind}; make it a timestamp, as timestamp_millis(...) does")
+        return values.cast(pa.timestamp("ms", "UTC"), safe=False)
+    if column == "delay":
+        if not pa.types.is_duration(kind):
+            raise SettingsError(
+                f"column 'delay' is {kind}; make it an interval, as make_dt_interval(0, 0, 0, seconds) does"
+            )
+        return values.cast(pa.duration("ms"), safe=False)
+    return values
 
 
 def _values(batch: pa.RecordBatch, name: str) -> list[Any]:

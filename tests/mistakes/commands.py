@@ -160,11 +160,18 @@ WRITING: Final = [
         words="broker --log-level chatty",
     ),
     Case(
-        "a delay that is no level",
-        "7s",
-        "not a delay level",
-        "10s",
-        words="produce orders -m x --delay 7s -n $address",
+        "a time of delivery that is past",
+        "2001-01-01",
+        "past",
+        "give a time to come",
+        words="produce orders -m x --at 2001-01-01 -n $address",
+    ),
+    Case(
+        "two delays",
+        "--delay-level and --delay",
+        "one delay",
+        "give one of them",
+        words="produce orders -m x --delay 7s --delay-level 3 -n $address",
     ),
     Case(
         "a property without a value",

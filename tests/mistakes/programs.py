@@ -118,6 +118,39 @@ asyncio.run(main())
         "level",
         code='sent("orders", b"x", delay_level=-1)',
     ),
+    Case(
+        "a delay in seconds",
+        "delay=90",
+        "not a duration",
+        "timedelta(seconds=90)",
+        code='sent("orders", b"x", delay=90)',
+    ),
+    Case(
+        "a time of delivery without a time zone",
+        "2030-12-01",
+        "no time zone",
+        "tzinfo=UTC",
+        code='from datetime import datetime; sent("orders", b"x", deliver_at=datetime(2030, 12, 1))',
+    ),
+    Case(
+        "a time of delivery in seconds",
+        "1796112000",
+        "milliseconds since 1970",
+        "* 1000",
+        code='sent("orders", b"x", deliver_at=1796112000)',
+    ),
+    Case(
+        "a handle that recalls nothing",
+        "None",
+        "not a recall handle",
+        "recall_handle of a SendResult",
+        code="""
+async def main():
+    async with Producer("$address") as producer:
+        await producer.recall("orders", None)
+asyncio.run(main())
+""",
+    ),
 ]
 
 CLIENTS: Final = [
@@ -155,6 +188,47 @@ CLIENTS: Final = [
         "not allowed",
         "letters",
         code='Consumer("$address", group="my group", topics="orders")',
+    ),
+    Case(
+        "a transaction without a group",
+        "DEFAULT_PRODUCER",
+        "group of its own",
+        "group=...",
+        code='Producer("$address").transaction(Message("orders", b"x"))',
+    ),
+    Case(
+        "a transaction of a delayed message",
+        "'orders'",
+        "delayed",
+        "leave out the delay",
+        code='Producer("$address", group="g").transaction(Message("orders", b"x", delay_level=3))',
+    ),
+    Case(
+        "a transaction of several messages",
+        "Message",
+        "one Message",
+        "for each message",
+        code='Producer("$address", group="g").transaction([Message("orders", b"x")])',
+    ),
+    Case(
+        "a check that takes no message",
+        "check",
+        "argument",
+        "take the message",
+        code='Producer("$address", group="g", check=lambda: None)',
+    ),
+    Case(
+        "`with` for a transaction that needs `async with`",
+        "Transaction",
+        "async with",
+        "firearrow.blocking",
+        code="""
+async def main():
+    async with Producer("$address", group="g") as producer:
+        with producer.transaction(Message("orders", b"x")):
+            pass
+asyncio.run(main())
+""",
     ),
     Case(
         "a producer that was not opened",

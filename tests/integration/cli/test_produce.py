@@ -49,7 +49,8 @@ def test_every_sharding_key_keeps_its_order_beside_the_others(firearrow_address:
 def test_delayed_messages_of_a_key_leave_in_order(firearrow_address: str, firearrow_topic: str) -> None:
     command = Commands(firearrow_address)
     lines = "".join(f"{number}\n" for number in range(50))
-    sent = command.json_lines("produce", firearrow_topic, "--sharding-key", "k", "--delay", "1s", "--json", stdin=lines)
+    options = ("--sharding-key", "k", "--delay-level", "1", "--json")
+    sent = command.json_lines("produce", firearrow_topic, *options, stdin=lines)
     offsets = [each["queueOffset"] for each in sent]
     assert len(offsets) == 50
     assert offsets == sorted(offsets)

@@ -5,6 +5,7 @@
 `java-VERSION`       our Java programs compiled against those
 `filter-VERSION`     our Java program that asks Apache's filter, compiled against the servers' jars
 `go`                 our Go program with the stock Go client
+`cel-vectors`        the conformance vectors of CEL's specification
 `node`               our JavaScript program beside ali-ons
 `cpp`                our Python program beside the wheel that holds the C++ client
 
@@ -25,6 +26,7 @@ from judges.install.toolchain import run_tool
 SERVER_VERSIONS = ("5.5.0", "4.9.7")
 JAVA_CLIENT_VERSIONS = ("5.5.0", "4.9.8")
 GO_CLIENT = "v2.1.2"
+CEL_VECTORS = "v0.25.3"
 NODE_CLIENT = "3.12.0"
 CPP_WHEEL = "0.4.4"
 JAVA_RELEASE = "17"
@@ -143,6 +145,21 @@ def go_judge() -> Artifact:
 
 
 @cache
+def cel_vectors() -> Artifact:
+    """The conformance vectors of CEL's specification, from its Go module: ``*.textproto``."""
+
+    def build(directory: Path, log: Path) -> None:
+        modules = directory / "modules"
+        environment = {"GOFLAGS": "-modcacherw", "GOWORK": "off", "GOMODCACHE": str(modules)}
+        run_tool(["go", "mod", "download", f"cel.dev/expr@{CEL_VECTORS}"], directory, log, environment)
+        for path in (modules / "cel.dev" / f"expr@{CEL_VECTORS}" / "tests" / "simple" / "testdata").glob("*.textproto"):
+            shutil.copy(path, directory)
+        shutil.rmtree(modules)
+
+    return _artifact("cel-vectors", (CEL_VECTORS,), build)
+
+
+@cache
 def node_judge() -> Artifact:
     """The JavaScript program and the packages it needs."""
     sources = _sources("node", "*.js")
@@ -187,4 +204,4 @@ def lanes() -> list[list[Artifact]]:
         *_each(classes, JAVA_CLIENT_VERSIONS),
         *_each(filter_judge, SERVER_VERSIONS),
     ]
-    return [java, [go_judge()], [node_judge(), cpp_judge()]]
+    return [java, [go_judge(), cel_vectors()], [node_judge(), cpp_judge()]]

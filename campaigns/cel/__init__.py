@@ -1,0 +1,1 @@
+"""CEL against the conformance vectors of its specification."""

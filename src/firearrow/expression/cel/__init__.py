@@ -1,0 +1,1 @@
+"""CEL filters: Google's Common Expression Language over the properties and the JSON body of a message. Pure."""

@@ -1,0 +1,89 @@
+"""A compiled CEL expression, which decides about messages within a budget. Pure.
+
+program = compile_cel("body.amount > 100 && properties.region == 'eu'")
+program.judge(view, Budget(), clock.ticks).verdict is Verdict.TRUE
+"""
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Any, Final
+
+from msgspec import Struct
+
+from firearrow.expression.cel.closures import Closures, Run
+from firearrow.expression.cel.message_view import VARIABLES
+from firearrow.expression.cel.meter import Budget, Meter, OutOfBudget
+from firearrow.expression.cel.parser import parse
+from firearrow.expression.cel.values import Value
+from firearrow.expression.errors import NoValue
+
+CEL: Final = "CEL"
+"""The expression type on the wire."""
+
+
+class Verdict(Enum):
+    """What an expression says about a message. Only `TRUE` lets the message pass."""
+
+    TRUE = "TRUE"
+    FALSE = "FALSE"
+    ERROR = "ERROR"
+    OUT_OF_BUDGET = "OUT_OF_BUDGET"
+
+
+class Judgement(Struct, frozen=True):
+    """A verdict, what it cost, and why there is no other; the reason is empty for `TRUE` and `FALSE`."""
+
+    verdict: Verdict
+    steps: int
+    nanoseconds: int
+    reason: str = ""
+
+
+class Program(Struct, frozen=True, eq=False):
+    """A compiled expression."""
+
+    text: str
+    names: tuple[str, ...]
+    """The variables that the expression looks at, sorted."""
+    steps: int
+    """The steps of an evaluation, without what macros and long values add."""
+    slots: int
+    run: Run
+
+    def value(self, subject: Any, budget: Budget, ticks: Callable[[], int]) -> Value:  # noqa: ANN401
+        """Return what the expression evaluates to; raise `NoValue` or `OutOfBudget`."""
+        meter = Meter(subject, budget, ticks, self.slots)
+        return self._value(meter)
+
+    def _value(self, meter: Meter) -> Value:
+        meter.charge(self.steps)
+        try:
+            return self.run(meter)
+        except RecursionError:
+            raise OutOfBudget("the values are nested too deeply") from None
+
+    def judge(self, subject: Any, budget: Budget, ticks: Callable[[], int]) -> Judgement:  # noqa: ANN401
+        """Return whether a message passes, and what that cost. A message without a verdict does not pass."""
+        begun = ticks()
+        meter = Meter(subject, budget, ticks, self.slots)
+        reason = ""
+        try:
+            value = self._value(meter)
+            verdict = _VERDICTS.get(value, Verdict.ERROR) if type(value) is bool else Verdict.ERROR
+            if verdict is Verdict.ERROR:
+                reason = "the expression is not a condition: its value is neither true nor false"
+        except NoValue as wrong:
+            verdict, reason = Verdict.ERROR, str(wrong)
+        except OutOfBudget as wrong:
+            verdict, reason = Verdict.OUT_OF_BUDGET, str(wrong)
+        return Judgement(verdict, meter.steps, ticks() - begun, reason)
+
+
+_VERDICTS: Final = {True: Verdict.TRUE, False: Verdict.FALSE}
+
+
+def compile_cel(text: str, variables: Mapping[str, Run] = VARIABLES) -> Program:
+    """Return the program of an expression; raise `BadExpression` if it is not one."""
+    closures = Closures(variables)
+    run, steps = closures.part(parse(text))
+    return Program(text, tuple(sorted(closures.names)), steps, closures.slots, run)

@@ -46,7 +46,7 @@ class Consuming:
         self._questions = Jobs(QUESTIONS_AT_ONCE)
         self.delays = DelayedDelivery(tables)
         self.timers = Timers(tables)
-        filters = Filters()
+        filters = Filters(tables.clock.ticks)
         self.heartbeats = HeartbeatHandlers(tables, filters)
         self.pulls = PullHandlers(tables, memory_bytes, filters)
         self._handlers: list[Registers] = [

@@ -3,7 +3,7 @@
 Elapsed time, timers and deadlines belong to the event loop (``loop.time()``, ``asyncio.timeout``); this door
 has the two other readings. Wall time may jump either way, so nothing measures a duration with it. Ticks only
 move forward but count from an arbitrary start, and they are for metrics alone: no decision may depend on
-them.
+them, but for the one to end a CEL filter that takes too long.
 """
 
 import asyncio

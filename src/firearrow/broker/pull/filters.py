@@ -10,12 +10,14 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from firearrow.broker.pull.message_filter import MessageFilter, RetryFilter
+from firearrow.broker.pull.cel_filter import CelFilter, FilterBudgets
+from firearrow.broker.pull.message_filter import MessageFilter, PropertyFilter, RetryFilter
 from firearrow.broker.pull.subscription import is_tag_type
 from firearrow.broker.settings.pull_settings import PullConfig
 from firearrow.broker.tables.clients import ConsumerGroup
+from firearrow.expression.cel.meter import Budget
+from firearrow.expression.cel.program import CEL, compile_cel
 from firearrow.expression.errors import BadExpression
-from firearrow.expression.program import Program
 from firearrow.expression.sql import SQL92, compile_sql, sql_parser
 from firearrow.model.names import RETRY_PREFIX
 from firearrow.protocol.bodies.group.heartbeat import SubscriptionData
@@ -25,16 +27,16 @@ from firearrow.protocol.requests.message.pull import Pull
 
 CHARACTERS_REMEMBERED: Final = 1 << 20
 """The total length of the texts whose filters are remembered."""
-COMPILERS: Final[dict[str, Callable[[str], Program]]] = {SQL92: compile_sql}
-"""The compiler of every expression type that is not tags."""
-
 log = logging.getLogger(__name__)
 
 
 class Filters:
     """Compiles expressions and keeps the compiled filters."""
 
-    def __init__(self) -> None:
+    def __init__(self, ticks: Callable[[], int]) -> None:
+        self._budgets = FilterBudgets(ticks)
+        self._compilers: dict[str, Callable[[str], MessageFilter]] = {SQL92: _sql_filter, CEL: self._cel_filter}
+        """The compiler of every expression type that is not tags."""
         self._is_enabled = True
         self._supports_retry = False
         self._remembered: dict[tuple[str, str], MessageFilter | BadExpression] = {}
@@ -44,6 +46,9 @@ class Filters:
         """Apply changed settings."""
         self._is_enabled = config.enable_property_filter
         self._supports_retry = config.filter_support_retry
+        self._budgets.message = Budget(config.max_filter_steps, config.max_filter_micros)
+        self._budgets.scan_ns = config.max_filter_micros_of_pull * 1000
+        self._budgets.body_bytes = config.max_filter_body_bytes
 
     def check(self, subscription: SubscriptionData) -> None:
         """Refuse a subscription by which this broker cannot filter; tags are always fine."""
@@ -72,7 +77,7 @@ class Filters:
             raise Refused(ResponseCode.FILTER_DATA_NOT_EXIST, remark + _said(subscription.expression_type, found))
         self._check_enabled(subscription.expression_type)
         if self._supports_retry and (subscription.topic or "").startswith(RETRY_PREFIX):
-            return RetryFilter(found.program, find=lambda topic: self._of_topic(group, topic))
+            return RetryFilter(lambda topic: self._of_topic(group, topic), found.steps)
         return found
 
     def _of_group(self, group: ConsumerGroup, subscription: SubscriptionData) -> MessageFilter | BadExpression:
@@ -83,7 +88,7 @@ class Filters:
             return found
         found = self._compiled(subscription.expression_type, subscription.sub_string or "")
         if isinstance(found, MessageFilter):
-            found = MessageFilter.of(found.program)  # the group's own: parked pulls of other groups do not share it
+            found = found.own()  # the group's own: parked pulls of other groups do not share it
         group.filters[subscription.topic or ""] = subscription, found
         return found
 
@@ -103,7 +108,7 @@ class Filters:
         known = self._remembered.get((kind, text))
         if known is not None:
             return known
-        found = _compile(kind, text)
+        found = self._compile(kind, text)
         if self._characters + len(text) > CHARACTERS_REMEMBERED:
             self._remembered.clear()
             self._characters = 0
@@ -111,6 +116,21 @@ class Filters:
             self._characters += len(text)
             self._remembered[kind, text] = found
         return found
+
+    def _compile(self, kind: str, text: str) -> MessageFilter | BadExpression:
+        compiler = self._compilers.get(kind)
+        if compiler is None:
+            return BadExpression(f"this broker filters by TAG and {', '.join(self._compilers)}, not by {kind:.40}")
+        try:
+            return compiler(text)
+        except BadExpression as bad:
+            return bad
+        except ImportError as missing:
+            remark = f"{kind} filters need the package {missing.name} on the broker: pip install 'firearrow[server]'"
+            raise Refused(ResponseCode.SYSTEM_ERROR, remark) from missing
+
+    def _cel_filter(self, text: str) -> MessageFilter:
+        return CelFilter.of(compile_cel(text), self._budgets)
 
 
 def prepare() -> None:
@@ -124,23 +144,14 @@ def prepare() -> None:
         )
 
 
-def _compile(kind: str, text: str) -> MessageFilter | BadExpression:
-    compiler = COMPILERS.get(kind)
-    if compiler is None:
-        return BadExpression(f"this broker filters by TAG and {', '.join(COMPILERS)}, not by {kind:.40}")
-    try:
-        program = compiler(text)
-    except BadExpression as bad:
-        return bad
-    except ImportError as missing:
-        remark = f"{kind} filters need the package {missing.name} on the broker: pip install 'firearrow[server]'"
-        raise Refused(ResponseCode.SYSTEM_ERROR, remark) from missing
+def _sql_filter(text: str) -> MessageFilter:
+    program = compile_sql(text)
     if program.ignored:
         log.warning(
             "the end of a filter is ignored, as Apache's broker ignores it",
             extra={"filter": text[:200], "ignored": program.ignored[:200]},
         )
-    return MessageFilter.of(program)
+    return PropertyFilter.of(program)
 
 
 def _said(kind: str, bad: BadExpression) -> str:

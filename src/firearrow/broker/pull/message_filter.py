@@ -1,4 +1,4 @@
-"""Filters that decide by the properties of a message: SQL92 expressions, compiled once. Pure.
+"""Filters that decide by the record of a message: expressions, compiled once. Pure.
 
 Tags are filtered by the codes in the entries of a queue. These filters need the records themselves: the reader scans a
 bounded number of records, and `kept` leaves those that pass.
@@ -29,15 +29,53 @@ _int: Final = struct.Struct(">i").unpack_from
 class MessageFilter(Struct, frozen=True, eq=False):
     """A compiled expression that decides about records. Equal only to itself, so that parked pulls can share it."""
 
+    @property
+    def steps(self) -> int:
+        """The steps of an evaluation, as a measure of the filter's size."""
+        raise NotImplementedError
+
+    def own(self) -> "MessageFilter":
+        """Return another filter of the same expression, which is not equal to this one."""
+        raise NotImplementedError
+
+    def passes(self, properties: bytes) -> bool:
+        """Whether a message with these properties passes, or may pass if they do not tell."""
+        raise NotImplementedError
+
+    def admits(self, _record: Buffer, properties: bytes) -> bool:
+        """Whether a message passes."""
+        return self.passes(properties)
+
+    def begin_scan(self) -> None:
+        """Begin the scan of one pull."""
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether the present scan has used up its time."""
+        return False
+
+
+class PropertyFilter(MessageFilter, frozen=True, eq=False):
+    """An SQL92 expression, which looks at properties alone."""
+
     program: Program
     marks: tuple[tuple[str, bytes], ...] = ()
     """The names that the program looks at, each with the bytes before its value; empty when there are many."""
 
     @classmethod
-    def of(cls, program: Program) -> "MessageFilter":
+    def of(cls, program: Program) -> "PropertyFilter":
         """Return the filter of a program."""
         few = program.names if len(program.names) <= FEW_NAMES else ()
         return cls(program, tuple((name, name.encode() + b"\x01") for name in few))
+
+    @property
+    def steps(self) -> int:
+        """The most steps that an evaluation takes."""
+        return self.program.steps
+
+    def own(self) -> "PropertyFilter":
+        """Return another filter of the same expression."""
+        return PropertyFilter(self.program, self.marks)
 
     def passes(self, properties: bytes) -> bool:
         """Whether a message with these properties, as a record holds them, passes."""
@@ -49,7 +87,7 @@ class MessageFilter(Struct, frozen=True, eq=False):
         return self.program.matches(values)
 
 
-class RetryFilter(MessageFilter, frozen=True, eq=False, kw_only=True):
+class RetryFilter(MessageFilter, frozen=True, eq=False):
     """The filter of a retry topic: a message is judged by the filter of the topic that it came from.
 
     Java: ``ExpressionForRetryMessageFilter``.
@@ -57,11 +95,24 @@ class RetryFilter(MessageFilter, frozen=True, eq=False, kw_only=True):
 
     find: Callable[[str], MessageFilter | None]
     """Returns the filter of a topic for the same group; None when the group has none."""
+    steps: int = 0
+
+    def own(self) -> "RetryFilter":
+        """Return another filter that finds the same filters."""
+        return RetryFilter(self.find, self.steps)
 
     def passes(self, properties: bytes) -> bool:
-        """Whether a message passes the filter of its first topic."""
-        found = self.find(decode_properties(properties).get(keys.RETRY_TOPIC, ""))
+        """Whether a message passes the filter of its first topic, or may pass."""
+        found = self._found(properties)
         return found is None or found.passes(properties)
+
+    def admits(self, record: Buffer, properties: bytes) -> bool:
+        """Whether a message passes the filter of its first topic."""
+        found = self._found(properties)
+        return found is None or found.admits(record, properties)
+
+    def _found(self, properties: bytes) -> MessageFilter | None:
+        return self.find(decode_properties(properties).get(keys.RETRY_TOPIC, ""))
 
 
 class _Record(NamedTuple):
@@ -100,6 +151,9 @@ def kept(pulled: ReadResult, wanted: MessageFilter, most: int, max_bytes: int) -
     buffers: list[Buffer] = []
     total, next_offset = 0, pulled.next_offset
     for offset, record in _passing(pulled.buffers, wanted):
+        if record is None:
+            next_offset = offset
+            break
         if buffers and total + len(record) > max_bytes:
             next_offset = offset
             break
@@ -112,9 +166,21 @@ def kept(pulled: ReadResult, wanted: MessageFilter, most: int, max_bytes: int) -
     return pulled._replace(status=status, next_offset=next_offset, buffers=buffers, messages=len(buffers), size=total)
 
 
-def _passing(buffers: Sequence[Buffer], wanted: MessageFilter) -> Iterator[tuple[int, Buffer]]:
-    passes = wanted.passes
+def _passing(buffers: Sequence[Buffer], wanted: MessageFilter) -> Iterator[tuple[int, Buffer | None]]:
+    """Yield the records that pass; None instead of a record says that the scan must end before it."""
+    if isinstance(wanted, PropertyFilter):
+        passes = wanted.passes
+        for data in buffers:
+            for offset, begin, end, properties in _records(data):
+                if passes(properties):
+                    yield offset, data[begin:end]
+        return
+    wanted.begin_scan()
     for data in buffers:
         for offset, begin, end, properties in _records(data):
-            if passes(properties):
-                yield offset, data[begin:end]
+            if wanted.is_spent:
+                yield offset, None
+                return
+            record = data[begin:end]
+            if wanted.admits(record, properties):
+                yield offset, record

@@ -4,6 +4,9 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
+from firearrow.expression.cel.message_view import MOST_BODY_BYTES
+from firearrow.expression.cel.meter import MICROSECONDS, STEPS
+
 LARGE_PULL_BYTES: Final = 4 << 20
 """The most bytes in one answer, for consumers that ask for large answers."""
 LARGE_PULL_MESSAGES: Final = 65_536
@@ -45,8 +48,28 @@ class PullConfig(Struct, frozen=True, kw_only=True, rename="camel"):
     ] = 1_000
     lite_pull_message_enable: Annotated[bool, Meta(description="Serve LITE_PULL_MESSAGE.")] = True
     enable_property_filter: Annotated[
-        bool, Meta(description="Filter by SQL92 expressions for consumers that ask for it. Apache's default is false.")
+        bool,
+        Meta(
+            description="Filter by SQL92 and CEL expressions for consumers that ask for it. Apache's default is false."
+        ),
     ] = True
+    max_filter_steps: Annotated[
+        int, Meta(ge=1, le=10_000_000, description="Steps that a CEL filter takes for a message at most.")
+    ] = STEPS
+    max_filter_micros: Annotated[
+        int, Meta(ge=1, le=10_000_000, description="Microseconds that a CEL filter takes for a message at most.")
+    ] = MICROSECONDS
+    max_filter_micros_of_pull: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=10_000_000,
+            description="Microseconds of CEL filters in one pull; beyond, the answer has what was found until then.",
+        ),
+    ] = 10_000
+    max_filter_body_bytes: Annotated[
+        int, Meta(ge=0, le=64 << 20, description="The largest body, after decompression, that a CEL filter reads.")
+    ] = MOST_BODY_BYTES
     filter_support_retry: Annotated[
         bool,
         Meta(description="Judge the messages of a retry topic by the filter of the topic that they came from."),

@@ -19,6 +19,10 @@ GROUP_GET_NUMS: Final = "GROUP_GET_NUMS"
 GROUP_GET_SIZE: Final = "GROUP_GET_SIZE"
 SEND_BACK_NUMS: Final = "SNDBCK_PUT_NUMS"
 GROUP_FILTERED_NUMS: Final = "GROUP_FILTERED_NUMS"
+GROUP_FILTER_JUDGED_NUMS: Final = "GROUP_FILTER_JUDGED_NUMS"
+GROUP_FILTER_STEPS: Final = "GROUP_FILTER_STEPS"
+GROUP_FILTER_ERROR_NUMS: Final = "GROUP_FILTER_ERROR_NUMS"
+GROUP_FILTER_MICROS: Final = "GROUP_FILTER_MICROS"
 """Messages that the filters of a group, by tags or by SQL92, kept from it. Apache has no such statistic."""
 BROKER_PUT_NUMS: Final = "BROKER_PUT_NUMS"
 BROKER_GET_NUMS: Final = "BROKER_GET_NUMS"
@@ -33,8 +37,14 @@ STATISTICS: Final = {
     GROUP_GET_SIZE: ("get", 1),
     SEND_BACK_NUMS: ("back", 0),
     GROUP_FILTERED_NUMS: ("filtered", 0),
+    GROUP_FILTER_JUDGED_NUMS: ("judged", 0),
+    GROUP_FILTER_STEPS: ("judged", 1),
+    GROUP_FILTER_ERROR_NUMS: ("unjudged", 0),
+    GROUP_FILTER_MICROS: ("unjudged", 1),
 }
 """The counter of every statistic, and whether the statistic counts messages or bytes."""
+KINDS: Final = ("put", "get", "back", "filtered", "judged", "unjudged")
+"""The kinds of counters; ``unjudged`` counts messages without a verdict, and the microseconds of all verdicts."""
 ROWS_AT_ONCE: Final = 2_000
 
 
@@ -87,7 +97,7 @@ class BrokerStats:
         self.started_ms: Final = started_ms
         self._cluster = cluster
         self._history = CountHistory(started_ms)
-        self._families = {kind: _Family(self._history) for kind in ("put", "get", "back", "filtered")}
+        self._families = {kind: _Family(self._history) for kind in KINDS}
         self._gets = self._families["get"]
         self._misses = 0
         self._hits = 0
@@ -115,6 +125,15 @@ class BrokerStats:
         """Count messages that a filter kept from a group."""
         if messages:
             self._families["filtered"].of(f"{topic}@{group}").messages += messages
+
+    def judged(self, group: str, topic: str, messages: int, steps: int, errors: int, microseconds: int) -> None:
+        """Count what the CEL filter of a group has cost; ``errors`` are messages without a verdict."""
+        key = f"{topic}@{group}"
+        judged, unjudged = self._families["judged"].of(key), self._families["unjudged"].of(key)
+        judged.messages += messages
+        judged.size += steps
+        unjudged.messages += errors
+        unjudged.size += microseconds
 
     def missed(self) -> None:
         """Count a pull that found no message."""

@@ -1,1 +1,4 @@
-"""CEL filters: Google's Common Expression Language over the properties and the JSON body of a message. Pure."""
+"""CEL filters: the Common Expression Language over properties and JSON bodies.
+
+Pure: a text becomes a `program.Program`, which judges messages within a budget.
+"""

@@ -24,7 +24,9 @@ from msgspec.structs import replace
 
 from firearrow.broker.pull import answer as pullanswer
 from firearrow.broker.pull.backlog import PULL_BYTES, BacklogLine
+from firearrow.broker.pull.cel_filter import CelFilter
 from firearrow.broker.pull.checks import SUBSCRIPTION_FLAG, Admitted, PullChecks
+from firearrow.broker.pull.filter_costs import FilterCosts
 from firearrow.broker.pull.filters import Filters
 from firearrow.broker.pull.long_poll import Parked, ParkedPulls, QueueKey, Wanted
 from firearrow.broker.pull.message_filter import MessageFilter
@@ -76,6 +78,7 @@ class PullHandlers:
         self._configure()
         settings.on_change.append(self._configure)
         self._stats = tables.stats
+        self._costs = FilterCosts(tables.stats)
         self._on_commit = tables.offset_file.changed
         self.parked: Final[ParkedPulls[_Ticket]] = ParkedPulls()
         self._arrivals: dict[tuple[QueueKey, int | MessageFilter], int] = {}
@@ -150,6 +153,8 @@ class PullHandlers:
         if admitted.wanted is not None and pulled.next_offset > request.queue_offset:
             skipped = pulled.next_offset - request.queue_offset - pulled.messages
             self._stats.filtered(request.consumer_group, request.topic, skipped)
+        if isinstance(admitted.wanted, CelFilter):
+            self._costs.add(request.consumer_group, request.topic, admitted.wanted.cost)
         if code == ResponseCode.SUCCESS:
             self._stats.pulled(request.consumer_group, request.topic, pulled.messages, pulled.size)
         else:
@@ -330,4 +335,4 @@ def _weight(wanted: Wanted) -> int:
     """Return how many tags, or steps of a filter, a parked pull keeps."""
     if wanted is None:
         return 0
-    return wanted.program.steps if isinstance(wanted, MessageFilter) else len(wanted)
+    return wanted.steps if isinstance(wanted, MessageFilter) else len(wanted)

@@ -1,0 +1,40 @@
+"""What CEL filters cost their groups: added to the statistics, and messages without a verdict are said in the log."""
+
+import logging
+from typing import Final
+
+from firearrow.broker.pull.cel_filter import FilterCost, take_cost
+from firearrow.broker.statistics.counters import BrokerStats
+from firearrow.runtime.clock import elapsed_ms
+from firearrow.telemetry.damped import Damped
+
+GROUPS_SAID: Final = 1024
+"""The most groups and topics whose log lines are damped one by one."""
+
+log = logging.getLogger(__name__)
+
+
+class FilterCosts:
+    """The costs of the filters of one broker."""
+
+    def __init__(self, stats: BrokerStats) -> None:
+        self._stats = stats
+        self._said: dict[tuple[str, str], Damped] = {}
+
+    def add(self, group: str, topic: str, cost: FilterCost) -> None:
+        """Move the counts of a filter to the statistics of its group and topic."""
+        taken = take_cost(cost)
+        self._stats.judged(group, topic, taken.messages, taken.steps, taken.errors, taken.microseconds)
+        if taken.errors:
+            self._say(group, topic, taken.errors, taken.reason)
+
+    def _say(self, group: str, topic: str, errors: int, reason: str) -> None:
+        if len(self._said) >= GROUPS_SAID:
+            self._said.clear()
+        damped = self._said.setdefault((group, topic), Damped())
+        if damped.count(elapsed_ms() / 1000):
+            log.warning(
+                "the CEL filter of a group has no verdict for messages, which do not pass: %s",
+                reason,
+                extra={"group": group, "topic": topic, "messages": errors, "reason": reason},
+            )

@@ -11,13 +11,13 @@ from typing import Any, Final
 from firearrow.expression.cel.meter import CHARACTERS_A_STEP, ITEMS_A_STEP, Meter
 from firearrow.expression.cel.values import (
     NUMBERS,
-    BoolKey,
     Uint,
     Value,
     checked_int,
     checked_uint,
     key_of,
     type_of,
+    value_of,
 )
 from firearrow.expression.errors import NoValue
 
@@ -258,5 +258,5 @@ def keys_of(container: Value) -> list[Value]:
     if type(container) is list:
         return container
     if type(container) is dict:
-        return [key.value if type(key) is BoolKey else key for key in container]
+        return [value_of(key) for key in container]
     raise NoValue(f"a macro goes through a list or a map, not a {type_of(container).value}")

@@ -11,7 +11,7 @@ from firearrow.client.producer.settings import ProducerOptions
 from firearrow.client.producer.transaction.check_back import Check
 from firearrow.client.producer.transaction.coordinator import checked_state
 from firearrow.client.producer.transaction.half import check_group
-from firearrow.client.producer.transaction.users_function import TAKES_MESSAGE, check_users_function
+from firearrow.client.producer.transaction.users_function import check_users_function
 from firearrow.client.producer.transactional_producer import Execute
 from firearrow.errors import SettingsError
 from firearrow.serializers import Serializer, V, is_coroutine_function
@@ -35,7 +35,7 @@ class TransactionalProducer(Producer[V]):
         **options: Unpack[ProducerOptions],
     ) -> None:
         check_group(group)
-        check_users_function(check, "check", TAKES_MESSAGE)
+        check_users_function(check, "check")
         super().__init__(
             name_servers,
             group=group,
@@ -58,7 +58,7 @@ class TransactionalProducer(Producer[V]):
 
         Raise ``SendFailed`` if the half was not stored, and then ``execute`` was not called.
         """
-        check_users_function(execute, "execute", TAKES_MESSAGE)
+        check_users_function(execute, "execute")
         if is_coroutine_function(execute):
             raise SettingsError("execute is a coroutine function, which is not awaited here; give a plain function")
         with self.transaction(message, queue=queue, selector=selector, timeout_ms=timeout_ms) as transaction:

@@ -20,7 +20,7 @@ from firearrow.client.producer.settings import ProducerOptions
 from firearrow.client.producer.transaction.check_back import Check
 from firearrow.client.producer.transaction.half import check_group
 from firearrow.client.producer.transaction.state import TransactionState
-from firearrow.client.producer.transaction.users_function import TAKES_MESSAGE, check_users_function
+from firearrow.client.producer.transaction.users_function import check_users_function
 from firearrow.model import Message, MessageQueue
 from firearrow.serializers import Serializer, V
 
@@ -60,7 +60,7 @@ class TransactionalProducer(Producer[V]):
         **options: Unpack[ProducerOptions],
     ) -> None:
         check_group(group)
-        check_users_function(check, "check", TAKES_MESSAGE)
+        check_users_function(check, "check")
         super().__init__(
             name_servers,
             group=group,
@@ -83,7 +83,7 @@ class TransactionalProducer(Producer[V]):
 
         Raise ``SendFailed`` if the half was not stored, and then ``execute`` was not called.
         """
-        check_users_function(execute, "execute", TAKES_MESSAGE)
+        check_users_function(execute, "execute")
         async with self.transaction(message, queue=queue, selector=selector, timeout_ms=timeout_ms) as transaction:
             try:
                 state = await self._transactions.execute(execute, transaction.message)

@@ -19,7 +19,7 @@ from firearrow.client.producer.settings import ProducerSettings
 from firearrow.client.producer.transaction.check_back import Check, CheckBacks
 from firearrow.client.producer.transaction.half import Half, may_repeat
 from firearrow.client.producer.transaction.state import TransactionState, TransactionTable
-from firearrow.client.producer.transaction.users_function import TAKES_MESSAGE, UsersFunction, check_users_function
+from firearrow.client.producer.transaction.users_function import UsersFunction, check_users_function
 from firearrow.errors import FireArrowError, NoRoute, RequestRefused, SendFailed, TransactionUnconfirmed
 from firearrow.model import Message
 from firearrow.remoting.handlers import Handlers
@@ -48,7 +48,7 @@ class Coordinator:
         check: Check | None,
     ) -> None:
         if check is not None:
-            check_users_function(check, "check", TAKES_MESSAGE)
+            check_users_function(check, "check")
         self._settings = settings
         self._opened = opened
         self.check_usable: Final = check_usable

@@ -3,13 +3,11 @@
 import inspect
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from firearrow.errors import SettingsError
 from firearrow.runtime.threads import Threads
 from firearrow.serializers import is_coroutine_function
-
-TAKES_MESSAGE: Final = "the message and returns a TransactionState"
 
 
 class UsersFunction:
@@ -29,10 +27,12 @@ class UsersFunction:
         return await returned if inspect.isawaitable(returned) else returned
 
 
-def check_users_function(function: object, name: str, what: str) -> None:
-    """Raise ``SettingsError`` unless ``function`` can be called with one argument, which is ``what``."""
+def check_users_function(function: object, name: str) -> None:
+    """Raise ``SettingsError`` unless ``function`` can be called with one argument."""
     if not callable(function):
-        raise SettingsError(f"{name}={function!r} is not a function; give a function that takes {what}")
+        raise SettingsError(
+            f"{name}={function!r} is not a function; give one that takes the message and returns a state"
+        )
     try:
         signature = inspect.signature(function)
     except ValueError:
@@ -40,7 +40,7 @@ def check_users_function(function: object, name: str, what: str) -> None:
     try:
         signature.bind(None)
     except TypeError as wrong:
-        raise SettingsError(f"{name} cannot be called with one argument: {wrong}; let it take {what}") from None
+        raise SettingsError(f"{name} cannot be called with one argument: {wrong}; let it take the message") from None
 
 
 def reason_of(error: BaseException) -> str:

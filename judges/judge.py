@@ -154,6 +154,10 @@ class JudgeProcess:
         if self._conversation is not None:
             self._conversation.ask({"verb": "reset"}, _Done, PATIENCE_SECONDS)
 
+    def kill(self) -> None:
+        """Kill the process: its producers and consumers tell nobody."""
+        self.conversation().child.kill()
+
     def close(self) -> None:
         """End the process."""
         if self._conversation is not None:

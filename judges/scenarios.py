@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from judges.aging import age
-from judges.judge import Judge, fresh
+from judges.judge import Judge, JudgeProcess, fresh
 from judges.reports import ReceiveReport, SendReport
 from judges.server_process import answers, wait_for
 from judges.servers import ApacheBroker
@@ -249,6 +249,21 @@ def transacts(judge: Judge, topic: str) -> None:
     assert judge.checks(topic) >= 3
 
 
+def transacts_after_a_death(judge: Judge, topic: str) -> None:
+    """A producer is killed before it has decided: another one of its group is asked, and decides."""
+    group = fresh("group")
+    with JudgeProcess(judge.client) as other:
+        doomed = other.at(judge.name_server)
+        sent = doomed.send(topic, 3, mode="transaction", outcomes=["unknown"], group=group, check="unknown")
+        sent.assert_all_sent()
+        other.kill()
+    more = judge.send(topic, 1, mode="transaction", prefix=sent.payload.prefix, first=3, group=group, check="commit")
+    more.assert_all_sent()
+    received = judge.receive(topic, 4, settle_ms=500)
+    received.assert_exactly(sent.joined(more))
+    assert judge.checks(topic, group) >= 3
+
+
 def _known_group(judge: Judge, topic: str) -> str:
     """A group that has had a consumer: its retry topic is routed.
 
@@ -304,4 +319,5 @@ SCENARIOS: Mapping[str, Scenario] = {
     "from-time": Scenario(starts_at_time, ("timestamp",), aged=True),
     "rebalance": Scenario(shares, ("push",)),
     "transaction": Scenario(transacts, ("transaction",)),
+    "transaction-death": Scenario(transacts_after_a_death, ("transaction",)),
 }

@@ -261,7 +261,7 @@ class FireArrowBroker(OwnServer, ApacheBroker):
         self.arguments = tuple(arguments)
         self.program = program
         not_offered = ("enablePropertyFilter", "storePathCommitLog")
-        without_effect = ("brokerIP2", "transactionTimeOut", "transactionCheckInterval")
+        without_effect = ("brokerIP2", "transactionMetricFlushInterval")
         for key in (*not_offered, *without_effect, *_NO_LOAD_SHEDDING):
             del self.settings[key]
         self.settings.update(settings or {})

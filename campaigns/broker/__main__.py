@@ -5,6 +5,7 @@ same commit is not done again. The exit status is 1 when anything was lost or wr
 """
 
 import argparse
+import dataclasses
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from campaigns.broker import cluster_checks as clustered
+from campaigns.broker import handover as transactions
 from campaigns.broker import matrix
 from campaigns.broker import replay as replaying
 from campaigns.broker import upkeep as operations
@@ -102,6 +104,19 @@ def replay(given: argparse.Namespace) -> Iterator[Piece]:
                 yield {"tools": tools, "client": client, "check": check.__name__}, work
 
 
+def handover(given: argparse.Namespace) -> Iterator[Piece]:
+    """Hand open transactions over between Apache's broker and ours, both ways, stopped and killed."""
+    for version, direction, ending in transactions.cells():
+
+        def work(
+            version: str = version, direction: transactions.Direction = direction, ending: transactions.Ending = ending
+        ) -> tuple[Figures, list[str]]:
+            outcome = transactions.handed_over(version, direction, ending, given.halves)
+            return dataclasses.asdict(outcome), outcome.broken
+
+        yield {"apache": version, "direction": direction, "ending": ending, "of": given.halves}, work
+
+
 def _tried(work: Callable[[], Figures]) -> tuple[Figures, list[str]]:
     try:
         return work(), []
@@ -122,6 +137,7 @@ CAMPAIGNS: dict[str, Callable[[argparse.Namespace], Iterator[Piece]]] = {
     "cluster": cluster,
     "upkeep": upkeep,
     "replay": replay,
+    "handover": handover,
 }
 
 
@@ -142,6 +158,8 @@ def main() -> None:
             command.add_argument("--mutant", choices=("", "ack-before-sync"), default="")
         if name == "cluster":
             command.add_argument("--kind", choices=KINDS, nargs="+", default=list(KINDS))
+        if name == "handover":
+            command.add_argument("--halves", type=int, default=1000, help="half messages of each handover")
         if name == "replay":
             command.add_argument("--tools", choices=("5.5.0", "4.9.8"), nargs="+", default=["5.5.0", "4.9.8"])
     filling = commands.add_parser("matrix", help=write_matrix.__doc__)

@@ -50,6 +50,8 @@ ROWS: Mapping[str, str] = {
     "pull consumer": "pull",
     "start from a timestamp": "from-time",
     "rebalance, a consumer joins and leaves": "rebalance",
+    "transaction: commit, rollback, asked": "transaction",
+    "transaction, its producer killed": "transaction-death",
 }
 
 TITLES = {
@@ -65,8 +67,12 @@ LACKS = {
     ("node", "send, batch"): "ali-ons has no batch",
     ("node", "ordered send and consume"): "ali-ons has no ordered consumer",
     ("node", "pull consumer"): "ali-ons has no pull consumer",
+    ("node", "transaction: commit, rollback, asked"): "ali-ons has no transactions",
+    ("node", "transaction, its producer killed"): "ali-ons has no transactions",
     ("cpp", "send, batch"): "a batch of its C interface is stored as one message, by Apache's broker too",
     ("cpp", "start from a timestamp"): "the C interface has no setting for it",
+    ("cpp", "transaction: commit, rollback, asked"): "the wheel has no transactions",
+    ("cpp", "transaction, its producer killed"): "the wheel has no transactions",
 }
 
 
@@ -108,25 +114,30 @@ class Servers:
 
     def __init__(self) -> None:
         self._stack = ExitStack()
-        self._brokers: dict[Side, ApacheBroker] = {}
+        self._brokers: dict[tuple[Side, bool], ApacheBroker] = {}
         self._clients: dict[str, JudgeProcess] = {}
 
-    def broker(self, side: Side) -> ApacheBroker:
-        """The broker of a side, at a name server of the same make."""
-        if side not in self._brokers:
+    def broker(self, side: Side, *, ages: bool = False) -> ApacheBroker:
+        """The broker of a side, at a name server of the same make; with ``ages`` one that keeps nothing for long.
+
+        Apache's broker does not ask about transactions that are older than it keeps the log.
+        """
+        if (side, ages) not in self._brokers:
             enter = self._stack.enter_context
             names = enter(ApacheNameServer() if side == "apache" else FireArrowNameServer())
             make: Callable[..., ApacheBroker] = ApacheBroker if side == "apache" else FireArrowBroker
-            self._brokers[side] = enter(make(name_servers=[names.address], settings=SMALL_FILES))
-        return self._brokers[side]
+            settings = SMALL_FILES if ages else None
+            self._brokers[side, ages] = enter(make(name_servers=[names.address], settings=settings))
+        return self._brokers[side, ages]
 
     def run(self, cell: Cell, side: Side) -> None:
         """Try a cell; raises what went wrong."""
         if cell.client not in self._clients:
             self._clients[cell.client] = self._stack.enter_context(JudgeProcess(cell.client))
-        broker, client = self.broker(side), self._clients[cell.client]
+        scenario = SCENARIOS[ROWS[cell.row]]
+        broker, client = self.broker(side, ages=scenario.aged), self._clients[cell.client]
         try:
-            SCENARIOS[ROWS[cell.row]].at(client.at(broker.name_servers[0]), broker)
+            scenario.at(client.at(broker.name_servers[0]), broker)
         except BaseException:
             self._clients.pop(cell.client).close()
             raise

@@ -1,6 +1,7 @@
 """``firearrow store``: inspect a store directory, FireArrow's or Apache's, in use or not."""
 
 import asyncio
+import re
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -39,8 +40,12 @@ def inspect_store(
         bool, typer.Option("--verify", help="Check every record; takes as long as reading the log.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    version: Annotated[
+        str, typer.Option("--for", help="Exit with 1 if Apache's broker of this version must not take it over.")
+    ] = "",
 ) -> None:
     """Show files, ranges, queues, checkpoint and what is pending. Exits with 1 if --verify finds damage."""
+    _check_version(version)
     seen, verified = _run(lambda: _inspect(directory, check=check, quiet=as_json))
     if as_json:
         sys.stdout.write(msgspec.json.encode({"overview": seen, "verified": verified}).decode() + "\n")
@@ -48,8 +53,17 @@ def inspect_store(
         _print_overview(seen)
         if verified is not None:
             _print_verified(verified)
-    if verified is not None and not verified.clean:
+    hindered = seen.pending.hinders(version) if version else []
+    for reason in hindered:
+        typer.echo(f"firearrow store: not for {version}: {reason}", err=True)
+    if hindered or (verified is not None and not verified.clean):
         raise typer.Exit(1)
+
+
+def _check_version(version: str) -> None:
+    if version and not re.fullmatch(r"[45](\.\d+){1,2}", version):
+        typer.echo(f"firearrow store: {version!r} is not a version of Apache's broker; give 4.9.7 or 5.5.0", err=True)
+        raise typer.Exit(2)
 
 
 @store.command("dump")
@@ -122,7 +136,7 @@ def _print_overview(seen: Overview) -> None:
     times = (("log", point.log_ms), ("queues", point.queues_ms), ("index", point.index_ms))
     console.print("checkpoint " + ", ".join(f"{name} {_time(ms)}" for name, ms in times))
     if seen.pending:
-        console.print(f"begun by Apache's broker and not finished: {seen.pending}")
+        console.print(f"begun and not finished: {seen.pending}")
     _table(console, "Log files", ["start", "bytes", "last change"], _log_lines(seen))
     _table(console, "Queues", ["topic", "queue", "first", "end", "entries", "files"], _queue_lines(seen))
     _table(console, "Index files", ["name", "keys", "from", "to", "first offset", "last offset"], _index_lines(seen))

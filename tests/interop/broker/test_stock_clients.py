@@ -14,6 +14,7 @@ from campaigns.broker.matrix import LACKS, ROWS, Cell, Servers
 from campaigns.rotation import this_turn
 from judges import FireArrowBroker, FireArrowNameServer, JudgeProcess, fresh
 from judges.scenarios import SCENARIOS
+from judges.wire import UPDATE_BROKER_SETTINGS, ask
 
 pytestmark = pytest.mark.apache
 
@@ -66,14 +67,16 @@ def test_a_young_topic_is_read_from_its_beginning(
     stock_client.reset()
 
 
-def test_a_prepared_message_is_refused(
+def test_transactions_are_refused_by_setting(
     stock_client: JudgeProcess, our_names: FireArrowNameServer, our_broker: FireArrowBroker
 ) -> None:
     if not stock_client.can("transaction"):
         pytest.skip(f"{stock_client.client} cannot")
     topic = our_broker.create_topic(fresh("prepared"))
     judge = stock_client.at(our_names.address)
-    assert judge.send(topic, 3, mode="transaction").failed == (0, 1, 2)
-    sent = judge.send(topic, 1)
-    judge.receive(topic, 1, settle_ms=500).assert_exactly(sent)
+    ask(our_broker.address, UPDATE_BROKER_SETTINGS, body=b"rejectTransactionMessage=true")
+    try:
+        assert judge.send(topic, 3, mode="transaction").failed == (0, 1, 2)
+    finally:
+        ask(our_broker.address, UPDATE_BROKER_SETTINGS, body=b"rejectTransactionMessage=false")
     stock_client.reset()

@@ -113,3 +113,22 @@ def test_a_directory_that_is_no_store_is_refused_with_advice(tmp_path: Path) -> 
     result = RUNNER.invoke(app, ["store", "inspect", str(tmp_path)])
     assert result.exit_code == 1
     assert "name the root of a store" in result.output
+
+
+@pytest.mark.parametrize(("version", "code"), [("4.9.7", 1), ("5.5.0", 0), ("", 0), ("7", 2)])
+def test_inspect_says_whether_a_version_may_take_it_over(tmp_path: Path, version: str, code: int) -> None:
+    async def fill() -> None:
+        disk = RealDisk(str(tmp_path))
+        async with opened(tmp_path) as store:
+            begun = Begun(store, disk)
+            begun.half()
+            begun.end(begun.half())
+            await store.reached(store.log.tail, FLUSHED)
+        await disk.close()
+
+    asyncio.run(fill())
+    arguments = ["store", "inspect", str(tmp_path), *(["--for", version] if version else [])]
+    result = RUNNER.invoke(app, arguments, env={"COLUMNS": "200"})
+    assert result.exit_code == code, result.output
+    assert ("op messages name several half messages" in result.output) == (version == "4.9.7")
+    assert ("is not a version" in result.output) == (version == "7")

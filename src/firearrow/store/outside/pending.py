@@ -54,6 +54,29 @@ class Pending(Struct, frozen=True):
         said = [f"{count} {noun}{'s' * (count != 1)} {state}" for count, noun, state in counts if count]
         return ", ".join(said) or "nothing pending"
 
+    def hinders(self, version: str) -> list[str]:
+        """Return why a broker of Apache's of this version must not take the directory over, in whole sentences."""
+        if not version.startswith("4."):
+            return []
+        reasons: list[str] = []
+        if self.timers:
+            reasons.append(f"{self._timers_wait}, which {version} never delivers: wait until they are delivered.")
+        if self.batched_ops:
+            reasons.append(
+                f"{self.batched_ops} op messages name several half messages, and {version} reads one in each: it would "
+                "ask about ended transactions again and could store their messages twice. Start this broker with "
+                "transactionOpPerMessage=true, let it end the open transactions, and stop it in order."
+            )
+        if self.check_points:
+            reasons.append(
+                f"{self.check_points} pop check-points, which {version} does not know, are not acknowledged."
+            )
+        return reasons
+
+    @property
+    def _timers_wait(self) -> str:
+        return "1 timed message waits" if self.timers == 1 else f"{self.timers} timed messages wait"
+
 
 class Kept(NamedTuple):
     """A message of the store."""

@@ -67,12 +67,12 @@ LACKS = {
     ("node", "send, batch"): "ali-ons has no batch",
     ("node", "ordered send and consume"): "ali-ons has no ordered consumer",
     ("node", "pull consumer"): "ali-ons has no pull consumer",
-    ("node", "transaction: commit, rollback, asked"): "ali-ons has no transactions",
-    ("node", "transaction, its producer killed"): "ali-ons has no transactions",
+    ("node", "transaction: commit, rollback, asked"): "its judge has no mode for transactions",
+    ("node", "transaction, its producer killed"): "its judge has no mode for transactions",
     ("cpp", "send, batch"): "a batch of its C interface is stored as one message, by Apache's broker too",
     ("cpp", "start from a timestamp"): "the C interface has no setting for it",
-    ("cpp", "transaction: commit, rollback, asked"): "the wheel has no transactions",
-    ("cpp", "transaction, its producer killed"): "the wheel has no transactions",
+    ("cpp", "transaction: commit, rollback, asked"): "its judge has no mode for transactions",
+    ("cpp", "transaction, its producer killed"): "its judge has no mode for transactions",
 }
 
 
@@ -177,18 +177,22 @@ class Results:
         self.commit = commit
         self.at = time.strftime("%Y-%m-%d", time.gmtime())
         self.outcomes: dict[str, str] = {}
+        self.runs: dict[str, str] = {}
+        """When and at which commit each cell was run: a page may hold cells of several runs."""
         if os.path.exists(path):
             with open(path, encoding="utf-8") as file:
                 kept = json.load(file)
             if of_any_commit or kept["commit"] == commit:
                 self.outcomes = kept["outcomes"]
+                self.runs = kept.get("runs", {})
 
     def keep(self, key: str, said: str) -> None:
         """Note the outcome of a cell."""
         self.outcomes[key] = said
+        self.runs[key] = f"on {self.at} at commit {self.commit}"
         os.makedirs(os.path.dirname(self._path) or ".", exist_ok=True)
         with open(self._path, "w", encoding="utf-8") as file:
-            json.dump({"commit": self.commit, "outcomes": self.outcomes}, file, indent=1)
+            json.dump({"commit": self.commit, "outcomes": self.outcomes, "runs": self.runs}, file, indent=1)
 
 
 def fill(results: Results) -> Iterator[tuple[str, str]]:
@@ -217,15 +221,25 @@ def _shown(cell: Cell, outcomes: Mapping[str, str]) -> str:
     return " / ".join("not run" if one is None else one if one == PASS else "**FAIL**" for one in said)
 
 
+def _said_of_runs(results: Results) -> str:
+    """One sentence for each run that cells of the page come from."""
+    runs: dict[str, list[str]] = {}
+    for key, said in results.outcomes.items():
+        runs.setdefault(results.runs.get(key, "at an unknown commit"), []).append(said)
+    return "\n".join(
+        f"Run {run}: {sum(said == PASS for said in outcomes)} of {len(outcomes)} cells passed."
+        for run, outcomes in runs.items()
+    )
+
+
 def page(results: Results) -> str:
     """The page of the documentation."""
     failures = [f"- {key}: {EXPLAINED.get(key, said)}" for key, said in results.outcomes.items() if said != PASS]
-    passed = sum(said == PASS for said in results.outcomes.values())
     lacking = [f"- {TITLES[client]}, {row}: {why}." for (client, row), why in LACKS.items()]
     parts = [
         "# Stock clients at our broker",
         _PREFACE,
-        f"Last run on {results.at} at commit {results.commit}; {passed} of {len(results.outcomes)} cells passed.",
+        _said_of_runs(results),
         "\n".join(table(results.outcomes)),
         "## Failures",
         "\n".join(failures) or "None.",

@@ -54,7 +54,11 @@ class Dequeue:
             if self._settings.value.timers.timer_stop_dequeue:
                 await asyncio.sleep(RETRY_S)
                 continue
-            await self._deliver_due()
+            try:
+                await self._deliver_due()
+            except DiskError as error:
+                log.warning("timed messages wait", extra={"time": self._files.read_ms, "reason": str(error)})
+                await asyncio.sleep(RETRY_S)
             await self._pause()
 
     async def _pause(self) -> None:

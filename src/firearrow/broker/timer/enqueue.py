@@ -96,7 +96,7 @@ class Enqueue:
                 if timed is None:
                     log.warning("a message of the timers' queue has no time", extra={"offset": head.queue_offset})
                     continue
-                while timed.due_ms == self._dequeue.current_ms or not files.has_room(timed.due_ms, now_ms):
+                while not files.has_room(timed.due_ms, now_ms, self._dequeue.current_ms):
                     # Messages that were looked at are put away first: their slots may be delivered meanwhile.
                     self._put(waiting, now_ms)
                     waiting = []
@@ -117,8 +117,6 @@ class Enqueue:
             return
         files = self._files
         files.add(waiting, now_ms)
-        # Slots before this one are delivered and empty: after the clock was set back they are used again.
-        files.read_ms = min(files.read_ms, min(timed.due_ms for timed in waiting))
         self._counts.added += len(waiting)
         self._dequeue.added.set()
 

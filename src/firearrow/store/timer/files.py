@@ -115,7 +115,7 @@ class TimerFiles:
         files = cls(disk, config, log, wheel, check)
         files.queue_offset = offset
         files.in_log = found.in_log
-        files.read_ms = check.read_ms or files.floor(now_ms)
+        files.read_ms = min(check.read_ms or files.floor(now_ms), found.first_ms)
         files._stale_snapshots = await snapshots(disk)
         return files
 
@@ -126,14 +126,17 @@ class TimerFiles:
     # ---- slots
 
     def add(self, messages: list[Timed], now_ms: int) -> None:
-        """Add messages to their slots, in order."""
+        """Add messages to their slots, in order; none when the timer log cannot be written."""
         log, wheel, written_ms = self.log, self.wheel, self.floor(now_ms)
         window = self.window_slots
         units = []
         position = log.end
+        touched: dict[int, Slot | None] = {}
         for message in messages:
             position = log.next_position(position)
             span = slot_span(message.due_ms, written_ms, window, self.precision_ms)
+            if span.due_ms not in touched:
+                touched[span.due_ms] = wheel.get(span.due_ms)
             before = wheel.add(span.due_ms, position, deletes=message.deletes)
             units.append(
                 _pack_unit(
@@ -149,13 +152,20 @@ class TimerFiles:
                 )
             )
             position += UNIT_BYTES
-        log.append(units)
+        try:
+            log.append(units)
+        except BaseException:
+            for due_ms, slot in touched.items():  # the wheel must not name units that are not in the log
+                wheel.restore(due_ms, slot)
+            raise
+        # Slots before `read_ms` are delivered and empty: after the clock was set back they are used again.
+        self.read_ms = min(self.read_ms, *touched)
 
-    def has_room(self, due_ms: int, now_ms: int) -> bool:
-        """Whether the slot that a message would go to holds no other time that is not delivered yet."""
+    def has_room(self, due_ms: int, now_ms: int, delivering_ms: int | None) -> bool:
+        """Whether the slot that a message would go to is not being delivered, and holds no other time that waits."""
         span = slot_span(due_ms, self.floor(now_ms), self.window_slots, self.precision_ms)
         occupant = self.wheel.occupant_ms(span.due_ms)
-        return occupant is None or occupant == span.due_ms
+        return span.due_ms != delivering_ms and (occupant is None or occupant == span.due_ms)
 
     async def chain(self, slot: Slot) -> Chain:
         """Return the units of a slot, oldest first."""

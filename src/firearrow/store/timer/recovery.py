@@ -29,6 +29,7 @@ from firearrow.store.timer.wheel import PAGE_BYTES, PATH, Wheel
 
 CHECK_PATH: Final = "config/timercheck"
 READ_BYTES: Final = 8192 * UNIT_BYTES
+NEVER_MS: Final = 2**63 - 1
 _WORK_AT_ONCE: Final = 2048
 
 
@@ -39,6 +40,8 @@ class Recovered(NamedTuple):
     """The position behind the last good unit of the timer log."""
     units: int
     """The units laid over the wheel."""
+    first_ms: int
+    """The earliest slot that a unit was laid into; `NEVER_MS` when none was."""
     in_log: frozenset[int]
     """Physical offsets from ``asked_from`` on of messages whose units are in the timer log."""
 
@@ -78,7 +81,7 @@ async def recover(
     covered = max(covered, log.start)
     end = await _find_end(log, covered, log_tail)
     replay_from = min(covered, await _clean(wheel, check.read_ms, end))
-    return await _replay(log, wheel, check, max(replay_from, log.start), end, asked_from)
+    return await _replay(log, wheel, check, max(replay_from, log.start), covered, end, asked_from)
 
 
 async def _find_end(log: TimerLog, covered: int, log_tail: int) -> int:
@@ -128,11 +131,15 @@ async def _clean(wheel: Wheel, read_ms: int, end: int) -> int:
 
 
 async def _replay(
-    log: TimerLog, wheel: Wheel, check: TimerCheck, position: int, end: int, asked_from: int
+    log: TimerLog, wheel: Wheel, check: TimerCheck, position: int, covered: int, end: int, asked_from: int
 ) -> Recovered:
+    """Lay the units from ``position`` on over the wheel.
+
+    A unit since the checkpoint may be due before the checkpoint's time: there was none yet, or the clock was set back.
+    """
     pace = Pace(_WORK_AT_ONCE)
     in_log: list[int] = []
-    laid = 0
+    laid, first_ms = 0, NEVER_MS
     while position < end and (start := log.file_start(position)) is not None:
         data = await log.read(position, min(READ_BYTES, end - position))
         for into in range(0, len(data) - UNIT_BYTES + 1, UNIT_BYTES):
@@ -142,14 +149,16 @@ async def _replay(
                 break
             if unit.physical >= asked_from:
                 in_log.append(unit.physical)
-            if unit.due_ms >= check.read_ms:
-                laid += _lay(wheel, unit.due_ms, position, deletes=bool(unit.magic & DELETES))
+            is_open = unit.due_ms >= check.read_ms or position >= covered
+            if is_open and _lay(wheel, unit.due_ms, position, deletes=bool(unit.magic & DELETES)):
+                laid += 1
+                first_ms = min(first_ms, unit.due_ms)
             position += UNIT_BYTES
         else:
             if len(data) < UNIT_BYTES:
                 position = start + log.file_bytes
         await pace.did(1 + len(data) // UNIT_BYTES)
-    return Recovered(end, laid, frozenset(in_log))
+    return Recovered(end, laid, first_ms, frozenset(in_log))
 
 
 def _lay(wheel: Wheel, due_ms: int, position: int, *, deletes: bool) -> bool:

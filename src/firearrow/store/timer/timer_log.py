@@ -43,6 +43,9 @@ class TimerLog:
             else:
                 file.close()
         self.end = self._starts[-1] + self.file_bytes if self._starts else 0
+        # The process before this one may have been killed between a write and its sync.
+        self._unsynced.update(self._starts)
+        self._new_names = bool(self._starts)
 
     @property
     def start(self) -> int:
@@ -84,27 +87,29 @@ class TimerLog:
         return position - into + self.file_bytes if into + UNIT_BYTES + FILLER_BYTES > self.file_bytes else position
 
     def append(self, units: list[bytes]) -> None:
-        """Append units; the first goes to ``next_position(end)``, each next one behind it by the same rule."""
+        """Append units; the first goes to ``next_position(end)``, each next one behind it by the same rule.
+
+        When that fails, `end` stays, and the next call writes over what was written.
+        """
         run: list[bytes] = []
         run_start = self.end
         position = self.end
         for unit in units:
             at = self.next_position(position)
             if at != position:
-                self._write(run_start, run, position)
+                self._write(run_start, run)
                 self._fill(position)
                 run, run_start = [], at
             run.append(unit)
             position = at + UNIT_BYTES
-        self._write(run_start, run, position)
+        self._write(run_start, run)
         self.end = position
 
-    def _write(self, position: int, run: list[bytes], end: int) -> None:
+    def _write(self, position: int, run: list[bytes]) -> None:
         if run:
             start = self._file_for(position)
             self._files[start].write_at(position - start, [b"".join(run)])
             self._unsynced.add(start)
-            self.end = end
 
     def _fill(self, position: int) -> None:
         start = self.file_start(position)

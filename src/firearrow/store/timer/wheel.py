@@ -36,6 +36,7 @@ class Wheel:
         self.slots = slots
         self._pages: dict[int, bytearray] = {}
         self._changed: set[int] = set()
+        self._is_synced = False  # the process before this one may have been killed between a write and its sync
         self.used = 0
         """The number of slots with units, as far as `count` has looked and since."""
 
@@ -90,6 +91,13 @@ class Wheel:
             self._changed.add(number)
             self.used -= 1
 
+    def restore(self, time_ms: int, slot: Slot | None) -> None:
+        """Set the slot of a time to what it was before."""
+        if slot is None:
+            self.clear(time_ms)
+        else:
+            self.put(time_ms, slot.first, slot.last, slot.number)
+
     def used_pages(self) -> list[int]:
         """Return the numbers of the pages that may have slots with units."""
         found = set(self._pages)
@@ -141,19 +149,19 @@ class Wheel:
         self._changed.update(pages)
 
     async def write(self, pages: Mapping[int, bytes]) -> None:
-        """Write copies of pages and return once they are durable."""
-        if not pages:
+        """Write copies of pages and return once the file is durable."""
+        if not pages and (self._is_synced or self._file is None):
             return
-        file = self._file or self._disk.open(PATH, create=True)
-        created, self._file = self._file is None, file
+        file = self._file = self._file or self._disk.open(PATH, create=True)
         if file.size < self.slots * SLOT_BYTES:
             file.truncate(self.slots * SLOT_BYTES)
         for number, page in pages.items():
             at = number * PAGE_BYTES
             file.write_at(at, [page[: min(PAGE_BYTES, self.slots * SLOT_BYTES - at)]])
         await file.sync()
-        if created:
+        if not self._is_synced:
             await self._disk.sync_directory()
+            self._is_synced = True
 
     def close(self) -> None:
         """Close the file."""

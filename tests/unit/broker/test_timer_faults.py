@@ -1,0 +1,118 @@
+"""Timers that the random clusters lost or delivered early: each fault once, on its own."""
+
+import asyncio
+
+from firearrow.broker.send.incoming import Destination
+from firearrow.broker.timer.admission import parked
+from firearrow.model import keys
+from firearrow.store.placement import FLUSHED
+from firearrow.store.timer.config import TimerConfig
+from firearrow.testing.sim.disk_image import STANDING
+from firearrow.testing.sim.world import World
+from tests.unit.broker.sim import SimBroker, SimClient, simulate, until
+from tests.unit.broker.test_retry import stored
+from tests.unit.broker.test_timers import count, put_timed, timers_of
+
+FINE = TimerConfig(timer_precision_ms=100, timer_roll_window_slot=60, mapped_file_size_timer_log=4096)
+SELDOM = TimerConfig(timer_precision_ms=100, timer_flush_interval_ms=60_000)
+
+
+async def bodies(broker: SimBroker) -> list[bytes]:
+    await broker.store.reached(broker.store.log.tail, FLUSHED)
+    return [message.body for message in await stored(broker, "T")]
+
+
+async def stopped_and_started(broker: SimBroker) -> None:
+    await broker.node.stop()
+    await broker.restart()
+
+
+def put_fine(broker: SimBroker, body: bytes, delay_ms: int) -> int:
+    """Park a message as a send to a broker with `FINE` settings does; return when it is due."""
+    now_ms = broker.node.clock.now_ms()
+    asked = Destination("T", 0, {keys.UNIQ_KEY: body.decode(), keys.TIMER_DELAY_MS: str(delay_ms)})
+    place = parked(asked, 0, FINE, now_ms)
+    broker.put(body, topic=place.topic, queue_id=place.queue_id, **place.properties)
+    return now_ms + delay_ms
+
+
+def test_a_wheel_whose_log_cannot_be_written_stays_as_it_was() -> None:
+    async def scenario(_world: World, broker: SimBroker, _client: SimClient) -> None:
+        # The first file of the timer log gets full; those beyond the window go to another slot at each attempt.
+        due = {b"%d" % number: put_fine(broker, b"%d" % number, 3_000) for number in range(78)}
+        await asyncio.sleep(0.5)
+        broker.node.image.fail("open", times=STANDING, below="timerlog/")
+        for number in range(78, 90):
+            due[b"%d" % number] = put_fine(broker, b"%d" % number, 10_000 + 400 * number)
+            await asyncio.sleep(0.2)
+        broker.node.image.mend()
+        await until(lambda: count(broker) == len(due), 60)
+        delivered = await stored(broker, "T")
+        assert all(message.store_timestamp >= due[message.body] for message in delivered)
+        assert sorted(message.body for message in delivered) == sorted(due)
+
+    simulate(scenario, sync=True, timers=FINE)
+
+
+def test_a_kill_before_the_first_checkpoint_loses_none() -> None:
+    async def scenario(_world: World, broker: SimBroker, _client: SimClient) -> None:
+        put_timed(broker, b"early", TIMER_DELAY_MS="2000")
+        await asyncio.sleep(0.5)
+        await broker.node.crash()
+        await asyncio.sleep(5.0)
+        await broker.restart()
+        await until(lambda: count(broker) == 1, 10)
+        assert await bodies(broker) == [b"early"]
+
+    simulate(scenario, sync=True, timers=SELDOM)
+
+
+def test_a_kill_after_the_clock_was_set_back_loses_none() -> None:
+    async def scenario(_world: World, broker: SimBroker, _client: SimClient) -> None:
+        put_timed(broker, b"first", TIMER_DELAY_MS="100")
+        await until(lambda: count(broker) == 1, 10)
+        await stopped_and_started(broker)  # the checkpoint has the time of the clock
+        broker.node.clock.jump(-20_000)
+        put_timed(broker, b"second", TIMER_DELAY_MS="2000")
+        await asyncio.sleep(0.5)
+        await broker.restart()
+        await until(lambda: count(broker) == 2, 10)
+        assert await bodies(broker) == [b"first", b"second"]
+
+    simulate(scenario, sync=True, timers=SELDOM)
+
+
+def test_a_message_beyond_the_window_comes_after_the_clock_was_set_back() -> None:
+    async def scenario(_world: World, broker: SimBroker, _client: SimClient) -> None:
+        put_timed(broker, b"first", TIMER_DELAY_MS="100")
+        await until(lambda: count(broker) == 1, 10)
+        broker.node.clock.jump(-20_000)
+        put_timed(broker, b"second", TIMER_DELAY_MS="9000")
+        await until(lambda: count(broker) == 2, 15)
+
+    simulate(scenario, sync=True, timers=FINE)
+
+
+def test_files_of_a_process_that_was_killed_are_synced_before_they_are_relied_on() -> None:
+    async def scenario(world: World, broker: SimBroker, _client: SimClient) -> None:
+        put_timed(broker, b"x", TIMER_DELAY_MS="8000")
+        await asyncio.sleep(0.5)
+        await broker.restart()
+        files = timers_of(broker).files
+        assert files is not None
+        await files.flush(lambda: broker.store.reached(broker.store.log.tail, FLUSHED), broker.node.clock.now_ms())
+        synced = [event.split(" synced broker ")[-1] for event in world.trace.tail(1_000) if " synced " in event]
+        assert synced.index("timerlog/00000000000000000000") < synced.index("config/timercheck.tmp")
+        assert "timerlog/" in synced[: synced.index("config/timercheck.tmp")]
+
+    simulate(scenario, sync=True, timers=SELDOM)
+
+
+def test_a_read_that_fails_delays_a_slot_and_stops_nothing() -> None:
+    async def scenario(_world: World, broker: SimBroker, _client: SimClient) -> None:
+        put_timed(broker, b"late", TIMER_DELAY_MS="2000")
+        await asyncio.sleep(0.5)
+        broker.node.image.fail("read", times=2, below="timerlog/")
+        await until(lambda: count(broker) == 1, 15)
+
+    simulate(scenario, sync=True, timers=FINE)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from firearrow.client import (
         Consumer,
+        Filter,
         Message,
         MessageQueue,
         Producer,
@@ -20,12 +21,14 @@ if TYPE_CHECKING:
         Transaction,
         TransactionalProducer,
         TransactionState,
+        sql,
     )
 
     __version__: str
 
 __all__ = [
     "Consumer",
+    "Filter",
     "Message",
     "MessageQueue",
     "Producer",
@@ -38,6 +41,7 @@ __all__ = [
     "TransactionState",
     "TransactionalProducer",
     "__version__",
+    "sql",
 ]
 
 

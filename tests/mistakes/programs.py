@@ -6,7 +6,7 @@ from tests.mistakes.case import Case
 
 BEGIN: Final = """
 import asyncio, os
-from firearrow import Consumer, Message, Producer, PullConsumer, blocking
+from firearrow import Consumer, Message, Producer, PullConsumer, blocking, sql
 
 def sent(*given, **options):
     async def main():
@@ -415,17 +415,11 @@ asyncio.run(consumer.run(print))
         code='handled(print, topics="nosuch")',
     ),
     Case(
-        "a filter that the broker does not take",
-        "orders",
-        "SQL92",
-        "enablePropertyFilter",
-        code="""
-async def main():
-    async with Consumer("$address", group="g", topics="there") as consumer:
-        await consumer.subscribe("orders", "price > 10", kind="SQL92")
-        await consumer.run(print)
-asyncio.run(main())
-""",
+        "a filter that brokers would not read to its end",
+        "LIKE '1%'",
+        "ignore",
+        "STARTSWITH",
+        code='handled(print, topics={"orders": sql("price LIKE \'1%\'")})',
     ),
     Case(
         "an address at which nobody listens, for a consumer",

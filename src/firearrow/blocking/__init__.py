@@ -21,6 +21,7 @@ from firearrow.blocking.transactional_producer import TransactionalProducer
 from firearrow.client import (
     Bounds,
     ClientTls,
+    Filter,
     Message,
     MessageQueue,
     PulledBytes,
@@ -33,12 +34,14 @@ from firearrow.client import (
     StoredMessage,
     TransactionResult,
     TransactionState,
+    sql,
 )
 
 __all__ = [
     "Bounds",
     "ClientTls",
     "Consumer",
+    "Filter",
     "Message",
     "MessageQueue",
     "Producer",
@@ -56,4 +59,5 @@ __all__ = [
     "TransactionResult",
     "TransactionState",
     "TransactionalProducer",
+    "sql",
 ]

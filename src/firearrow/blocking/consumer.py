@@ -14,7 +14,7 @@ from firearrow.blocking.message import Accept, ReceivedMessage, checked_by, next
 from firearrow.client import MessageQueue, RebalanceListener, Stall
 from firearrow.client.consumer.division.strategies import Strategy
 from firearrow.client.consumer.settings import ConsumerOptions, ConsumerSettings
-from firearrow.client.consumer.subscription import EVERYTHING, TAG, Topics
+from firearrow.client.consumer.subscription import EVERYTHING, Expression, Topics
 from firearrow.client.doors import Doors
 from firearrow.client.settings import with_options
 from firearrow.serializers import Deserializer, V
@@ -153,9 +153,9 @@ class Consumer(Generic[V]):
         """
         self._door.close(self._inner.close)
 
-    def subscribe(self, topic: str, expression: str = EVERYTHING, *, kind: str = TAG) -> None:
+    def subscribe(self, topic: str, expression: Expression = EVERYTHING) -> None:
         """Subscribe to a topic, or change the expression of a subscription."""
-        self._door.call(self._inner.subscribe(topic, expression, kind=kind))
+        self._door.call(self._inner.subscribe(topic, expression))
 
     def unsubscribe(self, topic: str) -> None:
         """End the subscription of a topic."""

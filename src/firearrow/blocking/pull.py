@@ -15,7 +15,7 @@ from firearrow.client.consumer.division.strategies import Strategy
 from firearrow.client.consumer.pull_consumer import LARGE_BYTES, LARGE_MESSAGES, POLL_MS
 from firearrow.client.consumer.range_reader import IN_FLIGHT
 from firearrow.client.consumer.settings import ConsumerOptions, ConsumerSettings
-from firearrow.client.consumer.subscription import EVERYTHING, TAG, Topics
+from firearrow.client.consumer.subscription import EVERYTHING, Expression, Topics
 from firearrow.client.doors import Doors
 from firearrow.client.routes import MASTER_ID
 from firearrow.client.settings import with_options
@@ -123,9 +123,9 @@ class PullConsumer(Generic[V]):
         """Read exactly these queues, without dividing them among members."""
         self._door.call(self._inner.assign(queues))
 
-    def subscribe(self, topic: str, expression: str = EVERYTHING, *, kind: str = TAG) -> None:
+    def subscribe(self, topic: str, expression: Expression = EVERYTHING) -> None:
         """Subscribe to a topic, whose queues are divided among the members of the group."""
-        self._door.call(self._inner.subscribe(topic, expression, kind=kind))
+        self._door.call(self._inner.subscribe(topic, expression))
 
     def unsubscribe(self, topic: str) -> None:
         """End the subscription of a topic."""
@@ -200,8 +200,7 @@ class PullConsumer(Generic[V]):
         queue: MessageQueue,
         offset: int,
         *,
-        expression: str = EVERYTHING,
-        kind: str = TAG,
+        expression: Expression = EVERYTHING,
         max_messages: int = APACHE_PULL_MESSAGES,
         max_bytes: int = APACHE_PULL_BYTES,
         wait_ms: int = 0,
@@ -214,7 +213,6 @@ class PullConsumer(Generic[V]):
                 queue,
                 offset,
                 expression=expression,
-                kind=kind,
                 max_messages=max_messages,
                 max_bytes=max_bytes,
                 wait_ms=wait_ms,

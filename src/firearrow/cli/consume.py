@@ -16,8 +16,8 @@ import typer
 from firearrow.cli.cluster import NameServers, Reach, fail, name_servers, reach_of, run
 from firearrow.cli.messages.message_printer import JSON, TABLE, Printer
 from firearrow.cli.messages.topic_reader import Look, Reader
-from firearrow.client import Consumer, PullConsumer
-from firearrow.client.consumer.subscription import doubt, subscription
+from firearrow.client import Consumer, PullConsumer, sql
+from firearrow.client.consumer.subscription import EVERYTHING, Expression, doubt, subscription
 from firearrow.errors import SettingsError
 from firearrow.model.names import TOOLS_CONSUMER_GROUP
 
@@ -40,6 +40,9 @@ def consume(
     to: Annotated[str, typer.Option("--to", help="Read up to this offset or time. [the present end]")] = "",
     queue: Annotated[str, typer.Option(help="Only this queue: BROKER:NUMBER.")] = "",
     tag: Annotated[str, typer.Option("--tag", help="Only these tags: 'A || B'.")] = "*",
+    condition: Annotated[
+        str, typer.Option("--sql", help="Only messages whose properties match: \"amount > 100 AND city = 'Köln'\".")
+    ] = "",
     limit: Annotated[int, typer.Option("--limit", "-l", min=0, help="Stop after so many messages; 0 is no limit.")] = 0,
     follow: Annotated[bool, typer.Option("--follow", "-F", help="Wait for new messages until interrupted.")] = False,
     idle: Annotated[
@@ -58,6 +61,15 @@ def consume(
         printer = Printer(JSON if as_json else form)
     except SettingsError as error:
         fail(context, str(error))
+    if condition and tag != EVERYTHING:
+        fail(
+            context,
+            "--tag and --sql do not go together; write the tag into the condition: --sql \"TAGS = 'A' AND ...\"",
+        )
+    try:
+        wanted: Expression = sql(condition) if condition else tag
+    except SettingsError as error:
+        fail(context, str(error))
     if group == "":
         fail(context, "--group is empty; give the name of a group, or leave --group out to read without a group")
     if group:
@@ -73,14 +85,14 @@ def consume(
             )
         begin = start or "first"
         patience = None if follow else idle
-        run(context, lambda: _take_part(where, reach, topic, group, begin, tag, limit, patience, printer))
+        run(context, lambda: _take_part(where, reach, topic, group, begin, wanted, limit, patience, printer))
         return
-    look = Look(topic, start, to, queue, tag, limit, follow)
+    look = Look(topic, start, to, queue, wanted, limit, follow)
     run(context, lambda: _look(where, reach, look, printer))
 
 
 async def _look(where: str, reach: Reach, look: Look, printer: Printer) -> None:
-    if reason := doubt(subscription(look.topic, look.tag, version=0)):
+    if reason := doubt(subscription(look.topic, look.expression, version=0)):
         typer.echo(f"firearrow consume: {reason}", err=True)
     async with (
         PullConsumer(where, group=TOOLS_CONSUMER_GROUP, **reach) as consumer,
@@ -96,14 +108,14 @@ async def _take_part(
     topic: str,
     group: str,
     start: str,
-    tag: str,
+    wanted: Expression,
     limit: int,
     idle: float | None,
     printer: Printer,
 ) -> None:
     async with PullConsumer(where, group=TOOLS_CONSUMER_GROUP, **reach) as visitor:
         await visitor.queues(topic)  # says so when there is no such topic; a group would wait for it
-    consumer = Consumer(where, group=group, topics={topic: tag}, start=start, **reach)
+    consumer = Consumer(where, group=group, topics={topic: wanted}, start=start, **reach)
     taken = 0
     async with consumer:
         while not limit or taken < limit:

@@ -6,6 +6,7 @@ from firearrow.client.consumer.pull_consumer import PullConsumer
 from firearrow.client.consumer.push_consumer import Consumer
 from firearrow.client.consumer.queue.rebalance_listener import RebalanceListener
 from firearrow.client.consumer.stalls import Stall
+from firearrow.client.consumer.subscription import Filter, sql
 from firearrow.client.producer.producer import Producer
 from firearrow.client.producer.result import SendResult, SendStatus
 from firearrow.client.producer.selector import Selector
@@ -19,6 +20,7 @@ __all__ = [
     "Bounds",
     "ClientTls",
     "Consumer",
+    "Filter",
     "Message",
     "MessageQueue",
     "Producer",
@@ -36,4 +38,5 @@ __all__ = [
     "TransactionResult",
     "TransactionState",
     "TransactionalProducer",
+    "sql",
 ]

@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 from msgspec.structs import replace
 
 from firearrow import fastjson
-from firearrow.client import Bounds, MessageQueue, PullConsumer, PulledBytes, PullStatus
+from firearrow.client import Bounds, Filter, MessageQueue, PullConsumer, PulledBytes, PullStatus
 from firearrow.client.consumer.settings import ConsumerOptions
 from firearrow.client.routes import MASTER_ID, Route
 from firearrow.errors import (
@@ -165,8 +165,7 @@ class Link:
                 lambda: self.consumer.pull_bytes(
                     queue,
                     offset,
-                    expression=fetching.sql or fetching.tags,
-                    kind="SQL92" if fetching.sql else "TAG",
+                    expression=Filter(fetching.sql) if fetching.sql else fetching.tags,
                     max_messages=most,
                     max_bytes=fetching.max_bytes,
                     timeout_ms=fetching.timeout_ms,
@@ -258,8 +257,8 @@ def _may_pass(error: FireArrowError) -> bool:
 
 def _without_sql(broker: str, refusal: RequestRefused) -> Unsupported:
     return Unsupported(
-        f"option sql is given, but broker {broker} does not filter by SQL92 ({refusal.remark}). Apache's brokers do "
-        "with enablePropertyFilter=true, FireArrow's not yet: use the option tags, or filter rows by where() in Spark"
+        f"option sql is given, but broker {broker} does not filter by SQL92 ({refusal.remark}). Set "
+        "enablePropertyFilter=true in its broker.conf, use the option tags, or filter rows by where() in Spark"
     )
 
 

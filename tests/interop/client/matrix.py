@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from firearrow.blocking import Consumer, Message, Producer, PullConsumer, ReceivedMessage
+from firearrow.blocking import Consumer, Message, Producer, PullConsumer, ReceivedMessage, sql
 from firearrow.client.consumer.settings import ConsumerOptions
 from firearrow.client.producer.settings import ProducerOptions
 from firearrow.errors import FireArrowError
@@ -148,11 +148,9 @@ class Running:
         is_lite = request["kind"] == "lite"
         kind = PullConsumer if is_lite else Consumer
         topic = request["topic"]
-        by_tag = {topic: request["expression"]} if not request["sql"] else {}
-        self._consumer = kind(names, group=request["group"], topics=by_tag, **self._options())
+        wanted = sql(request["expression"]) if request["sql"] else request["expression"]
+        self._consumer = kind(names, group=request["group"], topics={topic: wanted}, **self._options())
         self._consumer.open()
-        if request["sql"]:
-            self._consumer.subscribe(topic, request["expression"], kind="SQL92")
         self._thread = threading.Thread(target=self._poll if is_lite else self._run)
         self._thread.start()
 

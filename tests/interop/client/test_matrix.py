@@ -22,8 +22,6 @@ from tests.interop.client.slices import ALL
 pytestmark = pytest.mark.apache
 
 ABLE = {name: each for name, each in SCENARIOS.items() if ABILITIES.issuperset(each.needs)}
-NOT_SERVED = {"sql"}
-"""What our own broker does not do yet."""
 WITH_SMALL_FILES = [OURS, *(SERVER_VERSIONS if os.environ.get(ALL) else ())]
 
 
@@ -43,8 +41,6 @@ def _home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", [name for name, each in ABLE.items() if not each.aged])
 def test_scenario(broker: ApacheBroker, name: str) -> None:
-    if isinstance(broker, FireArrowBroker) and name in NOT_SERVED:
-        pytest.skip("our broker does not filter by SQL92 yet")
     with ours_at(broker) as judge:
         SCENARIOS[name].at(judge, broker)
 

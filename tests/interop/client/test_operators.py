@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from firearrow.client import Consumer, Message, Producer, ReceivedMessage
+from firearrow.client import Consumer, Message, Producer, ReceivedMessage, sql
 from judges import ApacheBroker, Mqadmin, fresh
 from judges.install.artifacts import SERVER_VERSIONS
 from judges.shared import SharedServers
@@ -77,7 +77,7 @@ def test_brokers_filter_by_properties(apache: ApacheBroker) -> None:
             Producer(names, group=fresh("P")) as producer,
             Consumer(names, group=fresh("G"), start="first") as consumer,
         ):
-            await consumer.subscribe(topic, "size > 5", kind="SQL92")
+            await consumer.subscribe(topic, sql("size > 5"))
             running = asyncio.create_task(consumer.run(handle))
             await producer.send_batch(Message.of(topic, b"%d" % n, properties={"size": str(n)}) for n in range(10))
             await until(lambda: len(seen) >= 4, "the large ones")

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from firearrow.client import Consumer, Producer, PullConsumer, ReceivedMessage
+from firearrow.client import Consumer, Filter, Producer, PullConsumer, ReceivedMessage
 from firearrow.client.consumer.queue.acceptance import Accept
-from firearrow.errors import NoRoute
+from firearrow.errors import NoRoute, SettingsError
 from firearrow.testing.sim.world import World
 from tests.simulation.broker.cluster import SimCluster
 from tests.simulation.client.chaos import doors_of
@@ -57,11 +57,14 @@ def test_name_servers_that_hear_and_do_not_answer_are_named(caplog: pytest.LogCa
     ask(scenario, brokers=1, queues=1, seeds=1)
 
 
-def test_a_filter_that_a_broker_does_not_take_is_told_with_the_brokers_words(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_filter_that_a_broker_does_not_take_is_told_with_the_brokers_words() -> None:
     async def scenario(world: World, _cluster: SimCluster, names: str) -> None:
         async with Consumer(names, group="G", doors=doors_of(world.node("c"))) as consumer:
-            await consumer.subscribe("T", "a >>> 1", kind="SQL92")
-            await until(lambda: any("T" in word and "refused" in word for word in words(caplog)), 2)
+            with pytest.raises(SettingsError, match="does not compile"):
+                await consumer.subscribe("T", Filter("a >>> 1"))
+        bad = Consumer(names, group="G", topics={"T": Filter("a >>> 1")}, doors=doors_of(world.node("d")))
+        with pytest.raises(SettingsError, match="'a >>> 1' of topic T"):
+            await bad.open()
 
     ask(scenario, brokers=1, queues=1, seeds=1)
 

@@ -1,8 +1,10 @@
 """What a group wants."""
 
+import sys
+
 import pytest
 
-from firearrow.client.consumer.subscription import SQL92, doubt, subscription
+from firearrow.client.consumer.subscription import Filter, doubt, expressions, sql, subscription
 from firearrow.errors import SettingsError
 
 
@@ -24,16 +26,44 @@ def test_tags_are_named_with_bars_and_hashed_as_in_java() -> None:
     assert (data.sub_string, data.sub_version, data.expression_type) == ("TagA || TagB", 7, "TAG")
 
 
-def test_sql_is_left_to_the_broker() -> None:
-    wanted = subscription("T", "a > 5", version=1, kind=SQL92)
+def test_sql_is_evaluated_by_the_broker() -> None:
+    wanted = subscription("T", sql("a > 5"), version=1)
     assert wanted.wants("anything")
-    assert wanted.data().tags_set == []
+    data = wanted.data()
+    assert (data.sub_string, data.expression_type, data.tags_set) == ("a > 5", "SQL92", [])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a >", "ends too early"),
+        ("a LIKE 'x%'", "CONTAINS"),
+        ("a + 1 > 2", "no arithmetic"),
+        (5, "write a condition"),
+        ("", "is empty"),
+    ],
+)
+def test_a_wrong_condition_is_refused_before_anything_is_sent(text: str, said: str) -> None:
+    with pytest.raises(SettingsError, match=said):
+        sql(text)
+
+
+def test_without_lark_the_broker_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "lark", None)
+    assert sql("a >") == Filter("a >")
+
+
+def test_topics_have_tags_or_filters() -> None:
+    given = {"T": "A || B", "U": sql("a = 1")}
+    assert expressions(given) == given
+    with pytest.raises(SettingsError, match="or sql"):
+        expressions({"T": 5})
 
 
 def test_nonsense_is_refused() -> None:
-    for topic, text, kind in (("bad topic", "*", "TAG"), ("T", " || ", "TAG"), ("T", "*", "XPATH")):
+    for topic, text in (("bad topic", "*"), ("T", " || ")):
         with pytest.raises(SettingsError):
-            subscription(topic, text, version=1, kind=kind)
+            subscription(topic, text, version=1)
 
 
 @pytest.mark.parametrize("text", ["new, changed", "new && changed", "a || b,c"])
@@ -47,4 +77,4 @@ def test_other_tags_are_not_doubted(text: str) -> None:
 
 
 def test_sql_is_not_doubted() -> None:
-    assert doubt(subscription("T", "a IN ('x', 'y')", version=1, kind=SQL92)) == ""
+    assert doubt(subscription("T", sql("a IN ('x', 'y')"), version=1)) == ""

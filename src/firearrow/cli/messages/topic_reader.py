@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from firearrow.cli.times import time_ms
 from firearrow.client import Bounds, MessageQueue, PullConsumer, PullStatus
-from firearrow.client.consumer.subscription import subscription
+from firearrow.client.consumer.subscription import EVERYTHING, Expression, subscription
 from firearrow.errors import FireArrowError, NoSuchName
 from firearrow.model import StoredMessage
 from firearrow.runtime.clock import SystemClock
@@ -44,7 +44,7 @@ class Look(Struct, frozen=True):
     start: str = ""
     to: str = ""
     queue: str = ""
-    tag: str = "*"
+    expression: Expression = EVERYTHING
     limit: int = 0
     follow: bool = False
 
@@ -55,7 +55,7 @@ class Reader:
     def __init__(self, consumer: PullConsumer, look: Look) -> None:
         self._consumer = consumer
         self._look = look
-        self._wanted = subscription(look.topic, look.tag, version=0)
+        self._wanted = subscription(look.topic, look.expression, version=0)
         self._earliest_ms = 0
         self._latest_ms = NO_TIME
 
@@ -104,7 +104,7 @@ class Reader:
 
     async def _read(self, queue: MessageQueue, offset: int, end: int) -> AsyncIterator[StoredMessage]:
         while offset < end:
-            pulled = await self._consumer.pull_bytes(queue, offset, expression=self._look.tag)
+            pulled = await self._consumer.pull_bytes(queue, offset, expression=self._look.expression)
             for message in pulled.messages():
                 if message.store_timestamp > self._latest_ms:
                     return
@@ -154,7 +154,9 @@ class Reader:
             left_ms = self._latest_ms + GRACE_MS - SystemClock().now_ms()
             wait_ms = min(WAIT_MS, max(left_ms, 0))
             try:
-                pulled = await self._consumer.pull_bytes(queue, offset, expression=self._look.tag, wait_ms=wait_ms)
+                pulled = await self._consumer.pull_bytes(
+                    queue, offset, expression=self._look.expression, wait_ms=wait_ms
+                )
             except FireArrowError as error:
                 if not error.retryable:
                     await come.put(error)

@@ -17,6 +17,7 @@ from firearrow.client.consumer.division.offset_store import BrokerOffsets, Local
 from firearrow.client.consumer.division.queue_locks import RENEW_S
 from firearrow.client.consumer.division.rebalance import Membership
 from firearrow.client.consumer.division.strategies import Strategy, checked_strategy
+from firearrow.client.consumer.filter_check import check_filters
 from firearrow.client.consumer.queue.acceptance import Accept, checked_accept
 from firearrow.client.consumer.queue.intake import Receiver
 from firearrow.client.consumer.queue.pauses import Pausable
@@ -26,7 +27,7 @@ from firearrow.client.consumer.settings import FIRST, LAST, ConsumerSettings
 from firearrow.client.consumer.stalls import Stall, StallWatch
 from firearrow.client.consumer.subscription import (
     EVERYTHING,
-    TAG,
+    Expression,
     Subscription,
     Topics,
     doubt,
@@ -158,8 +159,17 @@ class Member:
             instance.tasks.spawn(_persist_on(receiver, settings.persist_ms / 1000), "offsets")
         if receiver.needs_locks:
             instance.tasks.spawn(_renew_on(receiver), "locks")
+        await self._check_filters()
         if settings.wait_ready_ms:
             await self._wait_ready(rebalance, settings.wait_ready_ms)
+
+    async def _check_filters(self) -> None:
+        """Close and raise if a broker cannot filter as asked."""
+        try:
+            await check_filters(self.instance, self.settings.group, self._subscriptions.values())
+        except BaseException:
+            await self.close()
+            raise
 
     async def _wait_ready(self, rebalance: RebalanceLoop, limit_ms: int) -> None:
         """Wait until the queues of every topic are divided; after the limit close and raise ``NoRoute`` with reasons.
@@ -246,10 +256,12 @@ class Member:
 
     # -- what is subscribed
 
-    async def subscribe(self, topic: str, expression: str = EVERYTHING, *, kind: str = TAG) -> None:
+    async def subscribe(self, topic: str, expression: Expression = EVERYTHING) -> None:
         """Subscribe to a topic, or change the expression of a subscription."""
         instance, now = self.instance, self.instance.doors.clock.now_ms()
-        self._want(subscription(topic, expression, version=now, kind=kind))
+        wanted = subscription(topic, expression, version=now)
+        await check_filters(instance, self.settings.group, (wanted,))
+        self._want(wanted)
         await self._subscriptions_changed(instance)
 
     def _want(self, wanted: Subscription) -> None:

@@ -38,7 +38,7 @@ from firearrow.client.consumer.queue.acceptance import Accept
 from firearrow.client.consumer.queue.handler_call import holder_of
 from firearrow.client.consumer.range_reader import IN_FLIGHT, read_range
 from firearrow.client.consumer.settings import ConsumerOptions, ConsumerSettings, consumer_settings
-from firearrow.client.consumer.subscription import EVERYTHING, TAG, Topics, subscription
+from firearrow.client.consumer.subscription import EVERYTHING, Expression, Topics, subscription
 from firearrow.client.doors import Doors
 from firearrow.client.misuse import NeedsAwait
 from firearrow.client.name_servers import name_server_source
@@ -152,9 +152,9 @@ class PullConsumer(NeedsAwait, Generic[V]):
         """Read exactly these queues, without dividing them among members."""
         await self._member.assign(queues)
 
-    async def subscribe(self, topic: str, expression: str = EVERYTHING, *, kind: str = TAG) -> None:
+    async def subscribe(self, topic: str, expression: Expression = EVERYTHING) -> None:
         """Subscribe to a topic, whose queues are divided among the members of the group."""
-        await self._member.subscribe(topic, expression, kind=kind)
+        await self._member.subscribe(topic, expression)
 
     async def unsubscribe(self, topic: str) -> None:
         """End the subscription of a topic."""
@@ -275,8 +275,7 @@ class PullConsumer(NeedsAwait, Generic[V]):
         queue: MessageQueue,
         offset: int,
         *,
-        expression: str = EVERYTHING,
-        kind: str = TAG,
+        expression: Expression = EVERYTHING,
         max_messages: int = APACHE_PULL_MESSAGES,
         max_bytes: int = APACHE_PULL_BYTES,
         wait_ms: int = 0,
@@ -291,7 +290,7 @@ class PullConsumer(NeedsAwait, Generic[V]):
         asked.
         """
         await self._member.instance.route(queue.topic)
-        wanted = subscription(queue.topic, expression, version=0, kind=kind)
+        wanted = subscription(queue.topic, expression, version=0)
         order = PullOrder(
             queue,
             offset,

@@ -38,7 +38,7 @@ from firearrow.client.consumer.queue.handler_call import (
 from firearrow.client.consumer.queue.rebalance_listener import RebalanceListener
 from firearrow.client.consumer.settings import ConsumerOptions, ConsumerSettings, consumer_settings
 from firearrow.client.consumer.stalls import Stall
-from firearrow.client.consumer.subscription import EVERYTHING, TAG, Topics
+from firearrow.client.consumer.subscription import EVERYTHING, Expression, Topics
 from firearrow.client.doors import Doors
 from firearrow.client.misuse import NeedsAwait
 from firearrow.client.name_servers import name_server_source
@@ -145,9 +145,9 @@ class Consumer(NeedsAwait, Generic[V]):
         """The client id of this consumer at brokers and in the group."""
         return self._member.parts.instance.id
 
-    async def subscribe(self, topic: str, expression: str = EVERYTHING, *, kind: str = TAG) -> None:
+    async def subscribe(self, topic: str, expression: Expression = EVERYTHING) -> None:
         """Subscribe to a topic, or change the expression of a subscription."""
-        await self._member.subscribe(topic, expression, kind=kind)
+        await self._member.subscribe(topic, expression)
 
     async def unsubscribe(self, topic: str) -> None:
         """End the subscription of a topic."""

@@ -1,4 +1,4 @@
-"""A group's subscription of a topic: everything, some tags, or an SQL expression. Pure.
+"""A group's subscription of a topic: everything, some tags, or a filter on properties. Pure.
 
 ``*`` is everything; ``A || B`` means messages tagged A or B. Brokers filter by the hash of the tag only, so a consumer
 compares the tag itself again. Java: ``FilterAPI.buildSubscriptionData``.
@@ -11,15 +11,54 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from firearrow.errors import SettingsError
+from firearrow.expression.errors import BadExpression
+from firearrow.expression.sql import SQL92, compile_sql
 from firearrow.model.java_hash import java_hash
 from firearrow.model.names import topic_fault
 from firearrow.protocol.bodies.group.heartbeat import SubscriptionData
 
 EVERYTHING: Final = "*"
 TAG: Final = "TAG"
-SQL92: Final = "SQL92"
+MOST_SAID: Final = 120
+"""The most characters of an expression in an error."""
 
-Topics = str | Iterable[str] | Mapping[str, str]
+
+class Filter(Struct, frozen=True):
+    """An expression on the properties of messages, by which brokers filter; made by `sql`."""
+
+    text: str
+    kind: str = SQL92
+
+
+def sql(text: str) -> Filter:
+    """Return a filter by SQL92 for `topics` or `subscribe`: ``sql("amount > 100 AND city = 'Köln'")``.
+
+    An expression that does not compile, or whose end would be ignored, raises ``SettingsError``. Without lark
+    (``pip install 'firearrow[server]'``) only the broker checks the expression.
+    """
+    if not isinstance(text, str):
+        raise SettingsError(f'{text!r} is not an expression; write a condition, as in sql("amount > 100")')
+    try:
+        program = compile_sql(text)
+    except ImportError:
+        return Filter(text)
+    except BadExpression as bad:
+        raise SettingsError(f"sql({_short(text)}): {bad}") from bad
+    if program.ignored:
+        raise SettingsError(
+            f"sql({_short(text)}): brokers would ignore {_short(program.ignored)}, which SQL92 filters do not know; "
+            "there is no LIKE and no arithmetic: use CONTAINS, STARTSWITH, ENDSWITH or comparisons"
+        )
+    return Filter(text)
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= MOST_SAID else text[:MOST_SAID] + "...")
+
+
+Expression = str | Filter
+"""What a group wants of a topic: ``*``, tags as ``A || B``, or a filter on properties."""
+Topics = str | Iterable[str] | Mapping[str, Expression]
 """A topic, several, or topics with their expressions."""
 
 
@@ -70,15 +109,13 @@ def doubt(wanted: Subscription) -> str:
     return ""
 
 
-def subscription(topic: str, expression: str = EVERYTHING, *, version: int, kind: str = TAG) -> Subscription:
+def subscription(topic: str, expression: Expression = EVERYTHING, *, version: int) -> Subscription:
     """Return the subscription for a topic and an expression; raise ``SettingsError`` if they are not valid."""
     fault = topic_fault(topic)
     if fault:
         raise SettingsError(fault)
-    if kind == SQL92:
-        return Subscription(topic, expression, SQL92, frozenset(), version)
-    if kind != TAG:
-        raise SettingsError(f"{kind!r} is not a kind of filter; there are {TAG} and {SQL92}")
+    if isinstance(expression, Filter):
+        return Subscription(topic, expression.text, expression.kind, frozenset(), version)
     if expression.strip() in ("", EVERYTHING):
         return Subscription(topic, EVERYTHING, TAG, frozenset(), version)
     tags = frozenset(tag for part in expression.split("||") if (tag := part.strip()))
@@ -87,12 +124,13 @@ def subscription(topic: str, expression: str = EVERYTHING, *, version: int, kind
     return Subscription(topic, expression, TAG, tags, version)
 
 
-def expressions(topics: Topics) -> dict[str, str]:
+def expressions(topics: Topics) -> dict[str, Expression]:
     """Return the expression of each topic; raise ``SettingsError`` for anything that names no topic."""
     if isinstance(topics, str):
         return {topics: EVERYTHING}
     if not isinstance(topics, Iterable):
         raise SettingsError(f"topics={topics!r}: write a topic, several, or a mapping of topics to their expressions")
+    pairs: list[tuple[str, Expression]]
     pairs = list(topics.items()) if isinstance(topics, Mapping) else [(topic, EVERYTHING) for topic in topics]
     for topic, expression in pairs:
         _check_topic(topic, expression, topics)
@@ -102,7 +140,8 @@ def expressions(topics: Topics) -> dict[str, str]:
 def _check_topic(topic: object, expression: object, topics: object) -> None:
     if not isinstance(topic, str):
         raise SettingsError(f"topics={topics!r}: {topic!r} is not a topic; a topic is a str")
-    if not isinstance(expression, str):
+    if not isinstance(expression, (str, Filter)):
         raise SettingsError(
-            f"topics={topics!r}: {expression!r} is not an expression for {topic!r}; write * or tags as in 'A || B'"
+            f"topics={topics!r}: {expression!r} is not an expression for {topic!r}; write *, tags as in 'A || B', "
+            "or sql(...)"
         )

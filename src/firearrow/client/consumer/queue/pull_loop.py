@@ -193,4 +193,4 @@ def _why_not_now(flow: OwnedQueue) -> str | None:
 def _advice(error: FireArrowError) -> str:
     if "filter message by" not in str(error):
         return ""
-    return "; filter by tags or with accept=..., or let Apache's brokers do it (enablePropertyFilter=true)"
+    return "; set enablePropertyFilter=true in the broker.conf, or filter by tags or with accept=..."

@@ -30,7 +30,7 @@ from judges.process import Child
 from judges.reports import Delivery, ReceiveReport, SendReport
 
 SendMode = Literal["sync", "async", "oneway", "ordered", "batch", "transaction"]
-ConsumerKind = Literal["push", "lite"]
+ConsumerKind = Literal["push", "lite", "pull"]
 Start = Literal["first", "last", "timestamp"]
 Outcome = Literal["commit", "rollback", "unknown"]
 
@@ -46,8 +46,8 @@ _FULL = _EVERY | {
 }  # fmt: skip
 
 CAPABILITIES: Mapping[str, frozenset[str]] = {
-    "java-5.5.0": frozenset(_FULL),
-    "java-4.9.8": frozenset(_FULL),
+    "java-5.5.0": frozenset(_FULL | {"lite_sql", "pull"}),
+    "java-4.9.8": frozenset(_FULL | {"lite_sql", "pull"}),
     "go": frozenset(_FULL),
     "node": frozenset(_EVERY | {"async", "ordered_send", "sql", "timestamp", "retry_limit"}),
     "cpp": frozenset(_EVERY | {"async", "oneway", "ordered_send", "ordered_receive", "lite"}),

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from judges.aging import age
-from judges.judge import Judge, JudgeProcess, fresh
+from judges.judge import ConsumerKind, Judge, JudgeProcess, fresh
 from judges.reports import ReceiveReport, SendReport
 from judges.server_process import answers, wait_for
 from judges.servers import ApacheBroker
@@ -110,10 +110,27 @@ def filters_by_tag(judge: Judge, topic: str) -> None:
 
 
 def filters_by_sql(judge: Judge, topic: str) -> None:
-    """A subscription by SQL92 over a property gets the matching messages alone."""
-    cheap = judge.send(topic, 20, properties={"price": "5"})
-    judge.send(topic, 20, properties={"price": "50"})
-    judge.receive(topic, 20, expression="price < 10", sql=True).assert_exactly(cheap)
+    """A subscription by SQL92 over properties gets the matching messages alone."""
+    _filter_by_sql(judge, topic, "push")
+
+
+def lite_pulls_by_sql(judge: Judge, topic: str) -> None:
+    """The same for the consumer that polls."""
+    _filter_by_sql(judge, topic, "lite")
+
+
+def pulls_by_sql(judge: Judge, topic: str) -> None:
+    """The same for the consumer whose every pull carries the expression."""
+    _filter_by_sql(judge, topic, "pull")
+
+
+def _filter_by_sql(judge: Judge, topic: str, kind: ConsumerKind) -> None:
+    expression = "price BETWEEN 1 AND 9 AND color IN ('red', 'blue') AND size IS NULL"
+    cheap = judge.send(topic, 20, properties={"price": "5", "color": "red"})
+    judge.send(topic, 20, properties={"price": "50", "color": "red"})
+    judge.send(topic, 5, properties={"price": "5", "color": "red", "size": "1"})
+    judge.send(topic, 5, properties={"price": "five", "color": "red"})
+    judge.receive(topic, 20, expression=expression, sql=True, kind=kind).assert_exactly(cheap)
 
 
 def keeps_order(judge: Judge, topic: str) -> None:
@@ -308,6 +325,8 @@ SCENARIOS: Mapping[str, Scenario] = {
     "large": Scenario(sends_large, ("sync", "push")),
     "tags": Scenario(filters_by_tag, ("tags",)),
     "sql": Scenario(filters_by_sql, ("sql",)),
+    "sql-lite": Scenario(lite_pulls_by_sql, ("sql", "lite_sql")),
+    "sql-pull": Scenario(pulls_by_sql, ("sql", "pull")),
     "shards": Scenario(spreads_shards, ("ordered_send",)),
     "ordered": Scenario(keeps_order, ("ordered_send", "ordered_receive")),
     "delay": Scenario(delays, ("delay",)),

@@ -260,7 +260,7 @@ class FireArrowBroker(OwnServer, ApacheBroker):
         super().__init__(name_servers=name_servers, name=name, port=port)
         self.arguments = tuple(arguments)
         self.program = program
-        not_offered = ("enablePropertyFilter", "storePathCommitLog")
+        not_offered = ("storePathCommitLog",)
         without_effect = ("brokerIP2", "transactionMetricFlushInterval")
         for key in (*not_offered, *without_effect, *_NO_LOAD_SHEDDING):
             del self.settings[key]

@@ -65,5 +65,6 @@ def test_every_page_has_an_example_that_is_run_and_a_place_in_the_menu() -> None
 def test_help_lists_every_public_name(name: str) -> None:
     assert name in dir(firearrow)
     text = pydoc.plain(pydoc.render_doc(firearrow))
-    shown = firearrow.__version__ if name == "__version__" else f"class {name}("
+    kind = "class " if name[0].isupper() else ""
+    shown = firearrow.__version__ if name == "__version__" else f"{kind}{name}("
     assert shown in text

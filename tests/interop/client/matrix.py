@@ -25,7 +25,7 @@ from tests.interop.client.ours import delivery
 
 T = TypeVar("T")
 
-ABILITIES = CAPABILITIES["java-5.5.0"] - {"transaction"}
+ABILITIES = CAPABILITIES["java-5.5.0"] - {"transaction", "pull"}
 Request = Mapping[str, Any]
 
 

@@ -4,14 +4,18 @@ import java.util.HashMap;
 import java.util.Map;
 import java.util.concurrent.atomic.AtomicBoolean;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
+import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.MessageSelector;
+import org.apache.rocketmq.client.consumer.PullResult;
+import org.apache.rocketmq.client.consumer.PullStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
 import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
+import org.apache.rocketmq.common.message.MessageQueue;
 
 /** Running consumers by handle, each with the deliveries it has seen. */
 final class Receivers {
@@ -29,6 +33,7 @@ final class Receivers {
         Receiver receiver = switch (request.text("kind")) {
             case "push" -> push(request, handle);
             case "lite" -> lite(request, handle);
+            case "pull" -> pull(request, handle);
             default -> throw new Conversation.Unsupported("no consumer of kind " + request.text("kind"));
         };
         running.put(handle, receiver);
@@ -115,6 +120,39 @@ final class Receivers {
             }
             consumer.shutdown();
         }, "lite-" + handle);
+        poller.start();
+        return new Receiver(seen, () -> {
+            ended.set(true);
+            join(poller);
+        });
+    }
+
+    /** The old pull consumer: every pull names its queue and offset and carries its expression. */
+    private static Receiver pull(Request request, int handle) throws MQClientException {
+        Deliveries seen = new Deliveries(request);
+        DefaultMQPullConsumer consumer = new DefaultMQPullConsumer(request.text("group"));
+        consumer.setNamesrvAddr(request.text("name_server"));
+        consumer.setInstanceName(instance(request, handle));
+        consumer.start();
+        AtomicBoolean ended = new AtomicBoolean();
+        Thread poller = new Thread(() -> {
+            Map<MessageQueue, Long> offsets = new HashMap<>();
+            while (!ended.get()) {
+                try {
+                    for (MessageQueue queue : consumer.fetchSubscribeMessageQueues(request.text("topic"))) {
+                        PullResult result = consumer.pull(queue, selector(request), offsets.getOrDefault(queue, 0L), 32);
+                        offsets.put(queue, result.getNextBeginOffset());
+                        if (result.getPullStatus() == PullStatus.FOUND) {
+                            seen.all(result.getMsgFoundList());
+                        }
+                    }
+                    Thread.sleep(LITE_POLL_MS);
+                } catch (Exception failed) {
+                    System.err.println("pull: " + failed);
+                }
+            }
+            consumer.shutdown();
+        }, "pull-" + handle);
         poller.start();
         return new Receiver(seen, () -> {
             ended.set(true);

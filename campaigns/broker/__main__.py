@@ -14,7 +14,7 @@ from typing import Any
 
 from campaigns.broker import cluster_checks as clustered
 from campaigns.broker import handover as transactions
-from campaigns.broker import matrix
+from campaigns.broker import killed_transactions, matrix
 from campaigns.broker import replay as replaying
 from campaigns.broker import upkeep as operations
 from campaigns.broker.clusters import KINDS, Cluster, Kind
@@ -117,6 +117,18 @@ def handover(given: argparse.Namespace) -> Iterator[Piece]:
         yield {"apache": version, "direction": direction, "ending": ending, "of": given.halves}, work
 
 
+def transactions_killed(given: argparse.Namespace) -> Iterator[Piece]:
+    """Kill -9 a broker of ours between half messages, ends and questions."""
+    for seed, deaths in _seeds(given):
+        for flush in BOTH:
+
+            def work(flush: str = flush, seed: int = seed, deaths: int = deaths) -> tuple[Figures, list[str]]:
+                run = killed_transactions.killed(deaths, seed, {"flushDiskType": flush})
+                return run.figures(), run.broken
+
+            yield {"flush": flush, "seed": seed, "deaths": deaths}, work
+
+
 def _tried(work: Callable[[], Figures]) -> tuple[Figures, list[str]]:
     try:
         return work(), []
@@ -138,6 +150,7 @@ CAMPAIGNS: dict[str, Callable[[argparse.Namespace], Iterator[Piece]]] = {
     "upkeep": upkeep,
     "replay": replay,
     "handover": handover,
+    "transactions": transactions_killed,
 }
 
 
@@ -149,7 +162,7 @@ def main() -> None:
         command = commands.add_parser(name, help=campaign.__doc__)
         command.add_argument("--ledger", default=None, nargs="?", const=DEFAULT_PATH, help="append the figures here")
         command.add_argument("--seed", type=int, default=1)
-        if name in ("kill", "power"):
+        if name in ("kill", "power", "transactions"):
             command.add_argument("--deaths", type=int, default=20, help="of each flush mode or file system")
         if name == "kill":
             command.add_argument("--flush", choices=BOTH, nargs="+", default=BOTH)

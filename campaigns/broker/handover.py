@@ -8,7 +8,7 @@ end (Apache 5.5.0 writes these marks up to 3 s late), once more; one that was ro
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,8 +130,8 @@ class TransactionProducer:
             transaction_id=key,
         )
 
-    async def begin(self, number: int) -> None:
-        """Begin a transaction, and end it if that is its fate."""
+    async def begin(self, number: int, on_half: Callable[[], object] = lambda: None) -> None:
+        """Begin a transaction, call ``on_half`` when that is acknowledged, and end it if that is its fate."""
         key = f"{number:032X}"
         properties = {keys.UNIQ_KEY: key, keys.TRAN_MSG: "true", keys.PGROUP: GROUP}
         request = SendMessageV2(
@@ -148,6 +148,7 @@ class TransactionProducer:
             unit_mode=False,
         )
         half: SendAnswer = (await self.ask(request, b"%d" % number)).answer
+        on_half()
         how = {"committed": COMMIT, "rolled back": ROLLBACK}.get(fate(number))
         if how is not None:
             await self.ask(self._end(half.queue_offset, parse_offset_message_id(half.msg_id)[1], how, key))
@@ -228,6 +229,8 @@ async def _play(first: ApacheBroker, second: ApacheBroker, ending: Ending, count
     if not isinstance(second, FireArrowBroker):
         assert not between.hinders(version), between.hinders(version)
     await asyncio.to_thread(second.start)
+    # Apache's broker does not read our journal: a topic made just before a kill must be made again.
+    await asyncio.to_thread(second.create_topic, topic, 1)
     producer = TransactionProducer(second, topic)
     try:
         found = await _finish(producer, root, count)

@@ -53,11 +53,22 @@ def inspect_store(
         _print_overview(seen)
         if verified is not None:
             _print_verified(verified)
-    hindered = seen.pending.hinders(version) if version else []
+    hindered = _hindered(seen, version) if version else []
     for reason in hindered:
         typer.echo(f"firearrow store: not for {version}: {reason}", err=True)
     if hindered or (verified is not None and not verified.clean):
         raise typer.Exit(1)
+
+
+def _hindered(seen: Overview, version: str) -> list[str]:
+    """Why Apache's broker of a version must not take the directory over."""
+    reasons = seen.pending.hinders(version)
+    if seen.in_use and version.startswith("4."):
+        reasons.append(
+            "the directory is open, or was not closed in order, so that not everything pending can be seen. Stop the "
+            "broker in order; after a kill, start it once more before that."
+        )
+    return reasons
 
 
 def _check_version(version: str) -> None:

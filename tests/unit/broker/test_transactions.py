@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from firearrow.broker.settings.config import BrokerSettings
 from firearrow.broker.settings.transaction_settings import TransactionConfig
 from firearrow.broker.transaction.checks import AT_ONCE
+from firearrow.broker.transaction.journal import Journal
 from firearrow.errors import RequestRefused
 from firearrow.model.flags import COMMIT, ROLLBACK
 from firearrow.model.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_GROUP
@@ -398,3 +399,38 @@ def test_a_pending_half_message_outlives_its_log_file() -> None:
         ),
     )
     simulate(scenario, small)
+
+
+# ---- a crash between the final message and the op message
+
+
+@pytest.mark.parametrize("who", ["check", "producer", "rollback"])
+def test_a_commit_whose_op_message_was_lost_is_not_stored_again(who: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The op message is not appended and the process dies: only the final message says that the transaction is over."""
+
+    async def scenario(world: World, broker: Simulated, client: Client) -> None:
+        sender = producer(world, broker, lambda _: COMMIT)
+        half = await sender.half(b"once", now_ms=now(broker), key="AC11000100002A0000000000000000AA")
+        await sender.half(b"open", now_ms=now(broker), key="AC11000100002A0000000000000000BB")
+        with monkeypatch.context() as context:
+            context.setattr(Journal, "end", lambda self, _: self._store.log.tail)
+            await sender.end(half)
+        await broker.node.crash()
+        await broker.start()
+        sender, client = (
+            producer(world, broker, lambda _: COMMIT, "again"),
+            Client(world.node("reader"), broker.address),
+        )
+        if who == "producer":
+            await sender.end(half)
+        elif who == "rollback":
+            assert "already committed" in (await refusal(sender.end(half, ROLLBACK)))[1]
+        await sender.join()
+        await until(lambda: sender.questions)
+        await asyncio.sleep(5)
+        assert [message.body for message in await client.stored(queue_id=1)] == [b"once", b"open"]
+        assert [message.body for _, message in sender.questions] == [b"open"]
+        half_done, _ = await stored_offsets(client)
+        assert half_done == 3
+
+    simulate(scenario, settings())

@@ -132,3 +132,11 @@ def test_inspect_says_whether_a_version_may_take_it_over(tmp_path: Path, version
     assert result.exit_code == code, result.output
     assert ("op messages name several half messages" in result.output) == (version == "4.9.7")
     assert ("is not a version" in result.output) == (version == "7")
+
+
+@pytest.mark.parametrize(("version", "code"), [("4.9.7", 1), ("5.5.0", 0)])
+def test_a_directory_that_was_not_closed_is_not_for_an_old_broker(store: Path, version: str, code: int) -> None:
+    (store / "abort").touch()
+    result = RUNNER.invoke(app, ["store", "inspect", str(store), "--for", version], env={"COLUMNS": "200"})
+    assert result.exit_code == code, result.output
+    assert ("was not closed in order" in result.output) == bool(code)

@@ -107,7 +107,7 @@ class Checks:
             await self._act(due, for_retention=for_retention)
 
     async def _act(self, due: list[tuple[Half, Check]], *, for_retention: bool) -> None:
-        records = [await self._journal.record_of(half) for half, _ in due]
+        records = [await self._record(half) for half, _ in due]
         if any(check is Check.GIVE_UP for _, check in due):
             self._topics.ensure(CHECK_MAX_TIME_TOPIC, 1)
             await self._topics.kept(CHECK_MAX_TIME_TOPIC)
@@ -131,7 +131,14 @@ class Checks:
             # Asked only now: an answer must not meet another record at that place.
             self._producers.ask(group, *question(draft, place))
 
-    def _carry_out(self, half: Half, check: Check, record: Record | None, *, for_retention: bool) -> list[_Asked]:
+    async def _record(self, half: Half) -> Record | Outcome | None:
+        """Return the record of a half message, or COMMITTED when its final message is there."""
+        record = await self._journal.record_of(half)
+        return Outcome.COMMITTED if record is not None and await self._journal.has_final(record) else record
+
+    def _carry_out(
+        self, half: Half, check: Check, record: Record | Outcome | None, *, for_retention: bool
+    ) -> list[_Asked]:
         """Append what becomes of a half message; return the question to send after the write, if there is one."""
         ledger, offset = self._journal.ledger, half.queue_offset
         if record is None:
@@ -142,6 +149,9 @@ class Checks:
                 extra={"offset": offset, "group": half.group},
             )
             ledger.announce(offset, Outcome.MOVED)
+            return []
+        if isinstance(record, Outcome):
+            ledger.announce(offset, record)
             return []
         head, data = record
         if check is Check.GIVE_UP:

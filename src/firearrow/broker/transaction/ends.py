@@ -20,7 +20,7 @@ from firearrow.broker.transaction.decisions import check_end, not_found, repeate
 from firearrow.broker.transaction.half import final_message
 from firearrow.broker.transaction.journal import Journal, Record
 from firearrow.broker.transaction.ledger import Outcome
-from firearrow.errors import DiskError, FireArrowError, IllegalMessage, ResourceShortage
+from firearrow.errors import DiskError, FireArrowError, IllegalMessage, OffsetNotStored, ResourceShortage
 from firearrow.model.flags import COMMIT, ROLLBACK
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.refusal import Refused
@@ -34,6 +34,8 @@ AT_ONCE: Final = 64
 MAX_WAITING: Final = 100_000
 """Most requests that wait (Apache's ``endTransactionPoolQueueCapacity``)."""
 OUTCOMES: Final = {COMMIT: Outcome.COMMITTED, ROLLBACK: Outcome.ROLLED_BACK}
+
+_Read = tuple[Record, bool] | Refused
 
 log = logging.getLogger(__name__)
 
@@ -109,16 +111,18 @@ class Ends:
         for end in ends:
             end.answer(Refused(ResponseCode.SYSTEM_ERROR, "the broker is stopping"))
 
-    async def _record(self, request: EndTransaction) -> Record | Refused | None:
-        half = self._journal.ledger.pending.get(request.tran_state_table_offset)
+    async def _record(self, request: EndTransaction) -> _Read:
+        """Return the record of a request, and whether its final message was stored before the last start."""
+        journal = self._journal
+        half = journal.ledger.pending.get(request.tran_state_table_offset)
+        size = half.size if half is not None and half.physical == request.commit_log_offset else 0
         try:
-            if half is not None and half.physical == request.commit_log_offset:
-                return await self._journal.record_of(half)
-            return await self._journal.record_at(request.commit_log_offset)
-        except DiskError as error:
+            record = await journal.record_at(request.commit_log_offset, size)
+            return not_found() if record is None else (record, await journal.has_final(record))
+        except (DiskError, OffsetNotStored) as error:
             return Refused(ResponseCode.SYSTEM_ERROR, f"{not_found().remark}: {error}")
 
-    def _decide(self, ends: list[_End], records: list[Record | Refused | None]) -> None:
+    def _decide(self, ends: list[_End], records: list[_Read]) -> None:
         over: list[int] = []
         kept: list[_End] = []
         for end, record in zip(ends, records, strict=True):
@@ -131,20 +135,22 @@ class Ends:
             else:
                 kept.append(end)
                 over += () if offset is None else (offset,)
-        if kept:
+        if kept or self._journal.owes:
             self._finish(kept, over)
 
-    def _end(self, end: _End, record: Record | Refused | None) -> int | None:
+    def _end(self, end: _End, record: _Read) -> int | None:
         """Append the final message of a commit; return the half message that is over, None when it was before."""
         if isinstance(record, Refused):
             raise record
-        if record is None:
-            raise not_found()
-        head, data = record
+        (head, data), was_stored = record
         request, ledger = end.request, self._journal.ledger
         config = self._settings.value.transactions
         check_end(request, head, decode_properties(head.properties(data)), self._clock.now_ms(), config)
         offset = ledger.now_at(head.queue_offset)
+        if was_stored and ledger.open_at(offset) is not None:
+            # A crash lost the op message of a commit, and nothing else.
+            ledger.announce(offset, Outcome.COMMITTED)
+            self._journal.owe(offset)
         if ledger.open_at(offset) is None:
             refusal = repeated(ledger, offset, end.outcome)
             if refusal is not None:

@@ -87,6 +87,12 @@ def _number(properties: Mapping[str, str], key: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
 
 
+def is_final_of(half: RecordHead, head: RecordHead) -> bool:
+    """Whether a record with the key of a half message is the final message of its commit."""
+    is_committed = head.sys_flag & TRANSACTION_MASK == COMMIT
+    return is_committed and head.born_timestamp == half.born_timestamp and head.body_crc == half.body_crc
+
+
 # ---- records that follow
 
 

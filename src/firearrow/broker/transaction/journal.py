@@ -2,8 +2,9 @@
 
 Order of durability: the record that replaces a half message (final message, renewed half message, message that was
 given up) is appended before the op message, so no crash leaves an op message without it. Both are appended in one turn
-of the loop, and written with one call. A crash that keeps the first and loses the second repeats the question, and a
-commit may then be stored a second time.
+of the loop, and written with one call. After a crash that kept the first and lost the second the half message is
+pending again: before anything is done with a half message that is older than this process, its final message is looked
+up by its key (`has_final`). Apache's broker loses op messages so whenever it is killed.
 
 The offsets in the table of offsets, under group CID_RMQ_SYS_TRANS, are Apache's: half messages below the one are over,
 op messages below the other name only such half messages.
@@ -15,11 +16,11 @@ from datetime import UTC
 from typing import Final
 
 from firearrow.broker.tables.tables import Tables
-from firearrow.broker.transaction.half import HALF_QUEUE, half_of, op_message
+from firearrow.broker.transaction.half import HALF_QUEUE, half_of, is_final_of, op_message
 from firearrow.broker.transaction.ledger import Half, Ledger
 from firearrow.errors import BadRecord, OffsetNotStored
-from firearrow.model import EpochMs
-from firearrow.model.names import HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_GROUP
+from firearrow.model import EpochMs, keys
+from firearrow.model.names import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, TRANSACTION_GROUP
 from firearrow.record.decode import RecordHead, heads, peek
 from firearrow.record.encode import Draft
 from firearrow.record.message_id import UniqueKeys
@@ -32,6 +33,10 @@ from firearrow.store.read.queue_reader import ReadRequest, ReadResult, ReadStatu
 
 READ_AT_ONCE: Final = 64
 READ_BYTES: Final = 1 << 20
+FINALS_LOOKED_AT: Final = 8
+"""Messages with the key of a half message that are looked at for its final message."""
+FINAL_BEFORE_MS: Final = 600_000
+"""A half message that Apache wrote again may be so much younger than its final message."""
 
 log = logging.getLogger(__name__)
 
@@ -147,6 +152,25 @@ class Journal:
         """Return the record of a half message; None when it is damaged or deleted."""
         return await self.record_at(half.physical, half.size)
 
+    async def has_final(self, record: Record) -> bool:
+        """Whether the final message of a half message from before this process is in the log.
+
+        Without the key index (``messageIndexEnable``) that is not known, and the answer is False.
+        """
+        head, data = record
+        if head.physical_offset >= self._store.log.opened_at:
+            return False
+        properties = decode_properties(head.properties(data))
+        unique, topic = properties.get(keys.UNIQ_KEY), properties.get(keys.REAL_TOPIC)
+        if not unique or not topic:
+            return False
+        since_ms = head.store_timestamp - FINAL_BEFORE_MS
+        for place in (topic, SCHEDULE_TOPIC, TIMER_TOPIC):
+            found = await self._store.lookups.by_key(place, unique, FINALS_LOOKED_AT, since_ms, self._clock.now_ms())
+            if any(is_final_of(head, peek(one)) for one in found.records):
+                return True
+        return False
+
     # ---- writing
 
     def append(self, draft: Draft, *, even_if_full: bool = False) -> Appended:
@@ -158,6 +182,15 @@ class Journal:
         counts.messages += 1
         counts.size += place.end - place.physical_offset
         return place
+
+    @property
+    def owes(self) -> bool:
+        """Whether a half message is over whose op message is not appended."""
+        return bool(self._owed)
+
+    def owe(self, offset: int) -> None:
+        """Let the next call of `end` append the op message of a half message too."""
+        self._owed.append(offset)
 
     def end(self, offsets: Iterable[int]) -> int:
         """Append op messages for half messages that are over; return the end of the last one.

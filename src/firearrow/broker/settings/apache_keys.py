@@ -79,7 +79,7 @@ REFUSED: Final = {
     "enableConsumeQueueExt": _off("extended queue entries are not written; Apache reads the plain ones"),
     "defaultMessageRequestMode": Promise(frozenset({"pull", ""}), "pop consumption is not offered yet"),
     "useStaticSubscription": _off("subscriptions kept by the broker are not offered yet"),
-    "enableMixedMessageType": _off("it needs transactions and timed messages, which are not offered yet"),
+    "enableMixedMessageType": _off("topics of mixed message types are not offered"),
     "coldDataFlowControlEnable": _off("the control of cold reads is not offered; cold reads never hold up others here"),
     "enableNetWorkFlowControl": _off("it belongs to light topics, which are not offered yet"),
     "rejectPullConsumerEnable": _off("consumers that pull by themselves are always served"),

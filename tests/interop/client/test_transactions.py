@@ -17,9 +17,8 @@ from firearrow.client import (
     TransactionalProducer,
     TransactionState,
 )
-from firearrow.errors import SendFailed
 from firearrow.model.names import HALF_TOPIC
-from judges import ApacheBroker, FireArrowBroker, fresh
+from judges import ApacheBroker, fresh
 from tests.interop.client.ours import until
 from tests.interop.client.reading import reading
 
@@ -38,19 +37,6 @@ with Producer(address, group=group) as producer:
         transaction.__enter__()
     os.kill(os.getpid(), signal.SIGKILL)
 """
-
-
-@pytest.fixture(autouse=True)
-def _served(broker: ApacheBroker) -> None:
-    if not isinstance(broker, FireArrowBroker):
-        return
-    topic = broker.create_topic(fresh("served"), 1)
-    with blocking.Producer(broker.name_servers[0], group=fresh("P")) as producer:
-        try:
-            with producer.transaction(Message(topic, b"x")) as transaction:
-                transaction.rollback()
-        except SendFailed as refused:
-            pytest.skip(f"our broker has no transactions yet: {refused}")
 
 
 def checked(

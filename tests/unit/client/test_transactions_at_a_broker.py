@@ -1,6 +1,7 @@
 """Transactions at a broker that answers as the test wants."""
 
 import asyncio
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -271,5 +272,30 @@ def test_a_local_transaction_that_fails_stays_unknown_and_its_error_goes_on() ->
                 await producer.send_in_transaction(Message("T", b"x"), execute)
             assert broker.ends == []
             assert len(seen[0]) == 32
+
+    asyncio.run(main())
+
+
+def test_a_plain_check_function_that_runs_at_the_close_ends_and_so_does_the_close() -> None:
+    runs, goes_on = threading.Event(), threading.Event()
+
+    def check(_message: StoredMessage) -> TransactionState:
+        runs.set()
+        assert goes_on.wait(10)
+        return COMMIT
+
+    async def main() -> None:
+        async with scripted() as (broker, at):
+            producer = Producer(at, group="shop", check=check)
+            await producer.open()
+            await until(lambda: broker.beats)
+            broker.ask_back(record_of_half("shop", "K"))
+            await until(runs.is_set)
+            closing = asyncio.create_task(producer.close())
+            await asyncio.sleep(0)
+            goes_on.set()
+            async with asyncio.timeout(10):
+                await closing
+            assert broker.ends == []
 
     asyncio.run(main())

@@ -12,7 +12,7 @@ from firearrow.broker.send.incoming import Destination, not_stored, usage_text
 from firearrow.broker.send.marks import born_host
 from firearrow.broker.tables.tables import Tables
 from firearrow.broker.timer.admission import parked
-from firearrow.broker.timer.recall_handle import RecallHandle, decode_handle
+from firearrow.broker.timer.recall_handle import read_handle
 from firearrow.errors import DiskError, FireArrowError, IllegalMessage
 from firearrow.model import EpochMs, keys
 from firearrow.protocol.codes import ResponseCode
@@ -21,6 +21,7 @@ from firearrow.protocol.refusal import Refused
 from firearrow.protocol.requests.message.send import RecallMessage, RecallMessageAnswer
 from firearrow.record.encode import Draft
 from firearrow.record.properties import encode_properties
+from firearrow.record.recall_handle import RecallHandle
 from firearrow.remoting.handlers import Answer, Call, Handlers, Later
 from firearrow.store.placement import FLUSHED, WRITTEN
 
@@ -92,7 +93,7 @@ class RecallHandlers:
 
     def _handle(self, request: RecallMessage) -> RecallHandle:
         """Return the handle of a request if it is one of this broker and its time is still to come."""
-        handle = decode_handle(request.recall_handle)
+        handle = read_handle(request.recall_handle)
         if handle.topic != request.topic:
             raise Refused(ResponseCode.ILLEGAL_OPERATION, "recall failed, topic not match")
         if handle.broker != self._identity.name:

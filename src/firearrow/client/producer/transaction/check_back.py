@@ -110,6 +110,8 @@ class CheckBacks:
         before = cancellations()
         try:
             answer = await self._check(half)
+            if cancellations() > before:
+                raise asyncio.CancelledError  # a plain function runs to its end, and then its caller is cancelled
         except BaseException as error:  # sys.exit too: the function runs in the client's task, not in the user's
             if is_cancellation(error, before):
                 raise

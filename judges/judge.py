@@ -32,6 +32,7 @@ from judges.reports import Delivery, ReceiveReport, SendReport
 SendMode = Literal["sync", "async", "oneway", "ordered", "batch", "transaction"]
 ConsumerKind = Literal["push", "lite", "pull"]
 Start = Literal["first", "last", "timestamp"]
+TimerSetter = Literal["setDelayTimeSec", "setDelayTimeMs", "setDeliverTimeMs"]
 Outcome = Literal["commit", "rollback", "unknown"]
 
 SEND_TIMEOUT_MS = 10_000
@@ -46,7 +47,7 @@ _FULL = _EVERY | {
 }  # fmt: skip
 
 CAPABILITIES: Mapping[str, frozenset[str]] = {
-    "java-5.5.0": frozenset(_FULL | {"lite_sql", "pull"}),
+    "java-5.5.0": frozenset(_FULL | {"lite_sql", "pull", "timer"}),
     "java-4.9.8": frozenset(_FULL | {"lite_sql", "pull"}),
     "go": frozenset(_FULL),
     "node": frozenset(_EVERY | {"async", "ordered_send", "sql", "timestamp", "retry_limit"}),
@@ -108,11 +109,26 @@ class _Checks(msgspec.Struct):
     checks: int
 
 
+class Timed(msgspec.Struct, frozen=True):
+    """Messages that were sent for a time: the digests of their bodies, and the handles by which they are recalled."""
+
+    digests: tuple[str, ...]
+    handles: tuple[str, ...]
+
+
 class Counted(msgspec.Struct, frozen=True):
     """How much a consumer has been given until now."""
 
     deliveries: int
     accepted: int
+
+
+class _Timed(msgspec.Struct):
+    handles: list[str]
+
+
+class _Recalled(msgspec.Struct):
+    id: str
 
 
 class _Done(msgspec.Struct):
@@ -240,6 +256,23 @@ class Judge:
             tags=tuple(tags),
             elapsed_ms=sent.elapsed_ms,
         )
+
+    def send_timed(self, topic: str, count: int, setter: TimerSetter, value: int) -> "Timed":
+        """Send messages for a time, which one of the setters of the client says; Java 5.x."""
+        payload = Payload(fresh(self.client), 0)
+        request = {
+            "verb": "timed", "name_server": self.name_server, "topic": topic, "count": count, "setter": setter,
+            "value": str(value), "group": f"P-{topic}", "prefix": payload.prefix,
+        }  # fmt: skip
+        handles = self.ask(request, _Timed, PATIENCE_SECONDS).handles
+        return Timed(tuple(payload.digest(index) for index in range(count)), tuple(handles))
+
+    def recall(self, topic: str, handle: str) -> str:
+        """Take a timed message back; return its unique key. Java 5.x."""
+        request = {
+            "verb": "recall", "name_server": self.name_server, "topic": topic, "group": f"P-{topic}", "handle": handle,
+        }  # fmt: skip
+        return self.ask(request, _Recalled, PATIENCE_SECONDS).id
 
     def subscribe(self, topic: str, **options: Unpack[ConsumerOptions]) -> "Subscription":
         """Start a consumer."""

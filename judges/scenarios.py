@@ -27,6 +27,7 @@ QUEUES = 4
 ONE_MEBIBYTE = 1 << 20
 DELAY_LEVEL_1_MS = 1000
 CLOCK_SLACK_MS = 50
+TIMER_LATE_MS = 10_000
 DEAD_SECONDS = 240.0
 ROUNDS = 60
 ROUND_MS = 500
@@ -163,6 +164,22 @@ def delays(judge: Judge, topic: str) -> None:
     assert len(received_late) == 3, f"{len(received_late)} of 3 delayed messages came"
     early = [m.lag_ms for m in received_late if m.lag_ms < DELAY_LEVEL_1_MS - CLOCK_SLACK_MS]
     assert not early, f"delayed messages came after {early} ms"
+
+
+def delays_to_any_time(judge: Judge, topic: str) -> None:
+    """Messages with a delay in seconds, one in milliseconds and a time come when they are due, not before."""
+    with judge.subscribe(topic) as running:
+        due_ms: dict[str, int] = {}
+        for setter, value in (("setDelayTimeSec", 2), ("setDelayTimeMs", 2500), ("setDeliverTimeMs", 0)):
+            asked_ms = int(time.time() * 1000)
+            wanted_ms = asked_ms + (2_000 if setter == "setDelayTimeSec" else 2_500)
+            timed = judge.send_timed(topic, 3, setter, value or wanted_ms)  # type: ignore[arg-type]
+            due_ms |= dict.fromkeys(timed.digests, wanted_ms)
+        received = running.collect(9, timeout_seconds=30)
+    assert sorted(message.digest for message in received.messages) == sorted(due_ms)
+    late = [message.stored_ms - due_ms[message.digest] for message in received.messages]
+    assert min(late) >= 0, f"timed messages were stored {late} ms after their time"
+    assert max(late) < TIMER_LATE_MS, late
 
 
 def retries(judge: Judge, topic: str) -> None:
@@ -330,6 +347,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     "shards": Scenario(spreads_shards, ("ordered_send",)),
     "ordered": Scenario(keeps_order, ("ordered_send", "ordered_receive")),
     "delay": Scenario(delays, ("delay",)),
+    "timer": Scenario(delays_to_any_time, ("timer",)),
     "retry": Scenario(retries, ("retry",)),
     "dead-letter": Scenario(gives_up, ("dead_letter",)),
     "broadcast": Scenario(broadcasts, ("broadcast",)),

@@ -1,5 +1,6 @@
 package judge;
 
+import java.util.HashMap;
 import java.util.Map;
 
 /** The stock Java client as a judge: compiled unchanged against every version. */
@@ -13,7 +14,8 @@ public final class Judge {
         Senders senders = new Senders();
         Receivers receivers = new Receivers();
         Producers producers = new Producers();
-        conversation.serve(Map.of(
+        Timers timers = new Timers();
+        Map<String, Conversation.Verb> verbs = new HashMap<>(Map.of(
             "send", senders::send,
             "checks", senders::checks,
             "subscribe", receivers::subscribe,
@@ -27,8 +29,12 @@ public final class Judge {
                 receivers.reset();
                 senders.reset();
                 producers.reset();
+                timers.reset();
                 return Map.of();
             }));
+        verbs.put("timed", timers::timed);
+        verbs.put("recall", timers::recall);
+        conversation.serve(verbs);
         System.exit(0);
     }
 }

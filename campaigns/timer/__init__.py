@@ -1,0 +1,1 @@
+"""Timers handed over between Apache's broker and ours, and bursts of them."""

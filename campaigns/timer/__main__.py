@@ -1,38 +1,64 @@
 """Long proofs about timers by command.
 
 python -m campaigns.timer handover --count 10000 --ledger
+python -m campaigns.timer burst --count 100000 --ledger
 """
 
 import argparse
 import asyncio
 import json
 import sys
+from collections.abc import Iterator
 
-from campaigns.faults.ledger import DEFAULT_PATH, Ledger
+from campaigns.faults.ledger import DEFAULT_PATH, Figures, Ledger
+from campaigns.timer.burst import brokers, burst
 from campaigns.timer.handover import Handover
 from judges import ApacheNameServer
+
+
+def handovers(name_server: str, count: int) -> Iterator[Figures]:
+    """Hand timers over both ways, stopped and killed."""
+    for to_apache in (False, True):
+        for killed in (False, True):
+            handover = Handover(name_server)
+            try:
+                yield asyncio.run(handover.play(count, to_apache=to_apache, killed=killed))
+            finally:
+                handover.close()
+
+
+def bursts(name_server: str, count: int) -> Iterator[Figures]:
+    """Deliver a burst with Apache's broker, then with ours."""
+    for whose, broker in brokers(name_server).items():
+        try:
+            yield asyncio.run(burst(broker, count, whose))
+        finally:
+            broker.close()
+
+
+def is_failure(figures: Figures) -> bool:
+    """Whether figures break a promise of ours."""
+    if figures.get("whose") == "apache":
+        return False
+    lost = figures.get("lost", figures["timers"] - figures.get("delivered", figures["timers"]))
+    return bool(lost or figures["early"] or (figures.get("twice") and not figures.get("killed")))
 
 
 def main() -> int:
     """Run the campaign that the command line names."""
     arguments = argparse.ArgumentParser(prog="python -m campaigns.timer", description=__doc__)
-    arguments.add_argument("campaign", choices=["handover"])
-    arguments.add_argument("--count", type=int, default=10_000, help="timed messages of each handover")
+    arguments.add_argument("campaign", choices=["handover", "burst"])
+    arguments.add_argument("--count", type=int, default=10_000, help="timed messages of each run")
     arguments.add_argument("--ledger", action="store_true", help=f"append the figures to {DEFAULT_PATH}")
     options = arguments.parse_args()
-    ledger = Ledger("timer-handover", DEFAULT_PATH if options.ledger else None)
+    ledger = Ledger(f"timer-{options.campaign}", DEFAULT_PATH if options.ledger else None)
+    play = handovers if options.campaign == "handover" else bursts
     failed = False
     with ApacheNameServer() as names:
-        for to_apache in (False, True):
-            for killed in (False, True):
-                handover = Handover(names.address)
-                try:
-                    figures = asyncio.run(handover.play(options.count, to_apache=to_apache, killed=killed))
-                finally:
-                    handover.close()
-                sys.stdout.write(json.dumps(ledger.add(figures)) + "\n")
-                sys.stdout.flush()
-                failed |= bool(figures["lost"] or figures["early"] or (figures["twice"] and not killed))
+        for figures in play(names.address, options.count):
+            sys.stdout.write(json.dumps(ledger.add(figures)) + "\n")
+            sys.stdout.flush()
+            failed |= is_failure(figures)
     return int(failed)
 
 

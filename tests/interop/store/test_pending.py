@@ -208,9 +208,9 @@ async def play(broker: ApacheBroker, *, more: bool) -> None:
 
 
 async def taken_by_ours(broker: ApacheBroker, begun: Pending, *, is_refused: bool) -> None:
-    """Ours refuses the directory for timed messages and pops, and opens it when told to; it changes nothing."""
+    """Ours refuses the directory for pops, and opens it when told to; it changes nothing."""
     assert await pending_in(broker.store) == begun
-    refused = f"holds {replace(begun, half_messages=0)}, begun by Apache's broker"
+    refused = f"holds {replace(begun, half_messages=0, timers=0)}, begun by Apache's broker"
     said = await asyncio.to_thread(opened_by_ours, broker)
     assert ("serves on" in said) != is_refused, said
     assert (refused in said and "openWithPendingState=true" in said) == is_refused, said

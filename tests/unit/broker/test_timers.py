@@ -3,18 +3,20 @@
 import asyncio
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from firearrow.broker.send.incoming import Destination
 from firearrow.broker.timer.admission import parked, slot_ms
-from firearrow.broker.timer.records import TimedRecord, recalls
+from firearrow.broker.timer.records import TimedRecord, recalls, value_of
 from firearrow.broker.timer.timers import Timers
 from firearrow.errors import NotNow
 from firearrow.model import EpochMs, PhysicalOffset, QueueOffset, keys
 from firearrow.model.names import TIMER_TOPIC
 from firearrow.record.decode import peek
 from firearrow.record.encode import Draft, encode
-from firearrow.record.properties import encode_properties
+from firearrow.record.properties import decode_properties, encode_properties
 from firearrow.store.placement import FLUSHED
 from firearrow.store.timer.config import TimerConfig
 from firearrow.store.timer.files import TimerFiles
@@ -54,7 +56,7 @@ def test_messages_come_at_the_end_of_their_slot() -> None:
         for message in await stored(broker, "T"):
             assert 0 <= message.store_timestamp - due[message.body] <= 1100
             assert message.tag == "A"
-            assert "REAL_TOPIC" not in message.properties
+            assert message.properties["REAL_TOPIC"] == "T", "as at Apache's broker"
             assert int(message.properties[keys.TIMER_DEQUEUE_MS]) >= due[message.body]
 
     simulate(scenario)
@@ -232,7 +234,7 @@ def test_a_key_names_a_message_with_or_without_its_topic() -> None:
             EpochMs(0),
         )
     )
-    record = TimedRecord(head, b"", {keys.UNIQ_KEY: "k", keys.REAL_TOPIC: "T"})
+    record = TimedRecord(head, b"", encode_properties({keys.UNIQ_KEY: "k", keys.REAL_TOPIC: "T"}))
     assert recalls(record, {"k"})
     assert recalls(record, {"T+k"})
     assert not recalls(record, {"U+k", "T", "kk"})
@@ -250,3 +252,13 @@ def test_an_operator_stops_the_timers(stop: str) -> None:
         await until(lambda: count(broker) == 1, 10)
 
     simulate(scenario, timers=TimerConfig(timer_stop_enqueue=stop == "enqueue", timer_stop_dequeue=stop == "dequeue"))
+
+
+names = st.sampled_from(["REAL_TOPIC", "X_REAL_TOPIC", "REAL_TOPIC_", "k"])
+
+
+@given(st.lists(st.tuples(names, st.text("aRE_", min_size=1, max_size=4))))
+def test_a_property_is_found_as_the_decoder_finds_it(pairs: list[tuple[str, str]]) -> None:
+    raw = "".join(f"{key}\x01{value}\x02" for key, value in pairs).encode()
+    for key in ("REAL_TOPIC", "k"):
+        assert value_of(raw, key) == value_of(raw[:-1], key) == decode_properties(raw).get(key)

@@ -16,6 +16,7 @@ from firearrow.protocol.refusal import Refused
 from firearrow.store.timer.config import TimerConfig
 
 _LONG_MAX = 2**63 - 1
+_LONG_DIGITS = 19
 
 Congestion = Callable[[int], bool]
 """Whether a message for a slot is refused because the slot is too full."""
@@ -43,7 +44,7 @@ def wanted_ms(properties: Mapping[str, str], now_ms: int) -> int | None:
 def _long(text: str) -> int | None:
     """Return the number in a text as ``Long.parseLong`` reads it; None when it is not one."""
     digits = text.removeprefix("-") if text.startswith("-") else text.removeprefix("+")
-    if not (digits.isascii() and digits.isdigit()) or len(digits) > len(str(_LONG_MAX)):
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > _LONG_DIGITS:
         return None
     number = int(text)
     return number if -_LONG_MAX - 1 <= number <= _LONG_MAX else None

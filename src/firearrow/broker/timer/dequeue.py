@@ -12,7 +12,7 @@ from typing import Final
 
 from firearrow.broker.tables.tables import Tables
 from firearrow.broker.timer.counts import TimerCounts
-from firearrow.broker.timer.records import TimedRecord, delivered, read_records, recalls, rolled
+from firearrow.broker.timer.records import TimedRecord, delivered, in_columns, read_records, recalls, rolled
 from firearrow.errors import DiskError, IllegalMessage
 from firearrow.model import keys
 from firearrow.record.encode import Draft
@@ -23,6 +23,7 @@ from firearrow.store.timer.layout import DELETES, ROLLS
 
 PORTION: Final = 128
 """Messages stored before the loop runs."""
+PORTION_BYTES: Final = 256 << 10
 LONGEST_SLEEP_MS: Final = 1_000
 """The longest sleep before the wall clock is read again: it may be set forward meanwhile."""
 RETRY_S: Final = 1.0
@@ -108,33 +109,41 @@ class Dequeue:
         at, missing = 0, 0
         wanted = [number for number, magic in enumerate(chain.magics) if not magic & DELETES or magic & ROLLS]
         while at < len(wanted):
-            portion = wanted[at : at + PORTION]
+            portion = self._portion(chain, wanted, at)
             try:
                 missing += await self._store_portion(chain, portion, deleted)
             except DiskError as error:
                 log.warning("timed messages wait", extra={"time": time_ms, "reason": str(error)})
                 await asyncio.sleep(RETRY_S)
                 continue
-            at += PORTION
+            at += len(portion)
             await asyncio.sleep(0)
         if missing:
             log.warning("timed messages are not in the log any more", extra={"time": time_ms, "messages": missing})
+
+    @staticmethod
+    def _portion(chain: Chain, wanted: list[int], at: int) -> list[int]:
+        """Return the messages that are stored next: some, or one large one."""
+        portion = wanted[at : at + PORTION]
+        size = 0
+        for count, number in enumerate(portion):
+            size += chain.sizes[number]
+            if count and size > PORTION_BYTES:
+                return portion[:count]
+        return portion
 
     async def _deleted(self, chain: Chain) -> set[str]:
         """Return the keys of the messages of a slot that were taken back."""
         numbers = [number for number, magic in enumerate(chain.magics) if magic & DELETES and not magic & ROLLS]
         places = [chain.physicals[number] for number in numbers], [chain.sizes[number] for number in numbers]
         found = read_records(self._store.bytes, self._segment_bytes, *places)
-        return {
-            record.properties[keys.TIMER_DEL_UNIQKEY]
-            async for _, record in found
-            if record is not None and keys.TIMER_DEL_UNIQKEY in record.properties
-        }
+        taken_back = {record.value(keys.TIMER_DEL_UNIQKEY) async for _, record in found if record is not None}
+        return {key for key in taken_back if key is not None}
 
     async def _store_portion(self, chain: Chain, portion: list[int], deleted: set[str]) -> int:
         """Store some messages of a slot; return how many of them are not in the log any more."""
         places = [chain.physicals[number] for number in portion], [chain.sizes[number] for number in portion]
-        now_ms, end, missing = self._clock.now_ms(), 0, 0
+        now_ms, missing = self._clock.now_ms(), 0
         drafts: list[Draft] = []
         async for at, record in read_records(self._store.bytes, self._segment_bytes, *places):
             if record is None:
@@ -143,20 +152,38 @@ class Dequeue:
             draft = self._draft(record, chain.magics[portion[at]], chain.written[portion[at]], deleted, now_ms)
             if draft is not None:
                 drafts.append(draft)
+        end = self._append(drafts)
+        if end:
+            await self._store.reached(end, WRITTEN)
+        return missing
+
+    def _append(self, drafts: list[Draft]) -> int:
+        """Append messages in order; return the end of the last record, 0 without any."""
+        end, store = 0, self._store
+        if store.retention.refusal is not None:
+            raise store.retention.refusal
+        for rows, envelope, columns in in_columns(drafts):
+            tails = [store.queues.tail_of(envelope.topic, queue_id) for queue_id in columns.queue_ids]
+            try:
+                end = store.log.append_columns(envelope, tails, columns).end
+            except IllegalMessage:
+                end = self._append_singly(rows) or end
+        return end
+
+    def _append_singly(self, drafts: list[Draft]) -> int:
+        """Append messages one by one, without those that no record can hold."""
+        end = 0
         for draft in drafts:
             try:
                 end = self._store.append(draft).end
             except IllegalMessage as error:
                 log.exception("a timed message cannot be delivered", extra={"reason": str(error)})
-        if end:
-            await self._store.reached(end, WRITTEN)
-        return missing
+        return end
 
     def _draft(self, record: TimedRecord, magic: int, added_ms: int, deleted: set[str], now_ms: int) -> Draft | None:
         if magic & ROLLS:
             return rolled(record, added_ms, now_ms)
-        topic = record.properties.get(keys.REAL_TOPIC, "")
-        self._counts.change(topic, -1, now_ms)
+        self._counts.change(record.value(keys.REAL_TOPIC) or "", -1, now_ms)
         if recalls(record, deleted):
             return None
         self._counts.delivered += 1

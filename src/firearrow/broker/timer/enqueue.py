@@ -11,13 +11,12 @@ from typing import Final
 from firearrow.broker.tables.tables import Tables
 from firearrow.broker.timer.counts import TimerCounts
 from firearrow.broker.timer.dequeue import Dequeue
-from firearrow.broker.timer.records import NEVER_ADDED_MS, TimedRecord, delivered
+from firearrow.broker.timer.records import NEVER_ADDED_MS, TimedRecord, delivered, timed_record
 from firearrow.errors import DiskError, IllegalMessage, OffsetNotStored
 from firearrow.model import keys
-from firearrow.model.java_hash import java_hash
+from firearrow.model.java_hash import tag_code
 from firearrow.model.names import TIMER_TOPIC
 from firearrow.record.decode import heads
-from firearrow.record.properties import decode_properties
 from firearrow.store.placement import WRITTEN, Rows, UniformRows
 from firearrow.store.read.queue_reader import ReadRequest, ReadResult, ReadStatus
 from firearrow.store.timer.files import Timed, TimerFiles
@@ -26,6 +25,7 @@ PORTION: Final = 256
 PORTION_BYTES: Final = 1 << 20
 RETRY_S: Final = 1.0
 ROOM_S: Final = 0.01
+_TIME_DIGITS: Final = 15
 
 _AT_END: Final = (
     ReadStatus.OFFSET_OVERFLOW_ONE,
@@ -91,7 +91,7 @@ class Enqueue:
             for head in heads(buffer):
                 if head.physical_offset in files.in_log:
                     continue
-                record = TimedRecord(head, buffer, decode_properties(head.properties(buffer)))
+                record = timed_record(head, buffer)
                 timed = _timed(record, files)
                 if timed is None:
                     log.warning("a message of the timers' queue has no time", extra={"offset": head.queue_offset})
@@ -106,7 +106,7 @@ class Enqueue:
                     end = self._deliver_now(record, now_ms) or end
                 else:
                     waiting.append(timed)
-                    self._counts.change(record.properties[keys.REAL_TOPIC], -1 if timed.deletes else 1, now_ms)
+                    self._counts.change(record.value(keys.REAL_TOPIC) or "", -1 if timed.deletes else 1, now_ms)
         self._put(waiting, now_ms)
         if end:
             await self._store.reached(end, WRITTEN)
@@ -122,7 +122,7 @@ class Enqueue:
 
     def _deliver_now(self, record: TimedRecord, now_ms: int) -> int:
         """Deliver a message whose slot is over; return the end of its new record, 0 when there is none."""
-        if keys.TIMER_DEL_UNIQKEY in record.properties:
+        if record.is_deletion:
             return 0
         draft = delivered(record, NEVER_ADDED_MS, now_ms)
         if draft is None:
@@ -137,13 +137,13 @@ class Enqueue:
 
 def _timed(record: TimedRecord, files: TimerFiles) -> Timed | None:
     """Return what is to be put into the wheel for a record; None when the record does not say when and for whom."""
-    out, topic = record.properties.get(keys.TIMER_OUT_MS, ""), record.properties.get(keys.REAL_TOPIC)
-    if not out.isdigit() or not topic:
+    out, topic = record.value(keys.TIMER_OUT_MS) or "", record.value(keys.REAL_TOPIC)
+    if not (out.isascii() and out.isdigit() and len(out) <= _TIME_DIGITS) or topic is None:
         return None
     return Timed(
         files.floor(int(out)),
         record.head.physical_offset,
         record.head.size,
-        java_hash(topic),
-        keys.TIMER_DEL_UNIQKEY in record.properties,
+        tag_code(topic),
+        record.is_deletion,
     )

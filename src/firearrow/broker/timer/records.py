@@ -1,19 +1,29 @@
 """The records of timed messages: read from the log, and written again for their topic or for the next roll. Pure but
 for `read_records`. Java: ``TimerMessageStore.convert``, ``convertMessage``."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from itertools import groupby
 from typing import Final, NamedTuple, Protocol
 
 from firearrow.errors import BadRecord, OffsetNotStored
 from firearrow.model import keys
 from firearrow.model.names import TIMER_TOPIC
+from firearrow.record.columns import Envelope, MessageColumns
 from firearrow.record.decode import RecordHead, check_body, peek
 from firearrow.record.encode import Draft
 from firearrow.record.layout import Buffer
-from firearrow.record.properties import decode_properties, encode_properties
+from firearrow.record.properties import (
+    StoredProperties,
+    decode_properties,
+    encode_properties,
+    stored_properties,
+    without_stamps,
+)
 
 NEVER_ADDED_MS: Final = 2**63 - 1
 """TIMER_ENQUEUE_MS of a message that was due before it came into the wheel (Java: ``Long.MAX_VALUE``)."""
+_MARKS: Final = f"{keys.TIMER_ENQUEUE_MS}\x01%d\x02{keys.TIMER_DEQUEUE_MS}\x01%d\x02".encode()
+_SEPARATOR: Final = 2
 SPAN_BYTES: Final = 256 << 10
 """Most bytes of the log read with one call."""
 SPAN_GAP: Final = 4096
@@ -33,7 +43,36 @@ class TimedRecord(NamedTuple):
 
     head: RecordHead
     data: Buffer
-    properties: dict[str, str]
+    raw: bytes
+    """The properties as stored, without a stamp."""
+
+    def value(self, key: str) -> str | None:
+        """Return one property; None when there is none."""
+        return value_of(self.raw, key)
+
+    @property
+    def is_deletion(self) -> bool:
+        """Whether the message takes another one back."""
+        return self.value(keys.TIMER_DEL_UNIQKEY) is not None
+
+
+def timed_record(head: RecordHead, data: Buffer) -> TimedRecord:
+    """Return a record of the timers' queue."""
+    return TimedRecord(head, data, without_stamps(head.properties(data)))
+
+
+def value_of(raw: bytes, key: str) -> str | None:
+    """Return one property, without decoding the others: the last of equal keys, as `decode_properties` has it."""
+    wanted = key.encode() + b"\x01"
+    at = raw.rfind(wanted)
+    while at > 0 and raw[at - 1] != _SEPARATOR:
+        at = raw.rfind(wanted, 0, at)
+    if at < 0:
+        return None
+    start = at + len(wanted)
+    end = raw.find(b"\x02", start)
+    value = raw[start:] if end < 0 else raw[start:end]
+    return value.decode("utf-8", "replace") or None
 
 
 async def read_records(
@@ -79,38 +118,48 @@ def _record(data: bytes, start: int, physical: int, size: int) -> TimedRecord | 
         return None
     if head.size != size or head.physical_offset != physical or head.topic != TIMER_TOPIC:
         return None
-    return TimedRecord(head, data, decode_properties(head.properties(data)))
+    return timed_record(head, data)
 
 
 def delivered(record: TimedRecord, added_ms: int, now_ms: int) -> Draft | None:
-    """Return the draft of a due message for its real topic; None when it does not name one."""
-    properties = record.properties
-    topic, queue_id = properties.get(keys.REAL_TOPIC), properties.get(keys.REAL_QID, "")
-    if not topic or not queue_id.isdigit():
+    """Return the draft of a due message for its real topic; None when it does not name one.
+
+    REAL_TOPIC and REAL_QID stay among the properties, as they do at Apache's broker.
+    """
+    topic, queue_id = record.value(keys.REAL_TOPIC), record.value(keys.REAL_QID) or ""
+    if topic is None or not (queue_id.isascii() and queue_id.isdigit()):
         return None
-    kept = {key: value for key, value in properties.items() if key not in (keys.REAL_TOPIC, keys.REAL_QID)}
-    kept[keys.TIMER_ENQUEUE_MS] = str(added_ms)
-    kept[keys.TIMER_DEQUEUE_MS] = str(now_ms)
-    return _draft(record, topic, int(queue_id), kept)
+    return _draft(record, topic, int(queue_id), _marked(record.raw, added_ms, now_ms))
 
 
 def rolled(record: TimedRecord, added_ms: int, now_ms: int) -> Draft:
     """Return the draft of a message that is stored for the timers again."""
-    properties = dict(record.properties)
+    properties = decode_properties(record.raw)
     times = properties.get(keys.TIMER_ROLL_TIMES, "0")
     properties[keys.TIMER_ENQUEUE_MS] = str(added_ms)
     properties[keys.TIMER_ROLL_TIMES] = str(int(times) + 1 if times.isdigit() else 1)
     properties[keys.TIMER_DEQUEUE_MS] = str(now_ms)
-    return _draft(record, TIMER_TOPIC, 0, properties)
+    return _draft(record, TIMER_TOPIC, 0, encode_properties(properties))
 
 
-def _draft(record: TimedRecord, topic: str, queue_id: int, properties: dict[str, str]) -> Draft:
+def _marked(raw: bytes, added_ms: int, now_ms: int) -> StoredProperties:
+    """Return the properties with the times at which the message came into the wheel and left it."""
+    if b"QUEUE_MS\x01" in raw:  # it was rolled, and has earlier times
+        properties = decode_properties(raw)
+        properties[keys.TIMER_ENQUEUE_MS] = str(added_ms)
+        properties[keys.TIMER_DEQUEUE_MS] = str(now_ms)
+        return encode_properties(properties)
+    closed = raw if not raw or raw[-1] == _SEPARATOR else raw + b"\x02"
+    return stored_properties(closed + _MARKS % (added_ms, now_ms))
+
+
+def _draft(record: TimedRecord, topic: str, queue_id: int, properties: StoredProperties) -> Draft:
     head = record.head
     return Draft(
         topic,
         queue_id,
         head.body(record.data),
-        encode_properties(properties),
+        properties,
         head.born_timestamp,
         head.born_host,
         head.store_host,
@@ -124,5 +173,26 @@ def recalls(record: TimedRecord, deleted: set[str]) -> bool:
     """Whether a message is among those that were taken back; keys have one of Apache's two forms."""
     if not deleted:
         return False
-    key = record.properties.get(keys.UNIQ_KEY, "")
-    return bool(key) and (key in deleted or f"{record.properties.get(keys.REAL_TOPIC, '')}+{key}" in deleted)
+    key = record.value(keys.UNIQ_KEY)
+    return key is not None and (key in deleted or f"{record.value(keys.REAL_TOPIC)}+{key}" in deleted)
+
+
+def in_columns(drafts: Sequence[Draft]) -> Iterator[tuple[list[Draft], Envelope, MessageColumns]]:
+    """Return drafts, and the same by columns, in order: those next to each other that share an envelope."""
+    for envelope, some in groupby(drafts, _envelope):
+        rows = list(some)
+        yield (
+            rows,
+            envelope,
+            MessageColumns(
+                [draft.queue_id for draft in rows],
+                [draft.born_timestamp for draft in rows],
+                [draft.flag for draft in rows],
+                [bytes(draft.body) for draft in rows],
+                [draft.properties for draft in rows],
+            ),
+        )
+
+
+def _envelope(draft: Draft) -> Envelope:
+    return Envelope(draft.topic, draft.born_host, draft.store_host, draft.sys_flag, draft.reconsume_times)

@@ -41,8 +41,8 @@ itself, the first one of every run excepted, and a run with that trigger ends af
 unfinished, so drain twice (`firearrow pipeline archive` does). Start a query there while all brokers of its topics are
 registered: one that comes back later is taken for a new one and read from its first message.
 
-FireArrow's own broker does not serve `sql`, accounts and replicas yet. These options fail there with a message that
-says so, since a filter or an account that nobody heeds would promise what is not so.
+FireArrow's own broker does not serve accounts and replicas yet. These options fail there with a message that
+says so, since an account that nobody heeds would promise what is not so.
 
 ## `format("rocketmq-store")`: the files of a store
 

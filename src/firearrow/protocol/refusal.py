@@ -10,12 +10,21 @@ from typing import Final, TypeVar
 
 from firearrow import fastjson
 from firearrow.errors import AccessDenied, BadBody, FireArrowError, RequestRefused
-from firearrow.protocol.codes import ResponseCode
+from firearrow.protocol.codes import RequestCode, ResponseCode
 
 T = TypeVar("T")
 
 _OF_4_9: Final = "org.apache.rocketmq.acl.common.AclException"
 _OF_A_TOPIC_OR_BROKER: Final = ("forbidden", "can not consume by broadcast")
+
+_FILTER_CLASSES: Final = (
+    ": filter classes and filter servers are gone; subscribe with an expression of type SQL92 (properties), or of type "
+    "CEL (properties and JSON body) at brokers that have it"
+)
+_REPLACED: Final = {
+    int(RequestCode.REGISTER_FILTER_SERVER): _FILTER_CLASSES,
+    int(RequestCode.REGISTER_MESSAGE_FILTER_CLASS): _FILTER_CLASSES,
+}
 
 
 class Refused(FireArrowError):
@@ -28,8 +37,12 @@ class Refused(FireArrowError):
 
 
 def unsupported(code: int) -> Refused:
-    """Return the refusal of a request code without a handler, in Apache's words (leading blank included)."""
-    return Refused(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {code} not supported")
+    """Return the refusal of a request code without a handler, in Apache's words (leading blank included).
+
+    A feature that has a replacement names it behind these words.
+    """
+    remark = f" request type {code} not supported{_REPLACED.get(code, '')}"
+    return Refused(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
 
 
 def request_body(data: bytes, kind: type[T]) -> T:

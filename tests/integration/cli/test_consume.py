@@ -129,3 +129,20 @@ def test_a_group_is_not_moved_behind_the_end_of_a_queue(firearrow_address: str, 
     move = ("group", "reset", "ahead", "-t", firearrow_topic, "--queue", place, "--offset", "99999")
     for words in (move, (*move, "--dry-run")):
         assert "ends at offset 0, before 99999" in command.fails(*words)
+
+
+@pytest.mark.parametrize("group", [[], ["-g", "by-sql", "--idle", "2"]])
+def test_messages_are_filtered_by_their_properties(
+    group: list[str], firearrow_address: str, firearrow_topic: str
+) -> None:
+    command = Commands(firearrow_address)
+    for amount in ("5", "500"):
+        command("produce", firearrow_topic, "-m", f"order of {amount}", "-p", f"amount={amount}")
+    told = command("consume", firearrow_topic, "--sql", "amount > 100", "-f", "raw", *group)
+    assert told == "order of 500\n"
+
+
+def test_a_condition_that_would_be_cut_off_is_refused(firearrow_address: str, firearrow_topic: str) -> None:
+    command = Commands(firearrow_address)
+    assert "LIKE" in command.fails("consume", firearrow_topic, "--sql", "amount LIKE '5%'")
+    assert "do not go together" in command.fails("consume", firearrow_topic, "--sql", "amount > 1", "--tag", "A")

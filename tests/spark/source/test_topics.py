@@ -122,13 +122,9 @@ def test_tags_are_filtered_by_the_broker(broker: ApacheBroker, filled: str) -> N
     assert numbers(options(broker, filled, tags="A || C", minPartitions="5")) == [n for n in range(COUNT) if n % 3 != 1]
 
 
-def test_sql_is_filtered_by_apaches_broker_and_refused_by_ours(broker: ApacheBroker, filled: str) -> None:
+def test_sql_is_filtered_by_the_broker(broker: ApacheBroker, filled: str) -> None:
     wanted = options(broker, filled, sql="a BETWEEN 3 AND 4")
-    if is_ours(broker):
-        with pytest.raises(Unsupported, match=f"broker {broker.name} does not filter by SQL92 .* use the option tags"):
-            read(wanted)
-    else:
-        assert numbers(wanted) == [n for n in range(COUNT) if n % 10 in (3, 4)]
+    assert numbers(wanted) == [n for n in range(COUNT) if n % 10 in (3, 4)]
 
 
 def test_a_missing_replica_is_said(broker: ApacheBroker, filled: str) -> None:

@@ -27,6 +27,7 @@ PAGES = {
     "how-to/slow-consumers.md": ["handled 500 messages", "loaded 100 rows"],
     "how-to/logging.md": ['"event": "an example", "topic": "orders"'],
     "how-to/tls.md": ["sent 1 message to secrets", "plaintext is refused", "heard hush"],
+    "how-to/filter-messages.md": ["passed ['Bonn', 'Köln']", "Aachen"],
     "how-to/values.md": ["orders [7, 8, 9]", "paid 320"],
     "how-to/accept-messages.md": ["handled 10 rejected 40"],
     "how-to/pause-and-rebalance.md": ["paused at 10", "counted 100", "left 0"],

@@ -225,6 +225,14 @@ class TransactionUnconfirmed(FireArrowError):
         super().__init__(message)
 
 
+class TransactionRefused(FireArrowError):
+    """The broker of a transaction refused its commit or its rollback, for example because the transaction is over.
+
+    A transaction is over once another producer's check function has decided, or once the broker has given it up: then
+    the message lies in the topic TRANS_CHECK_MAX_TIME_TOPIC. The decision is not in force unless the broker asks again.
+    """
+
+
 class ClientClosed(FireArrowError):
     """A producer or consumer is used before it was opened, or after it was closed; nothing was sent."""
 

@@ -6,7 +6,7 @@ from typing import Self
 from firearrow import client
 from firearrow.blocking.door import Door
 from firearrow.client import Message, SendResult, TransactionState
-from firearrow.errors import ClientClosed
+from firearrow.errors import ClientClosed, PortalClosed
 
 
 class Transaction:
@@ -47,16 +47,16 @@ class Transaction:
         """Commit; after an error roll back; after an interrupt or the end of the program leave it unknown."""
         try:
             self._door.call(self._inner.__aexit__(kind, error, trace))
-        except ClientClosed:
+        except (ClientClosed, PortalClosed):  # the second after a fork
             if error is None:
                 raise
 
     def commit(self) -> None:
-        """Have the message delivered; raise ``TransactionUnconfirmed`` if the broker did not confirm that."""
+        """Have the message delivered; raise if the broker refused that or did not confirm it."""
         self._door.call(self._inner.commit())
 
     def rollback(self) -> None:
-        """Have the message dropped; raise ``TransactionUnconfirmed`` if the broker did not confirm that."""
+        """Have the message dropped; raise if the broker refused that or did not confirm it."""
         self._door.call(self._inner.rollback())
 
     def leave_unknown(self) -> None:

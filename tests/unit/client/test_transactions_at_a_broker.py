@@ -9,7 +9,7 @@ import pytest
 
 from firearrow.client import Message, Producer, StoredMessage, Transaction, TransactionalProducer, TransactionState
 from firearrow.client.producer.transaction.check_back import MOST_WAITING
-from firearrow.errors import ClientClosed, SendFailed, TransactionUnconfirmed
+from firearrow.errors import ClientClosed, FireArrowError, SendFailed, TransactionRefused, TransactionUnconfirmed
 from firearrow.model import flags
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.requests.transaction.transaction import EndTransaction
@@ -85,7 +85,11 @@ def test_a_commit_that_is_not_confirmed_is_told_and_not_repeated(how: str) -> No
     async def main() -> None:
         async with scripted() as (broker, at), Producer(at, group="shop", send_timeout_ms=300) as producer:
             broker.on_end = answer
-            with pytest.raises(TransactionUnconfirmed, match=r"commit of transaction .*will ask the producers") as told:
+            kind: type[FireArrowError] = TransactionUnconfirmed
+            text = "will ask the producers"
+            if how == "refused":
+                kind, text = TransactionRefused, "if it is open, the broker asks and this producer repeats its decision"
+            with pytest.raises(kind, match=f"commit of transaction .*{text}") as told:
                 async with producer.transaction(Message("T", b"x")) as transaction:
                     pass
             assert told.value.may_have_happened is (how != "refused")
@@ -297,5 +301,85 @@ def test_a_plain_check_function_that_runs_at_the_close_ends_and_so_does_the_clos
             async with asyncio.timeout(10):
                 await closing
             assert broker.ends == []
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("remark", ["the transaction is already rolled back", "the transaction was given up"])
+def test_a_commit_that_is_refused_for_good_promises_no_question(remark: str) -> None:
+    async def main() -> None:
+        async with scripted() as (broker, at), Producer(at, group="shop") as producer:
+            broker.on_end = lambda _call: Answer(code=604, remark=remark)
+            with pytest.raises(TransactionRefused, match=f"{remark}.*TRANS_CHECK_MAX_TIME_TOPIC") as told:
+                async with producer.transaction(Message("T", b"x")):
+                    pass
+            assert "will ask" not in str(told.value)
+
+    asyncio.run(main())
+
+
+def test_a_closed_producer_does_not_promise_to_repeat_its_decision() -> None:
+    async def main() -> None:
+        async with scripted() as (_broker, at), Producer(at, group="shop") as producer:
+            with pytest.raises(TransactionUnconfirmed, match="this one is closed"):
+                async with producer.transaction(Message("T", b"x")):
+                    await producer.close()
+
+    asyncio.run(main())
+
+
+def test_a_rollback_that_is_not_confirmed_is_not_called_done() -> None:
+    async def main() -> None:
+        async with scripted() as (broker, at), Producer(at, group="shop", send_timeout_ms=500) as producer:
+            broker.half_code = int(ResponseCode.FLUSH_DISK_TIMEOUT)
+            broker.on_end = lambda call: call.later()
+            with pytest.raises(SendFailed, match="its rollback is not confirmed"):
+                async with producer.transaction(Message("T", b"x")):
+                    pass
+
+    asyncio.run(main())
+
+
+def test_an_old_decision_does_not_answer_for_a_later_transaction_with_the_same_key() -> None:
+    checked: list[object] = []
+
+    async def check(message: object) -> TransactionState:
+        checked.append(message)
+        return TransactionState.COMMIT
+
+    async def main() -> None:
+        async with (
+            scripted() as (broker, at),
+            TransactionalProducer(at, group="shop", check=check, send_timeout_ms=300) as producer,
+        ):
+            broker.on_end = lambda call: call.later()
+            with pytest.raises(ZeroDivisionError):
+                async with producer.transaction(Message("T", b"x")) as first:
+                    raise ZeroDivisionError
+            broker.on_end = lambda _call: None
+            with pytest.raises(asyncio.CancelledError):
+                async with producer.transaction(first.message):
+                    raise asyncio.CancelledError
+            await until(lambda: broker.beats)
+            broker.ends.clear()
+            broker.ask_back(record_of_half("shop", first.message_id))
+            await until(lambda: broker.ends)
+            assert checked
+
+    asyncio.run(main())
+
+
+def test_a_broker_that_confirms_nothing_delays_no_other_answer() -> None:
+    async def main() -> None:
+        async with (
+            scripted() as (broker, at),
+            TransactionalProducer(at, group="shop", check=lambda _message: TransactionState.COMMIT),
+        ):
+            broker.on_end = lambda call: call.later()
+            await until(lambda: broker.beats)
+            for number in range(20):
+                broker.ask_back(record_of_half("shop", f"K{number}"))
+            async with asyncio.timeout(2.5):  # one confirmation alone is waited for longer
+                await until(lambda: len(broker.ends) == 20)
 
     asyncio.run(main())

@@ -76,11 +76,11 @@ class Transaction(NeedsAwait):
             self.leave_unknown()
 
     async def commit(self) -> None:
-        """Have the message delivered; raise ``TransactionUnconfirmed`` if the broker did not confirm that."""
+        """Have the message delivered; raise if the broker refused that or did not confirm it."""
         await self._end(TransactionState.COMMIT)
 
     async def rollback(self) -> None:
-        """Have the message dropped; raise ``TransactionUnconfirmed`` if the broker did not confirm that."""
+        """Have the message dropped; raise if the broker refused that or did not confirm it."""
         await self._end(TransactionState.ROLLBACK)
 
     def leave_unknown(self) -> None:

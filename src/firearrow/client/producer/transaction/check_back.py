@@ -1,8 +1,9 @@
 """Answers the check-backs of brokers: which state a half has whose producer has not ended it.
 
 A check-back is a one-way request with the half as its body. The answer is an END_TRANSACTION over the same connection,
-which the broker answers unless it says UNKNOWN. Check-backs are answered one at a time, in the order in which they
-came. A check-back that is not answered comes again, 15 times in all with Apache's defaults.
+which the broker answers unless it says UNKNOWN. The check function is called for one check-back at a time, in the
+order in which they came; a broker that confirms nothing delays no other. A check-back that is not answered comes again,
+15 times in all with Apache's defaults.
 
 Java: ``ClientRemotingProcessor.checkTransactionState``, ``DefaultMQProducerImpl.checkTransactionState``.
 """
@@ -29,6 +30,8 @@ log: Final = logging.getLogger(__name__)
 
 MOST_WAITING: Final = 2000
 """Check-backs that may wait for their answer; further ones are dropped, because they come again."""
+MOST_UNCONFIRMED: Final = 64
+"""Answers that may wait for the confirmation of their broker."""
 LARGEST_BODY_BYTES: Final = 64 * 1024 * 1024
 """Limit of a decompressed body: a larger one is handed to the check function compressed."""
 
@@ -77,24 +80,28 @@ class CheckBacks:
 
     async def run(self) -> None:
         """Answer check-backs until cancelled."""
-        while True:
-            while self._waiting:
-                await self._answer(self._waiting.popleft())
-            self._has_come.clear()
-            await self._has_come.wait()
+        places = asyncio.Semaphore(MOST_UNCONFIRMED)
+        async with asyncio.TaskGroup() as confirmations:
+            while True:
+                while self._waiting:
+                    back = self._waiting.popleft()
+                    state = self._table.state_of(back.half.unique_key) or await self._ask(back.half)
+                    await places.acquire()
+                    sent = confirmations.create_task(self._answer(back, state))
+                    sent.add_done_callback(lambda _sent: places.release())
+                self._has_come.clear()
+                await self._has_come.wait()
 
-    async def _answer(self, back: CheckBack) -> None:
-        state = self._table.state_of(back.half.unique_key)
-        if state is None:
-            state = await self._ask(back.half)
+    async def _answer(self, back: CheckBack, state: TransactionState) -> None:
         answer = answer_to(back.asked, back.half, self._group, state)
         try:
             if state is TransactionState.UNKNOWN:
                 back.peer.push(answer)  # brokers do not answer it
             else:
                 await back.peer.call(answer)
+                self._table.confirm(back.half.unique_key)
         except FireArrowError as error:
-            what = "the broker at %s did not confirm the %s of transaction %s, and will ask again: %s"
+            what = "the broker at %s did not confirm the %s of transaction %s, and asks again if it is open: %s"
             words = back.peer.address, state.lower(), back.half.unique_key, error
             self._say("unconfirmed", what, words, back.half, str(error))
 

@@ -20,8 +20,17 @@ from firearrow.client.producer.transaction.check_back import Check, CheckBacks
 from firearrow.client.producer.transaction.half import Half, may_repeat
 from firearrow.client.producer.transaction.state import TransactionState, TransactionTable
 from firearrow.client.producer.transaction.users_function import UsersFunction, check_users_function
-from firearrow.errors import FireArrowError, NoRoute, RequestRefused, SendFailed, TransactionUnconfirmed
+from firearrow.errors import (
+    ClientClosed,
+    FireArrowError,
+    NoRoute,
+    RequestRefused,
+    SendFailed,
+    TransactionRefused,
+    TransactionUnconfirmed,
+)
 from firearrow.model import Message
+from firearrow.model.names import CHECK_MAX_TIME_TOPIC
 from firearrow.remoting.handlers import Handlers
 from firearrow.runtime.threads import Threads
 
@@ -108,33 +117,38 @@ class Coordinator:
             raise
         half = Half(message, read_result(code, answer, queue, key))
         if not half.sent.is_ok:
-            await self.try_rollback(half)
+            is_gone = await self.try_rollback(half)
+            became = "so it was rolled back" if is_gone else "and its rollback is not confirmed: the broker will ask"
             raise SendFailed(
                 f"the half of a transaction of topic {message.topic!r} is stored, but not as configured "
-                f"({half.sent.status}), so it was rolled back; try the transaction again",
+                f"({half.sent.status}), {became}; try the transaction again",
                 retryable=True,
                 may_have_happened=False,
             )
         return half
 
     async def end(self, half: Half, state: TransactionState) -> None:
-        """End a transaction; raise ``TransactionUnconfirmed`` if its broker did not confirm that."""
+        """End a transaction; raise if its broker refused that (``TransactionRefused``) or did not confirm it."""
         table = self._table
         try:
             await self._end(half, state)
         except BaseException as error:
             table.keep(half.unique_key, state)
+            if isinstance(error, RequestRefused) and not may_repeat(error, state):
+                raise self._refused(half, state, error) from error
             if isinstance(error, FireArrowError):
                 raise self._unconfirmed(half, state, error) from error
             raise
         table.end(half.unique_key)
 
-    async def try_rollback(self, half: Half) -> None:
-        """Roll back; log a warning if the broker did not confirm that."""
+    async def try_rollback(self, half: Half) -> bool:
+        """Roll back; log a warning if the broker did not confirm that, and return whether it did."""
         try:
             await self.end(half, TransactionState.ROLLBACK)
-        except TransactionUnconfirmed as error:
+        except (TransactionUnconfirmed, TransactionRefused) as error:
             log.warning("%s", error, extra={"id": half.unique_key, "topic": half.message.topic, "reason": str(error)})
+            return False
+        return True
 
     def leave_unknown(self, half: Half) -> None:
         """Let the broker ask back."""
@@ -167,13 +181,26 @@ class Coordinator:
                 return
 
     def _unconfirmed(self, half: Half, state: TransactionState, error: FireArrowError) -> TransactionUnconfirmed:
-        group, key = self._settings.group, half.unique_key
+        answer = "this one repeats its decision while it is open, and later the check function decides"
+        if isinstance(error, ClientClosed):
+            answer = "this one is closed, so the check function of one that is open decides"
         return TransactionUnconfirmed(
-            f"broker {half.sent.queue.broker_name} has not confirmed the {state.lower()} of transaction {key} of topic "
-            f"{half.message.topic!r}: {error}; the broker will ask the producers of group {group}: this one repeats "
-            "its decision while it is open, and later the check function decides",
+            f"broker {half.sent.queue.broker_name} has not confirmed the {state.lower()} of {_name(half)}: {error}; "
+            f"the broker will ask the producers of group {self._settings.group}: {answer}",
             may_have_happened=error.may_have_happened,
         )
+
+    def _refused(self, half: Half, state: TransactionState, error: RequestRefused) -> TransactionRefused:
+        return TransactionRefused(
+            f"broker {half.sent.queue.broker_name} refused the {state.lower()} of {_name(half)}: {error}; if the "
+            f"transaction is over there, another producer of group {self._settings.group} has decided it, or it was "
+            f"given up and lies in {CHECK_MAX_TIME_TOPIC}; if it is open, the broker asks and this producer repeats "
+            "its decision"
+        )
+
+
+def _name(half: Half) -> str:
+    return f"transaction {half.unique_key} of topic {half.message.topic!r}"
 
 
 def checked_state(returned: object, message: Message) -> TransactionState:

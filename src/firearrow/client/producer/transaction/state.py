@@ -45,8 +45,9 @@ class TransactionTable:
         return len(self._open)
 
     def begin(self, key: str) -> None:
-        """Note that a half is about to be sent."""
+        """Note that a half is about to be sent; a decision on an earlier one with the same key is forgotten."""
         self._open[key] = None
+        self._unconfirmed.pop(key, None)
 
     def end(self, key: str) -> None:
         """Note that a transaction needs no memory: its half was not sent, its end is confirmed, or it stays unknown."""
@@ -58,6 +59,10 @@ class TransactionTable:
         self._unconfirmed[key] = state
         if len(self._unconfirmed) > MOST_DECISIONS:
             del self._unconfirmed[next(iter(self._unconfirmed))]
+
+    def confirm(self, key: str) -> None:
+        """Note that the broker has confirmed the answer to a check-back."""
+        self._unconfirmed.pop(key, None)
 
     def state_of(self, key: str) -> TransactionState | None:
         """Return the answer to a check-back; None: the check function decides."""

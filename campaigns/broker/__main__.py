@@ -111,10 +111,10 @@ def handover(given: argparse.Namespace) -> Iterator[Piece]:
         def work(
             version: str = version, direction: transactions.Direction = direction, ending: transactions.Ending = ending
         ) -> tuple[Figures, list[str]]:
-            outcome = transactions.handed_over(version, direction, ending, given.halves)
+            outcome = transactions.handed_over(version, direction, ending, transactions.with_open(given.halves))
             return dataclasses.asdict(outcome), outcome.broken
 
-        yield {"apache": version, "direction": direction, "ending": ending, "of": given.halves}, work
+        yield {"apache": version, "direction": direction, "ending": ending, "open": given.halves}, work
 
 
 def transactions_killed(given: argparse.Namespace) -> Iterator[Piece]:
@@ -172,7 +172,9 @@ def main() -> None:
         if name == "cluster":
             command.add_argument("--kind", choices=KINDS, nargs="+", default=list(KINDS))
         if name == "handover":
-            command.add_argument("--halves", type=int, default=1000, help="half messages of each handover")
+            command.add_argument(
+                "--halves", type=int, default=1000, help="half messages that are open at each handover"
+            )
         if name == "replay":
             command.add_argument("--tools", choices=("5.5.0", "4.9.8"), nargs="+", default=["5.5.0", "4.9.8"])
     filling = commands.add_parser("matrix", help=write_matrix.__doc__)

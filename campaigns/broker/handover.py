@@ -63,6 +63,11 @@ def fate(number: int) -> str:
     return FATES[number % len(FATES)]
 
 
+def with_open(count: int) -> int:
+    """How many transactions to begin so that at least ``count`` are open at the handover."""
+    return -(-count * len(FATES) // (len(FATES) - 2))
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What the second broker has made of it."""

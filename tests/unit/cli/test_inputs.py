@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from firearrow.cli.messages.inputs import InputFormat, Parts, Passed, messages
+from firearrow.cli.messages.inputs import Delay, InputFormat, Parts, Passed, messages
 from firearrow.errors import IllegalMessage
-from firearrow.model import Message
+from firearrow.model import Message, keys
 
 PARTS = Parts("T", tag="t", keys=("k",), properties={"a": "1"})
 
@@ -46,6 +46,35 @@ def test_json_says_more_than_the_options() -> None:
     assert "UNIQ_KEY" not in message.properties
     (message,) = read([], ['{"bodyBase64": "AP8="}'], InputFormat.JSON)
     assert (message.body, message.tag) == (b"\x00\xff", "t")
+
+
+@pytest.mark.parametrize(
+    ("members", "properties"),
+    [
+        ("", {keys.TIMER_DELAY_MS: "5000"}),
+        (', "delay": "90s"', {keys.TIMER_DELAY_MS: "90000"}),
+        (', "deliverAt": 1800000000123', {keys.TIMER_DELIVER_MS: "1800000000123"}),
+        (', "deliverAt": "2027-01-15T08:00:00Z"', {keys.TIMER_DELIVER_MS: "1800000000000"}),
+        (', "delayLevel": 3', {keys.DELAY: "3"}),
+        (', "dueTimestamp": 1700000000000', {keys.TIMER_DELAY_MS: "5000"}),
+    ],
+)
+def test_a_delay_of_a_line_replaces_that_of_the_options(members: str, properties: dict[str, str]) -> None:
+    async def collect() -> list[Message]:
+        parts = Parts("T", delay=Delay(wait_ms=5000))
+        line = f'{{"body": "x"{members}}}'
+        return [message async for message in messages(parts, [], [line], InputFormat.JSON, Passed())]
+
+    (message,) = asyncio.run(collect())
+    assert message.properties == properties
+
+
+@pytest.mark.parametrize(
+    "members", ['"delay": "soon"', '"deliverAt": "tomorrow"', '"deliverAt": 7', '"delay": "1s", "delayLevel": 3']
+)
+def test_a_delay_that_is_none_is_named(members: str) -> None:
+    with pytest.raises(IllegalMessage, match=r"--message is not a message: .*(write|give one of them)"):
+        read([], [f'{{"body": "x", {members}}}'], InputFormat.JSON)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """How ``firearrow consume`` prints a message."""
 
+import msgspec
 import pytest
 
 from firearrow.cli.messages.message_printer import FIELDS, renderer
@@ -55,3 +56,11 @@ def test_the_list_of_fields_is_what_the_module_says() -> None:
 
     said = firearrow.cli.messages.message_printer.__doc__ or ""
     assert [name for name in FIELDS if f"``%{name}``" not in said] == []
+
+
+def test_a_timed_message_says_when_it_was_due() -> None:
+    timed = msgspec.structs.replace(MESSAGE, properties={"TIMER_DELIVER_MS": "1700000000123"})
+    assert renderer("%D")(timed, QUEUE) == b"1700000000123"
+    assert renderer("%D")(MESSAGE, QUEUE) == b""
+    assert msgspec.json.decode(renderer("json")(timed, QUEUE))["dueTimestamp"] == 1_700_000_000_123
+    assert "dueTimestamp" not in msgspec.json.decode(renderer("json")(MESSAGE, QUEUE))

@@ -170,11 +170,15 @@ def _from_json(parts: Parts, line: bytes, where: str) -> Message:
     assert body is not None
     own = {name: value for name, value in said.properties.items() if name not in _OF_THE_SYSTEM}
     words = tuple(said.keys.split() if isinstance(said.keys, str) else said.keys)
-    return Parts(
+    made = Parts(
         parts.topic,
         said.tag or parts.tag,
         words or parts.keys,
         said.sharding_key or parts.sharding_key,
         delay if delay != Delay() else parts.delay,
         {**parts.properties, **own},
-    ).message(body)
+    )
+    try:
+        return made.message(body)
+    except IllegalMessage as error:
+        raise IllegalMessage(f"{where} is not a message: {error}") from error

@@ -17,7 +17,7 @@ from typing import Final
 from firearrow.errors import DiskError
 from firearrow.store.config import FlushMode
 from firearrow.testing.sim.disk import DiskProfile
-from firearrow.testing.sim.history import History, Outcome
+from firearrow.testing.sim.history import History, Outcome, Sent
 from firearrow.testing.sim.invariants import summary, violations
 from firearrow.testing.sim.promise import Promise
 from firearrow.testing.sim.transport import LinkProfile
@@ -80,7 +80,8 @@ class Options:
     transactions: int = 0
     """Members of the group that sends half messages."""
     timed: float = 0.0
-    """How many of the producers' messages are for a time of their own."""
+    """How many of the producers' messages are for a time of their own; none where files are deleted long before
+    ``fileReservedTime``, half of which is how long a timer stays in one file."""
     expires: bool = False
     hostile: tuple[str, ...] = ()
     """Kinds of hostile clients; drawn by lot where none is named."""
@@ -90,6 +91,7 @@ class Options:
     @classmethod
     def draw(cls, rng: random.Random) -> "Options":
         menu: Menu = rng.choice(["all", "all", "all", "machines", "machines", "machines", "disks", "disks", "clients"])
+        expires = menu in ("machines", "clients") and rng.random() < 0.6
         return cls(
             flush=rng.choice(["SYNC_FLUSH", "SYNC_FLUSH", "ASYNC_FLUSH"]),
             name_servers=rng.randint(1, 2),
@@ -110,8 +112,8 @@ class Options:
             firsts=rng.randint(0, 1),
             lives=rng.randint(0, 2),
             transactions=rng.choice((0, 2, 2, 3)),
-            timed=0.0,
-            expires=menu in ("machines", "clients") and rng.random() < 0.6,
+            timed=0.0 if expires else rng.choice((0.0, 0.1, 0.2)),
+            expires=expires,
         )
 
 
@@ -228,9 +230,13 @@ class Chaos:
 
     def settled_s(self) -> float:
         """Return when every timed message is due and every half message is ended or given up, by I10 and I11."""
-        due = [sent.ended_s + (sent.due_ms - sent.born_ms) / 1000 for sent in self.history.sends if sent.due_ms]
         asked_s = self.world.loop.time() + TRANSACTIONS_S if self.history.halves else 0.0
-        return max(asked_s, *(due_s + TIMERS_S for due_s in due), 0.0)
+        return max(asked_s, *(self.due_s(sent) + TIMERS_S for sent in self.history.sends if sent.due_ms), 0.0)
+
+    def due_s(self, sent: Sent) -> float:
+        """Return when a timed message is due by clocks that are right again; a wrong one may have counted a delay."""
+        errors_ms = [self.history.clock_error_ms(sent.broker, at_s) for at_s in (sent.began_s, sent.ended_s)]
+        return sent.ended_s + (sent.due_ms - sent.born_ms + max(*errors_ms, 0)) / 1000
 
     async def watch(self) -> None:
         """Look now and then at what brokers keep in memory."""

@@ -35,6 +35,7 @@ from firearrow.store.queue.table import QueueConfig
 from firearrow.store.read.queue_reader import ReadRequest, ReadResult
 from firearrow.store.retention import RetentionConfig
 from firearrow.store.store import Store
+from firearrow.store.timer.config import TimerConfig
 from firearrow.testing.sim.history import History, Outcome, Read
 from firearrow.testing.sim.loop import SimLoop
 from firearrow.testing.sim.workload.consumer import Consumer
@@ -77,6 +78,13 @@ TRANSACTIONS = TransactionConfig(
     transaction_time_out=2_000, transaction_check_max=MOST_CHECKS, transaction_check_interval=1_000
 )
 """Producers are asked soon and not often, so that some transactions are given up."""
+TIMERS = TimerConfig(
+    timer_precision_ms=100,
+    timer_roll_window_slot=60,
+    timer_max_delay_sec=60,
+    mapped_file_size_timer_log=4096,
+)
+"""A short window and small files: a message that waits for 20 s is stored again several times."""
 KEEPING = RetentionConfig(clean_file_forcibly_enable=False)
 """A full disk takes nothing away."""
 EXPIRING = RetentionConfig(
@@ -279,6 +287,7 @@ class SimCluster:
             ),
             index=IndexConfig(max_hash_slot_num=self.index_slots, max_index_num=max(64, self.index_slots // 8)),
             transactions=TRANSACTIONS,
+            timers=TIMERS,
             retention=EXPIRING if self.expires else KEEPING,
             limits=LIMITS,
         )

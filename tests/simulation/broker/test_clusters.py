@@ -32,6 +32,7 @@ FLOORS = {
     "transactions: rollback ok": 60,
     "transactions checked": 150,
     "given up": 20,
+    "timed messages": 100,
     "rare ones": 12,
 }
 """What must have happened in a whole batch of 20 clusters."""
@@ -53,6 +54,7 @@ def test_clusters_keep_their_promises(first: int) -> None:
         happened["acknowledged"] += sum(sent.outcome is Outcome.OK for sent in history.sends)
         happened["unknown"] += sum(sent.outcome is Outcome.INFO for sent in history.sends)
         happened["read"] += sum(map(len, history.reads.values()))
+        happened["timed messages"] += sum(sent.outcome is Outcome.OK and sent.due_ms > 0 for sent in history.sends)
         happened["half messages"] += len(history.halves)
         happened["given up"] += len(history.given_up)
         happened["valid runs"] += is_valid(history)

@@ -14,14 +14,17 @@ from firearrow.broker.handlers.message import return_message as sendback
 from firearrow.broker.pull import checks as pullchecks
 from firearrow.broker.send.waiting_answers import Acks
 from firearrow.broker.tables.offsets import OffsetTable
+from firearrow.broker.timer.dequeue import Dequeue
 from firearrow.broker.transaction import checks
 from firearrow.broker.transaction.half import renewed
 from firearrow.broker.transaction.journal import Journal
 from firearrow.errors import FireArrowError
 from firearrow.model.flags import COMMIT, TRANSACTION_MASK
 from firearrow.record.encode import Draft
+from firearrow.runtime.clock import Clock
 from firearrow.store.log.commit_log import CommitLog
 from firearrow.store.placement import WRITTEN
+from firearrow.store.timer.timer_log import TimerLog
 from tests.simulation.broker.chaos import Options, run_chaos
 
 SEEDS = 25
@@ -43,6 +46,9 @@ HARD = Options(
 
 UNDECIDED = replace(HARD, transactions=3)
 EXPIRING = replace(UNDECIDED, expires=True, kinds=("expire", "crash_transactions", "bounce"))
+
+TIMED = replace(HARD, timed=0.5, sync_s=0.02, step_s=3.0, kinds=("crash", "crash", "restart"))
+STEPPED = replace(TIMED, kinds=("step_clock",))
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -124,6 +130,38 @@ def deletes_pending_half_messages(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(checks.Checks, "renew_below", at_once)
 
 
+def moves_the_wheel_ahead_of_its_log(patch: pytest.MonkeyPatch) -> None:
+    async def not_synced(self: TimerLog) -> None:
+        self.synced = self.end
+
+    patch.setattr(TimerLog, "sync", not_synced)
+
+
+class _NeverBack:
+    """A clock that does not see that it was set back."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._latest_ms = 0
+
+    def now_ms(self) -> int:
+        self._latest_ms = max(self._latest_ms, self._clock.now_ms())
+        return self._latest_ms
+
+    def ticks(self) -> int:
+        return self._clock.ticks()
+
+
+def delivers_early_after_a_step_of_the_clock(patch: pytest.MonkeyPatch) -> None:
+    made = Dequeue.__init__
+
+    def init(self: Dequeue, *arguments: Any) -> None:
+        made(self, *arguments)
+        self._clock = _NeverBack(self._clock)
+
+    patch.setattr(Dequeue, "__init__", init)
+
+
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("plant", "rule"),
@@ -150,9 +188,11 @@ def test_a_planted_bug_is_caught(plant: Plant, rule: str, monkeypatch: pytest.Mo
         (notes_the_end_before_the_message_is_durable, "I10", UNDECIDED),
         (forgets_how_often_it_asked, "I10", UNDECIDED),
         (deletes_pending_half_messages, "I10", EXPIRING),
+        (moves_the_wheel_ahead_of_its_log, "I11", TIMED),
+        (delivers_early_after_a_step_of_the_clock, "I11.*early", STEPPED),
     ],
 )
-def test_a_planted_bug_of_transactions_is_caught(
+def test_a_planted_bug_of_transactions_or_timers_is_caught(
     plant: Plant, rule: str, options: Options, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch)

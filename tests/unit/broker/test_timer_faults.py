@@ -7,6 +7,7 @@ from firearrow.broker.timer.admission import parked
 from firearrow.model import keys
 from firearrow.store.placement import FLUSHED
 from firearrow.store.timer.config import TimerConfig
+from firearrow.store.timer.timer_log import TimerLog
 from firearrow.testing.sim.disk_image import STANDING
 from firearrow.testing.sim.world import World
 from tests.unit.broker.sim import SimBroker, SimClient, simulate, until
@@ -65,6 +66,34 @@ def test_a_kill_before_the_first_checkpoint_loses_none() -> None:
         assert await bodies(broker) == [b"early"]
 
     simulate(scenario, sync=True, timers=SELDOM)
+
+
+def test_a_wheel_without_a_checkpoint_is_delivered_from_its_first_slot() -> None:
+    async def scenario(_world: World, broker: SimBroker, _client: SimClient) -> None:
+        put_timed(broker, b"early", TIMER_DELAY_MS="2000")
+        await asyncio.sleep(0.5)
+        files = timers_of(broker).files
+        assert files is not None
+        await files.wheel.write(files.wheel.take_changed())  # killed before the checkpoint is written
+        await broker.node.crash()
+        await asyncio.sleep(5.0)
+        await broker.restart()
+        await until(lambda: count(broker) == 1, 10)
+
+    simulate(scenario, sync=True, timers=SELDOM)
+
+
+def test_a_file_that_power_left_short_does_not_set_the_size_of_files() -> None:
+    async def scenario(world: World, _broker: SimBroker, _client: SimClient) -> None:
+        disk = world.node("other").disk
+        disk.make_directory("timerlog")
+        disk.open("timerlog/00000000000000000000", create=True).write_at(0, [bytes(260)])
+        for synced, size in ((0, 4096), (260, 260), (None, 260)):
+            log = TimerLog(disk, 4096)
+            await log.load(synced)
+            assert log.file_bytes == size
+
+    simulate(scenario)
 
 
 def test_a_kill_after_the_clock_was_set_back_loses_none() -> None:

@@ -102,7 +102,7 @@ class TimerFiles:
         """Open and recover the timer files. ``entry_at`` returns the physical offset of an entry of the queue."""
         check = await read_check(disk)
         log = TimerLog(disk, config.mapped_file_size_timer_log)
-        await log.load()
+        await log.load(check.log_end)
         wheel = Wheel(disk, config.timer_precision_ms)
         snapshot = await load_snapshot(disk, wheel)
         await _refuse_other_precision(wheel, check.read_ms or now_ms)

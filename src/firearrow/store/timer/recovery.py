@@ -41,7 +41,7 @@ class Recovered(NamedTuple):
     units: int
     """The units laid over the wheel."""
     first_ms: int
-    """The earliest slot that a unit was laid into; `NEVER_MS` when none was."""
+    """The earliest slot with units; `NEVER_MS` when there is none."""
     in_log: frozenset[int]
     """Physical offsets from ``asked_from`` on of messages whose units are in the timer log."""
 
@@ -80,8 +80,10 @@ async def recover(
     certain, ``log_tail`` the end of the commit log, ``asked_from`` the physical offset of the checkpoint's entry."""
     covered = max(covered, log.start)
     end = await _find_end(log, covered, log_tail)
-    replay_from = min(covered, await _clean(wheel, check.read_ms, end))
-    return await _replay(log, wheel, check, max(replay_from, log.start), covered, end, asked_from)
+    broken_from, first_ms = await _clean(wheel, check.read_ms, end)
+    replay_from = max(min(covered, broken_from), log.start)
+    found = await _replay(log, wheel, check, replay_from, covered, end, asked_from)
+    return found._replace(first_ms=min(found.first_ms, first_ms))
 
 
 async def _find_end(log: TimerLog, covered: int, log_tail: int) -> int:
@@ -109,10 +111,11 @@ async def _find_end(log: TimerLog, covered: int, log_tail: int) -> int:
     return end
 
 
-async def _clean(wheel: Wheel, read_ms: int, end: int) -> int:
-    """Empty delivered slots and slots that name units behind the end; return the first position of the latter."""
+async def _clean(wheel: Wheel, read_ms: int, end: int) -> tuple[int, int]:
+    """Empty delivered slots and slots that name units behind the end; return the first position of the latter, and
+    the time of the first slot that is left."""
     pace = Pace(_WORK_AT_ONCE)
-    replay_from = end
+    replay_from, first_ms = end, NEVER_MS
     used = 0
     for number in wheel.used_pages():
         slots = wheel.slots_of_page(number)
@@ -125,9 +128,10 @@ async def _clean(wheel: Wheel, read_ms: int, end: int) -> int:
                 replay_from = min(replay_from, max(slot.first, 0))
             else:
                 used += 1
+                first_ms = min(first_ms, time_ms)
         await pace.did(1 + len(slots))
     wheel.used = used
-    return replay_from
+    return replay_from, first_ms
 
 
 async def _replay(

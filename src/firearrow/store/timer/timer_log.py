@@ -30,8 +30,12 @@ class TimerLog:
         """The position after the last unit."""
         self.synced = 0
 
-    async def load(self) -> None:
-        """Open the files that exist. `end` is the end of the last file until recovery has found the last unit."""
+    async def load(self, synced: int | None = None) -> None:
+        """Open the files that exist. `end` is the end of the last file until recovery has found the last unit.
+
+        ``synced`` is the position up to which the checkpoint says that the log is durable. A file above it may be
+        short after a power loss, so its size says nothing about the size of files.
+        """
         names = await self._disk.list(DIRECTORY) if self._disk.exists(DIRECTORY) else []
         starts = sorted(start for name in names if (start := segment_start(name)) is not None)
         for start in starts:
@@ -39,9 +43,12 @@ class TimerLog:
             if file.size:
                 self._files[start] = file
                 self._starts.append(start)
-                self.file_bytes = file.size
             else:
                 file.close()
+        if len(self._starts) > 1:
+            self.file_bytes = self._starts[1] - self._starts[0]
+        elif self._starts and (synced is None or synced > self._starts[0]):
+            self.file_bytes = self._files[self._starts[0]].size
         self.end = self._starts[-1] + self.file_bytes if self._starts else 0
         # The process before this one may have been killed between a write and its sync.
         self._unsynced.update(self._starts)

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
+from firearrow.testing.sim.clock import EPOCH_MS
+
 
 class Outcome(Enum):
     """How a send ended."""
@@ -145,6 +147,14 @@ class History:
     def clock_error_ms(self, broker: str, at_s: float) -> int:
         """Return by how much the wall clock of a broker was wrong at a time."""
         return sum(by_ms for step_s, name, by_ms in self.clock_steps if name == broker and step_s <= at_s)
+
+    def latest_ms(self, broker: str, since_s: float, until_s: float) -> int:
+        """Return the latest time that the wall clock of a broker showed between two times."""
+        errors = [(until_s, self.clock_error_ms(broker, until_s))]
+        for step_s, name, by_ms in self.clock_steps:
+            if name == broker and since_s < step_s <= until_s:
+                errors.append((step_s, self.clock_error_ms(broker, step_s) - by_ms))
+        return max(EPOCH_MS + int(at_s * 1000) + error_ms for at_s, error_ms in errors)
 
     def read_by(self, group: str, read: Read) -> None:
         """Note that a consumer of a group received a message."""

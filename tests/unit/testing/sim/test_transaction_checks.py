@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from firearrow.testing.sim.clock import EPOCH_MS
 from firearrow.testing.sim.history import Decision, End, Half, History, Outcome, Place, Read, Sent
 from firearrow.testing.sim.promise import Promise
 from firearrow.testing.sim.timer_checks import timers_kept
@@ -12,7 +13,7 @@ from firearrow.testing.sim.transaction_checks import transactions_kept
 PROMISE = Promise(groups=("g",), topics=frozenset({"T"}), delays_ms=(1_000,), most_checks=3)
 FAULTLESS = replace(PROMISE, faultless=True)
 LOSSY = replace(PROMISE, window_s=10.0)
-SENT = Sent("x:1", "T", "b", 0, Outcome.OK, Place("b", "T", 0, 4), 50.0, 51.0, born_ms=50_000)
+SENT = Sent("x:1", "T", "b", 0, Outcome.OK, Place("b", "T", 0, 4), 50.0, 51.0, born_ms=EPOCH_MS + 50_000)
 
 
 def _read(offset: int, topic: str = "T", stored_ms: int = 60_000) -> Read:
@@ -84,17 +85,17 @@ def _timed(read: Read | None, sent: Sent, *steps: tuple[float, str, int], promis
 
 
 def _seen(stored_ms: int, at_s: float) -> Read:
-    return replace(_read(1, stored_ms=stored_ms), at_s=at_s)
+    return replace(_read(1, stored_ms=EPOCH_MS + stored_ms), at_s=at_s)
 
 
-AT = replace(SENT, due_ms=58_000)
+AT = replace(SENT, due_ms=EPOCH_MS + 58_000)
 AFTER = replace(AT, is_relative=True)
 
 
 @pytest.mark.parametrize("sent", [AT, AFTER])
 def test_a_timed_message_comes_and_not_early(sent: Sent) -> None:
     assert _timed(_seen(58_000, 58.0), sent, promise=FAULTLESS) == ""
-    assert "1 ms early" in _timed(_seen(57_999, 57.9991), sent)
+    assert "delivered early" in _timed(_seen(57_999, 57.9991), sent)
     assert "never came" in _timed(None, sent)
     assert "3001 ms late" in _timed(_seen(61_001, 61.001), sent, promise=FAULTLESS)
 
@@ -102,7 +103,8 @@ def test_a_timed_message_comes_and_not_early(sent: Sent) -> None:
 def test_a_clock_that_steps_makes_early_only_what_is_early_by_clock_and_by_time() -> None:
     assert _timed(_seen(58_000, 53.0), AT, (52.0, "b", 5_000)) == ""
     assert _timed(_seen(53_000, 58.0), AT, (52.0, "b", -5_000)) == ""
-    assert "3000 ms early" in _timed(_seen(55_000, 55.0), AT, (52.0, "b", 5_000), (53.0, "b", -5_000))
+    assert "delivered early" in _timed(_seen(55_000, 55.0), AT, (52.0, "b", 4_000), (53.0, "b", -4_000))
+    assert _timed(_seen(58_000, 55.0), AT, (52.0, "b", 5_000), (53.0, "b", -5_000)) == ""
 
 
 def test_a_delay_counts_by_the_clock_of_the_broker_at_the_arrival() -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         Transaction,
         TransactionalProducer,
         TransactionState,
+        cel,
         sql,
     )
 
@@ -41,6 +42,7 @@ __all__ = [
     "TransactionState",
     "TransactionalProducer",
     "__version__",
+    "cel",
     "sql",
 ]
 

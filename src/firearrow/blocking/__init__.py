@@ -34,6 +34,7 @@ from firearrow.client import (
     StoredMessage,
     TransactionResult,
     TransactionState,
+    cel,
     sql,
 )
 
@@ -59,5 +60,6 @@ __all__ = [
     "TransactionResult",
     "TransactionState",
     "TransactionalProducer",
+    "cel",
     "sql",
 ]

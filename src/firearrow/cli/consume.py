@@ -16,7 +16,7 @@ import typer
 from firearrow.cli.cluster import NameServers, Reach, fail, name_servers, reach_of, run
 from firearrow.cli.messages.message_printer import JSON, TABLE, Printer
 from firearrow.cli.messages.topic_reader import Look, Reader
-from firearrow.client import Consumer, PullConsumer, sql
+from firearrow.client import Consumer, PullConsumer, cel, sql
 from firearrow.client.consumer.subscription import EVERYTHING, Expression, doubt, subscription
 from firearrow.errors import SettingsError
 from firearrow.model.names import TOOLS_CONSUMER_GROUP
@@ -43,6 +43,13 @@ def consume(
     condition: Annotated[
         str, typer.Option("--sql", help="Only messages whose properties match: \"amount > 100 AND city = 'Köln'\".")
     ] = "",
+    body_condition: Annotated[
+        str,
+        typer.Option(
+            "--cel",
+            help='Only messages whose JSON body and properties match: "body.amount > 100"; not on Apache\'s brokers.',
+        ),
+    ] = "",
     limit: Annotated[int, typer.Option("--limit", "-l", min=0, help="Stop after so many messages; 0 is no limit.")] = 0,
     follow: Annotated[bool, typer.Option("--follow", "-F", help="Wait for new messages until interrupted.")] = False,
     idle: Annotated[
@@ -61,13 +68,8 @@ def consume(
         printer = Printer(JSON if as_json else form)
     except SettingsError as error:
         fail(context, str(error))
-    if condition and tag != EVERYTHING:
-        fail(
-            context,
-            "--tag and --sql do not go together; write the tag into the condition: --sql \"TAGS = 'A' AND ...\"",
-        )
     try:
-        wanted: Expression = sql(condition) if condition else tag
+        wanted = _wanted(tag, condition, body_condition)
     except SettingsError as error:
         fail(context, str(error))
     if group == "":
@@ -89,6 +91,17 @@ def consume(
         return
     look = Look(topic, start, to, queue, wanted, limit, follow)
     run(context, lambda: _look(where, reach, look, printer))
+
+
+def _wanted(tag: str, condition: str, body_condition: str) -> Expression:
+    if bool(condition) + bool(body_condition) + (tag != EVERYTHING) > 1:
+        raise SettingsError(
+            "--tag, --sql and --cel do not go together; write the tag into the condition: "
+            "--sql \"TAGS = 'A' AND ...\" or --cel \"tag == 'A' && ...\""
+        )
+    if body_condition:
+        return cel(body_condition)
+    return sql(condition) if condition else tag
 
 
 async def _look(where: str, reach: Reach, look: Look, printer: Printer) -> None:

@@ -6,7 +6,7 @@ from firearrow.client.consumer.pull_consumer import PullConsumer
 from firearrow.client.consumer.push_consumer import Consumer
 from firearrow.client.consumer.queue.rebalance_listener import RebalanceListener
 from firearrow.client.consumer.stalls import Stall
-from firearrow.client.consumer.subscription import Filter, sql
+from firearrow.client.consumer.subscription import Filter, cel, sql
 from firearrow.client.producer.producer import Producer
 from firearrow.client.producer.result import SendResult, SendStatus
 from firearrow.client.producer.selector import Selector
@@ -38,5 +38,6 @@ __all__ = [
     "TransactionResult",
     "TransactionState",
     "TransactionalProducer",
+    "cel",
     "sql",
 ]

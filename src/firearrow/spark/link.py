@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 from msgspec.structs import replace
 
 from firearrow import fastjson
-from firearrow.client import Bounds, Filter, MessageQueue, PullConsumer, PulledBytes, PullStatus
+from firearrow.client import Bounds, MessageQueue, PullConsumer, PulledBytes, PullStatus
 from firearrow.client.consumer.settings import ConsumerOptions
 from firearrow.client.routes import MASTER_ID, Route
 from firearrow.errors import (
@@ -57,7 +57,7 @@ _links: dict[tuple[int, Connection, Fetching], "Link"] = {}
 
 def link_of(connection: Connection, fetching: Fetching) -> "Link":
     """Return the client of this process for a cluster and a group, opened at the first call."""
-    key = (process_id(), connection, replace(fetching, tags="*", sql="", from_replica=False))
+    key = (process_id(), connection, replace(fetching.unfiltered(), from_replica=False))
     found = _links.get(key)
     if found is None:
         found = _links[key] = Link(connection, fetching)
@@ -165,7 +165,7 @@ class Link:
                 lambda: self.consumer.pull_bytes(
                     queue,
                     offset,
-                    expression=Filter(fetching.sql) if fetching.sql else fetching.tags,
+                    expression=fetching.expression,
                     max_messages=most,
                     max_bytes=fetching.max_bytes,
                     timeout_ms=fetching.timeout_ms,
@@ -194,7 +194,7 @@ class Link:
         return self.portal.call(self._stored_at(places)) if places else {}
 
     async def _stored_at(self, places: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
-        fetching, room = replace(self.fetching, tags="*", sql=""), asyncio.Semaphore(LOOKS_AT_ONCE)
+        fetching, room = self.fetching.unfiltered(), asyncio.Semaphore(LOOKS_AT_ONCE)
 
         async def look(queue: MessageQueue, place: int) -> int | None:
             async with room:

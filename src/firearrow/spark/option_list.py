@@ -79,6 +79,9 @@ SOURCE: Final = (
     Option("tags", "*", "Tags to read, `A || B`; the broker filters.", "-"),
     Option("sql", "none", "SQL92 expression over properties; the broker filters.", "-"),
     Option(
+        "cel", "none", "CEL expression over properties and JSON body; FireArrow's brokers filter, Apache's do not.", "-"
+    ),
+    Option(
         "pushFilters", "false", "Batch: push WHERE on topic, queue, offset, time and tags down into the source.", "-"
     ),
     Option("readFrom", "master", "`master`, or `replica` to spare the masters.", "kafka.client.rack"),

@@ -19,8 +19,11 @@ from datetime import datetime
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from firearrow.client.consumer.subscription import Expression, Filter, cel
 from firearrow.errors import SettingsError
+from firearrow.expression.cel.program import CEL
 from firearrow.spark.option_list import CONNECTION, SOURCE, STORE, Option
 
 EARLIEST: Final = -2
@@ -89,6 +92,7 @@ class Fetching(Struct, frozen=True):
     group: str = DEFAULT_GROUP
     tags: str = "*"
     sql: str = ""
+    cel: str = ""
     from_replica: bool = False
     retries: int = 10
     retry_interval_ms: int = 200
@@ -97,6 +101,22 @@ class Fetching(Struct, frozen=True):
     max_bytes: int = 1 << 20
     in_flight: int = 16
     connect_timeout_ms: int = 15_000
+
+    @property
+    def expression(self) -> Expression:
+        """What the broker filters by: an SQL92 or CEL expression, or tags."""
+        if self.cel:
+            return Filter(self.cel, CEL)
+        return Filter(self.sql) if self.sql else self.tags
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether the broker leaves out messages."""
+        return bool(self.sql or self.cel) or self.tags not in ("", "*")
+
+    def unfiltered(self) -> "Fetching":
+        """Return the same without a filter."""
+        return replace(self, tags="*", sql="", cel="")
 
 
 class Chosen(Struct, frozen=True):
@@ -232,7 +252,7 @@ def source_options(options: Mapping[str, str], *, is_stream: bool, cores: int = 
     given = Given(options, CONNECTION + SOURCE)
     if not given.at_most_one("subscribe", "subscribePattern", "assign"):
         raise SettingsError("nothing to read; give one of subscribe, subscribePattern and assign")
-    given.at_most_one("tags", "sql")
+    given.at_most_one("tags", "sql", "cel")
     if is_stream and given.at_most_one("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
         raise SettingsError("a stream has no end; leave the ending options out, or read in one job")
     least, most = given.maybe("minOffsetsPerTrigger"), given.maybe("maxOffsetsPerTrigger")
@@ -313,6 +333,7 @@ def _fetching(given: Given, group: str) -> Fetching:
         group,
         given.text("tags", "*"),
         given.text("sql"),
+        cel(body_filter).text if (body_filter := given.text("cel")) else "",
         given.one_of("readFrom", "master", "replica") == "replica",
         given.number("fetchRetries", 10, 0),
         given.number("fetchRetryIntervalMs", 200, 0),

@@ -146,3 +146,16 @@ def test_a_condition_that_would_be_cut_off_is_refused(firearrow_address: str, fi
     command = Commands(firearrow_address)
     assert "LIKE" in command.fails("consume", firearrow_topic, "--sql", "amount LIKE '5%'")
     assert "do not go together" in command.fails("consume", firearrow_topic, "--sql", "amount > 1", "--tag", "A")
+
+
+def test_bodies_are_filtered_by_the_broker(firearrow_address: str, firearrow_topic: str) -> None:
+    command = Commands(firearrow_address)
+    command("produce", firearrow_topic, stdin="".join(f'{{"amount": {amount}}}\n' for amount in range(20)))
+    condition = "body.amount > 16"
+    for group in ([], ["-g", "by-body", "--limit", "3", "--idle", "20"]):
+        found = command("consume", firearrow_topic, "--cel", condition, "-f", r"%s\n", *group).splitlines()
+        assert sorted(found) == [f'{{"amount": {amount}}}' for amount in (17, 18, 19)]
+    assert "'amount' at character 1 is not a variable" in command.fails(
+        "consume", firearrow_topic, "--cel", "amount > 1"
+    )
+    assert "do not go together" in command.fails("consume", firearrow_topic, "--cel", condition, "--tag", "A")

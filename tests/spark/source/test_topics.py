@@ -127,6 +127,15 @@ def test_sql_is_filtered_by_the_broker(broker: ApacheBroker, filled: str) -> Non
     assert numbers(wanted) == [n for n in range(COUNT) if n % 10 in (3, 4)]
 
 
+def test_cel_is_filtered_by_our_broker_and_refused_for_apaches(broker: ApacheBroker, filled: str) -> None:
+    wanted = options(broker, filled, cel="body >= 3.0 && body < 25.0 && int(properties.a) == 4")
+    if is_ours(broker):
+        assert numbers(wanted) == [4, 14, 24]
+    else:
+        with pytest.raises(Unsupported, match=f"broker {broker.name} does not filter .* by CEL"):
+            read(wanted)
+
+
 def test_a_missing_replica_is_said(broker: ApacheBroker, filled: str) -> None:
     with pytest.raises(SettingsError, match=f"broker {broker.name} has no replica .* Set readFrom to master"):
         read(options(broker, filled, readFrom="replica"))

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from firearrow.client.consumer.subscription import Filter, doubt, expressions, sql, subscription
+from firearrow.client.consumer.subscription import Filter, cel, doubt, expressions, sql, subscription
 from firearrow.errors import SettingsError
 
 
@@ -53,10 +53,28 @@ def test_without_lark_the_broker_checks(monkeypatch: pytest.MonkeyPatch) -> None
     assert sql("a >") == Filter("a >")
 
 
+def test_cel_is_evaluated_by_the_broker() -> None:
+    data = subscription("T", cel("body.amount > 5"), version=1).data()
+    assert (data.sub_string, data.expression_type, data.tags_set) == ("body.amount > 5", "CEL", [])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("amount > 5", "'amount' at character 1 is not a variable"),
+        ("body.a >", "the end of the expression"),
+        (5, "write"),
+    ],
+)
+def test_a_wrong_condition_on_bodies_is_refused_before_anything_is_sent(text: str, said: str) -> None:
+    with pytest.raises(SettingsError, match=said):
+        cel(text)
+
+
 def test_topics_have_tags_or_filters() -> None:
-    given = {"T": "A || B", "U": sql("a = 1")}
+    given = {"T": "A || B", "U": sql("a = 1"), "V": cel("body.a == 1.0")}
     assert expressions(given) == given
-    with pytest.raises(SettingsError, match="or sql"):
+    with pytest.raises(SettingsError, match="or cel"):
         expressions({"T": 5})
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from firearrow.client import cel, sql
 from firearrow.errors import SettingsError
 from firearrow.spark.option_list import CONNECTION, SOURCE, STORE
 from firearrow.spark.options import EARLIEST, LATEST, Bound, Chosen, epoch_ms, source_options, store_options
@@ -57,7 +58,7 @@ def test_every_option_of_the_source_is_read_whatever_its_case() -> None:
     unread = {option.name.lower() for option in CONNECTION + SOURCE} - {name.lower() for name in given}
     assert unread == {
         "subscribepattern", "assign", "startingoffsets", "startingoffsetsbytimestamp", "endingoffsets",
-        "endingtimestamp", "endingoffsetsbytimestamp", "sql",
+        "endingtimestamp", "endingoffsetsbytimestamp", "sql", "cel",
     }  # fmt: skip
 
 
@@ -76,6 +77,14 @@ def test_assignments_and_patterns() -> None:
     assert assigned.assigned == {"orders": {"broker-a": [0]}}
     assert source_options({**least, "subscribePattern": "ord.*"}, is_stream=False).chosen.pattern == "ord.*"
     assert source_options({**LEAST, "sql": "a > 1"}, is_stream=False).fetching.sql == "a > 1"
+
+
+def test_a_filter_is_what_the_broker_gets() -> None:
+    by_body = source_options({**LEAST, "cel": "body.a > 1"}, is_stream=False).fetching
+    assert (by_body.expression, by_body.is_filtered) == (cel("body.a > 1"), True)
+    assert source_options({**LEAST, "sql": "a > 1"}, is_stream=False).fetching.expression == sql("a > 1")
+    assert source_options({**LEAST, "tags": "A"}, is_stream=False).fetching.expression == "A"
+    assert (by_body.unfiltered().expression, by_body.unfiltered().is_filtered) == ("*", False)
 
 
 @pytest.mark.parametrize(
@@ -100,6 +109,8 @@ def test_assignments_and_patterns() -> None:
         ({"startingTimestamp": "yesterday"}, "ISO 8601"),
         ({"startingTimestamp": "5", "startingOffsets": "earliest"}, "exclude each other"),
         ({"tags": "a", "sql": "b"}, "exclude each other"),
+        ({"cel": "true", "sql": "b"}, "exclude each other"),
+        ({"cel": "amount > 1"}, "'amount' at character 1 is not a variable"),
         ({"accessKey": "me"}, "go together"),
         ({"tls": "yes"}, "true or false"),
         ({"maxOffsetsPerTrigger": "0"}, "1 or more"),

@@ -40,6 +40,7 @@ from firearrow.client.misuse import check_loop
 from firearrow.client.name_servers import NameServerSource
 from firearrow.client.routes import Route
 from firearrow.errors import ClientClosed, NoRoute, SettingsError
+from firearrow.expression.cel.program import CEL
 from firearrow.model import MessageQueue
 from firearrow.model.names import AUTO_CREATE_TOPIC, TOOLS_CONSUMER_GROUP, is_retry_topic, retry_topic
 from firearrow.protocol.bodies.group.heartbeat import (
@@ -108,8 +109,11 @@ class Member:
         self._begin()
         settings = self.settings
         doors = (self._given_doors or system_doors()).at(settings.client_ip)
-        for topic, expression in self._topics.items():
-            self._want(subscription(topic, expression, version=doors.clock.now_ms()))
+        subscriptions = [subscription(*pair, version=doors.clock.now_ms()) for pair in self._topics.items()]
+        held = [each for each in subscriptions if each.kind == CEL]  # not sent before brokers say that they know it
+        for each in subscriptions:
+            if each not in held:
+                self._want(each)
         if self._consume_type is ConsumeType.CONSUME_PASSIVELY and not settings.broadcasting:
             again = retry_topic(settings.group)
             self._subscriptions[again] = subscription(again, EVERYTHING, version=doors.clock.now_ms())
@@ -159,14 +163,19 @@ class Member:
             instance.tasks.spawn(_persist_on(receiver, settings.persist_ms / 1000), "offsets")
         if receiver.needs_locks:
             instance.tasks.spawn(_renew_on(receiver), "locks")
-        await self._check_filters()
+        await self._check_filters(rebalance, held)
         if settings.wait_ready_ms:
             await self._wait_ready(rebalance, settings.wait_ready_ms)
 
-    async def _check_filters(self) -> None:
-        """Close and raise if a broker cannot filter as asked."""
+    async def _check_filters(self, rebalance: RebalanceLoop, held: Sequence[Subscription]) -> None:
+        """Close and raise if a broker cannot filter as asked; else add the subscriptions that waited for that."""
         try:
-            await check_filters(self.instance, self.settings.group, self._subscriptions.values())
+            await check_filters(self.instance, self.settings.group, (*self._subscriptions.values(), *held))
+            for each in held:
+                self._want(each)
+            if held:
+                rebalance.is_ready.clear()
+                await self._subscriptions_changed(self.instance)
         except BaseException:
             await self.close()
             raise

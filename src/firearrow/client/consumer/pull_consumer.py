@@ -32,6 +32,7 @@ from firearrow.client.consumer.broker_queries import (
     PullOrder,
 )
 from firearrow.client.consumer.division.strategies import Strategy
+from firearrow.client.consumer.filter_check import CarriedFilters
 from firearrow.client.consumer.group_member import Member
 from firearrow.client.consumer.message import ReceivedMessage
 from firearrow.client.consumer.queue.acceptance import Accept
@@ -115,6 +116,7 @@ class PullConsumer(NeedsAwait, Generic[V]):
             doors=doors,
         )
         self._handed: list[ReceivedMessage[V]] = []
+        self._carried = CarriedFilters()
 
     async def __aenter__(self) -> Self:
         """Open it."""
@@ -291,6 +293,8 @@ class PullConsumer(NeedsAwait, Generic[V]):
         """
         await self._member.instance.route(queue.topic)
         wanted = subscription(queue.topic, expression, version=0)
+        if not wanted.is_by_tag:
+            await self._carried.check(self._member.instance, self.settings.group, wanted, queue.broker_name)
         order = PullOrder(
             queue,
             offset,

@@ -1,4 +1,4 @@
-"""A group's subscription of a topic: everything, some tags, or a filter on properties. Pure.
+"""A group's subscription of a topic: everything, some tags, or a filter on properties or the body. Pure.
 
 ``*`` is everything; ``A || B`` means messages tagged A or B. Brokers filter by the hash of the tag only, so a consumer
 compares the tag itself again. Java: ``FilterAPI.buildSubscriptionData``.
@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from firearrow.errors import SettingsError
+from firearrow.expression.cel.program import CEL, compile_cel
 from firearrow.expression.errors import BadExpression
 from firearrow.expression.sql import SQL92, compile_sql
 from firearrow.model.java_hash import java_hash
@@ -24,7 +25,7 @@ MOST_SAID: Final = 120
 
 
 class Filter(Struct, frozen=True):
-    """An expression on the properties of messages, by which brokers filter; made by `sql`."""
+    """An expression by which brokers filter: on properties, made by `sql`, or on the body too, made by `cel`."""
 
     text: str
     kind: str = SQL92
@@ -52,12 +53,28 @@ def sql(text: str) -> Filter:
     return Filter(text)
 
 
+def cel(text: str) -> Filter:
+    """Return a filter by CEL for `topics` or `subscribe`: ``cel("body.amount > 100 && properties.city == 'Köln'")``.
+
+    It looks at the properties and the JSON body of a message. FireArrow's brokers filter by it, Apache's do not: a
+    consumer of a topic that one of Apache's brokers has raises ``Unsupported``. An expression that does not compile
+    raises ``SettingsError``.
+    """
+    if not isinstance(text, str):
+        raise SettingsError(f'{text!r} is not an expression; write a condition, as in cel("body.amount > 100")')
+    try:
+        compile_cel(text)
+    except BadExpression as bad:
+        raise SettingsError(f"cel({_short(text)}): {bad}") from bad
+    return Filter(text, CEL)
+
+
 def _short(text: str) -> str:
     return repr(text if len(text) <= MOST_SAID else text[:MOST_SAID] + "...")
 
 
 Expression = str | Filter
-"""What a group wants of a topic: ``*``, tags as ``A || B``, or a filter on properties."""
+"""What a group wants of a topic: ``*``, tags as ``A || B``, or a filter on properties or the body."""
 Topics = str | Iterable[str] | Mapping[str, Expression]
 """A topic, several, or topics with their expressions."""
 
@@ -143,5 +160,5 @@ def _check_topic(topic: object, expression: object, topics: object) -> None:
     if not isinstance(expression, (str, Filter)):
         raise SettingsError(
             f"topics={topics!r}: {expression!r} is not an expression for {topic!r}; write *, tags as in 'A || B', "
-            "or sql(...)"
+            "sql(...) or cel(...)"
         )

@@ -49,7 +49,7 @@ class Fetch:
         self._link = link
         self._spans = spans
         self._fetching = fetching
-        self.is_filtered = bool(fetching.sql) or fetching.tags not in ("", "*")
+        self.is_filtered = fetching.is_filtered
         self._lanes: list[asyncio.Queue[Records | BaseException | None]] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._started = self._current = 0

@@ -61,7 +61,7 @@ class Reading(Struct, frozen=True):
         """The tags and keys that rows must have: brokers compare only hashes of tags."""
         found: dict[str, frozenset[str]] = {}
         tags = self.options.fetching.tags
-        if not self.options.fetching.sql and tags not in ("", "*"):
+        if tags not in ("", "*"):
             found["tags"] = frozenset(part.strip() for part in tags.split("||"))
         elif self.narrowing.tags is not None:
             found["tags"] = self.narrowing.tags
@@ -73,7 +73,7 @@ class Reading(Struct, frozen=True):
     def fetching(self) -> Fetching:
         """The options of pulls; tags of a condition are sent to the brokers."""
         fetching, pushed = self.options.fetching, self.narrowing.tag_expression
-        is_free = not fetching.sql and fetching.tags in ("", "*")
+        is_free = not fetching.is_filtered
         return replace(fetching, tags=pushed) if pushed and is_free else fetching
 
 

@@ -31,6 +31,7 @@ PAGES = {
     "how-to/filter-messages.md": ["passed ['Bonn', 'Köln']", "Aachen"],
     "how-to/delays.md": ["at once, after two seconds, at a time", "recalled", "sent 1 message to reminders"],
     "how-to/values.md": ["orders [7, 8, 9]", "paid 320"],
+    "how-to/filter-bodies.md": ["large [910, 930, 950, 970, 990]", '{"amount": 980,', '{"amount": 990,'],
     "how-to/accept-messages.md": ["handled 10 rejected 40"],
     "how-to/pause-and-rebalance.md": ["paused at 10", "counted 100", "left 0"],
     "how-to/skip-a-backlog.md": ["sent 1000 messages", "behind 0", "reads again 1000"],

@@ -38,7 +38,7 @@ PAGES = {
     "how-to/migrate-from-rocketmq-client-python.md": ["SEND_OK", "one espresso"],
     "how-to/migrate-from-aiokafka.md": ["ordered", "paid", "served"],
     "how-to/migrate-from-java.md": ["SEND_OK", "TagA Hello"],
-    "reference/api/index.md": ["names: Consumer, Message, MessageQueue, Producer"],
+    "reference/api/index.md": ["names: Consumer, Filter, Message, MessageQueue, Producer"],
     "reference/api/producer.md": ["SEND_OK orders", "batch of 10"],
     "reference/api/consumer.md": ["mine now: ['tables']", "paused: True", "handled: one espresso", "gone: True"],
     "reference/api/pull-consumer.md": ["stored: 20", "read: 20"],

@@ -1,12 +1,12 @@
 """Brokers are asked whether they can filter by an expression, and what they say is told."""
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from firearrow.client.consumer.filter_check import check_filters
-from firearrow.client.consumer.subscription import Subscription, sql, subscription
+from firearrow.client.consumer.filter_check import CarriedFilters, check_filters
+from firearrow.client.consumer.subscription import Subscription, cel, sql, subscription
 from firearrow.errors import ConnectionLost, FireArrowError, NoRoute, RequestRefused, SettingsError, Unsupported
 from firearrow.fastjson import decode
 from firearrow.model import MessageQueue
@@ -79,3 +79,49 @@ def test_an_expression_that_a_broker_does_not_take_is_told() -> None:
 @pytest.mark.parametrize("brokers", [Brokers(ConnectionLost("gone")), Brokers(has_route=False)])
 def test_brokers_that_cannot_be_asked_are_left_to_the_first_pull(brokers: Brokers) -> None:
     check(brokers, FILTERED)
+
+
+BY_BODY = subscription("T", cel("body.a > 1"), version=1)
+OF_APACHE = [
+    RequestRefused(1, "The broker does not support consumer to filter message by CEL"),
+    RequestRefused(23, 'Cannot invoke "FilterSpi.compile(String)" because the return value is null'),
+]
+
+
+@pytest.mark.parametrize("refusal", OF_APACHE)
+def test_apaches_brokers_are_named_for_cel(refusal: RequestRefused) -> None:
+    with pytest.raises(Unsupported, match=r"broker a .* by CEL, which FireArrow's brokers do and Apache's do not"):
+        check(Brokers(refusal), BY_BODY)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "said"),
+    [
+        (RequestRefused(23, "the CEL expression does not compile: too long"), "does not take the CEL filter"),
+        (RequestRefused(1, "... by CEL: enablePropertyFilter is false"), "set enablePropertyFilter=true"),
+    ],
+)
+def test_our_brokers_say_themselves_why_they_refuse_cel(refusal: RequestRefused, said: str) -> None:
+    with pytest.raises((SettingsError, Unsupported), match=said):
+        check(Brokers(refusal), BY_BODY)
+
+
+def carry(brokers: Brokers, *wanted: Subscription) -> None:
+    async def story() -> None:
+        carried, instance = CarriedFilters(), cast("Any", brokers)
+        for each in wanted:
+            await carried.check(instance, "g", each, "a")
+
+    asyncio.run(story())
+
+
+def test_a_broker_is_asked_once_for_every_cel_filter_that_pulls_carry() -> None:
+    brokers = Brokers()
+    carry(brokers, BY_BODY, FILTERED, BY_BODY, subscription("T", cel("true"), version=1))
+    assert [address for address, _ in brokers.asked] == ["a", "a"]
+
+
+@pytest.mark.parametrize("said", [*OF_APACHE, ConnectionLost("gone")])
+def test_a_pull_carries_no_cel_filter_to_a_broker_that_has_not_said_yes(said: FireArrowError) -> None:
+    with pytest.raises((Unsupported, ConnectionLost)):
+        carry(Brokers(said), BY_BODY)

@@ -111,9 +111,8 @@ class Member:
         doors = (self._given_doors or system_doors()).at(settings.client_ip)
         subscriptions = [subscription(*pair, version=doors.clock.now_ms()) for pair in self._topics.items()]
         held = [each for each in subscriptions if each.kind == CEL]  # not sent before brokers say that they know it
-        for each in subscriptions:
-            if each not in held:
-                self._want(each)
+        for each in (each for each in subscriptions if each.kind != CEL):
+            self._want(each)
         if self._consume_type is ConsumeType.CONSUME_PASSIVELY and not settings.broadcasting:
             again = retry_topic(settings.group)
             self._subscriptions[again] = subscription(again, EVERYTHING, version=doors.clock.now_ms())
@@ -171,8 +170,7 @@ class Member:
         """Close and raise if a broker cannot filter as asked; else add the subscriptions that waited for that."""
         try:
             await check_filters(self.instance, self.settings.group, (*self._subscriptions.values(), *held))
-            for each in held:
-                self._want(each)
+            self._subscriptions.update({each.topic: each for each in held})
             if held:
                 rebalance.is_ready.clear()
                 await self._subscriptions_changed(self.instance)

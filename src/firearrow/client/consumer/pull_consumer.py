@@ -194,8 +194,7 @@ class PullConsumer(NeedsAwait, Generic[V]):
 
     async def seek(self, queue: MessageQueue, offset: int) -> None:
         """Continue at ``offset``; messages read ahead are discarded."""
-        receiver = self._member.receiver
-        if not receiver.reset(queue, offset):
+        if not self._member.receiver.reset(queue, offset):
             raise SettingsError(f"{queue} is not assigned to this consumer; assign it first")
         self._handed = [message for message in self._handed if message.queue != queue]
 
@@ -293,8 +292,7 @@ class PullConsumer(NeedsAwait, Generic[V]):
         """
         await self._member.instance.route(queue.topic)
         wanted = subscription(queue.topic, expression, version=0)
-        if not wanted.is_by_tag:
-            await self._carried.check(self._member.instance, self.settings.group, wanted, queue.broker_name)
+        await self._carried.check(self._member.instance, self.settings.group, wanted, queue.broker_name)
         order = PullOrder(
             queue,
             offset,
@@ -306,9 +304,8 @@ class PullConsumer(NeedsAwait, Generic[V]):
             broker_id=broker_id,
             carries_filter=True,
         )
-        puller = self._member.receiver.puller
         try:
-            return await puller.pull(order)
+            return await self._member.receiver.puller.pull(order)
         except ConnectionLost as error:
             if self._member.is_open:
                 raise

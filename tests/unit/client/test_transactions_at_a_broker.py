@@ -1,12 +1,14 @@
 """Transactions at a broker that answers as the test wants."""
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from firearrow import blocking
 from firearrow.client import Message, Producer, StoredMessage, Transaction, TransactionalProducer, TransactionState
 from firearrow.client.producer.transaction.check_back import MOST_WAITING
 from firearrow.errors import ClientClosed, FireArrowError, SendFailed, TransactionRefused, TransactionUnconfirmed
@@ -381,5 +383,44 @@ def test_a_broker_that_confirms_nothing_delays_no_other_answer() -> None:
                 broker.ask_back(record_of_half("shop", f"K{number}"))
             async with asyncio.timeout(2.5):  # one confirmation alone is waited for longer
                 await until(lambda: len(broker.ends) == 20)
+
+    asyncio.run(main())
+
+
+def test_a_forked_process_ends_no_transaction_of_its_parent() -> None:
+    async def main() -> None:
+        async with scripted() as (broker, at), Producer(at, group="shop") as producer:
+            async with producer.transaction(Message("T", b"x")) as transaction:
+                child = os.fork()
+                if not child:
+                    try:
+                        await transaction.commit()
+                    except ClientClosed as told:
+                        os._exit(0 if "before a fork" in str(told) else 2)
+                    os._exit(1)
+                _, status = await asyncio.to_thread(os.waitpid, child, 0)
+                assert os.waitstatus_to_exitcode(status) == 0
+                assert broker.ends == []
+            assert [end.commit_or_rollback for end in broker.ends] == [flags.COMMIT]
+
+    asyncio.run(main())
+
+
+def test_a_blocking_producer_that_is_closed_inside_a_block_lets_the_error_of_the_block_go_on() -> None:
+    async def main() -> None:
+        async with scripted() as (broker, at):
+            await asyncio.to_thread(closed_inside, at)
+            assert broker.ends == []
+
+    def closed_inside(at: str) -> None:
+        with pytest.raises(ZeroDivisionError):
+            close_and(at, lambda: 1 // 0)
+        with pytest.raises(ClientClosed):
+            close_and(at, lambda: 1)
+
+    def close_and(at: str, then: Callable[[], int]) -> None:
+        with blocking.Producer(at, group="shop") as producer, producer.transaction(Message("T", b"x")):
+            producer.close()
+            then()
 
     asyncio.run(main())

@@ -7,7 +7,8 @@ import msgspec
 from benchmarks.store.report import percentile
 from benchmarks.versus.clients import Client
 from benchmarks.versus.contestants import QUEUES, TOPIC, Standing, group_cpu_s
-from benchmarks.versus.rows import BACKLOG, BACKLOG_TOPIC, BATCH, Row
+from benchmarks.versus.rows import BACKLOG, BACKLOG_TOPIC, BATCH, FILTERED_TOPIC, PASSES_ONE_IN, Row
+from firearrow.blocking import Message, Producer
 from judges import fresh
 from judges.server_process import wait_for
 from judges.wire import GET_ROUTE, UPDATE_TOPIC, ask
@@ -65,7 +66,11 @@ class Window:
 def take_turn(row: Row, standing: Standing, lead_s: float, seconds: float) -> Turn:
     """Measure one row once."""
     if row.kind == "drain":
-        return _drain(row, standing)
+        _fill(standing)
+        return _drain(row, standing, BACKLOG_TOPIC)
+    if row.kind == "filtered":
+        _fill_filtered(standing)
+        return _drain(row, standing, FILTERED_TOPIC)
     # A group that begins reads a young topic from its first message, so waiting times need a topic of their own.
     topic = fresh("waiting") if row.kind == "latency" else TOPIC
     if topic != TOPIC:
@@ -86,19 +91,18 @@ def take_turn(row: Row, standing: Standing, lead_s: float, seconds: float) -> Tu
     return turn
 
 
-def _drain(row: Row, standing: Standing) -> Turn:
-    _fill(standing)
-    total = standing.ends(BACKLOG_TOPIC)
+def _drain(row: Row, standing: Standing, topic: str) -> Turn:
+    total = standing.ends(topic)
     group = fresh("drain")
-    with Client(row.program, (*row.words(standing.name_server, BACKLOG_TOPIC), "-g", group)) as client:
+    with Client(row.program, (*row.words(standing.name_server, topic), "-g", group)) as client:
         deadline = time.monotonic() + DRAIN_S
-        read = _wait_read(standing, group, total * DRAINED_FROM, deadline)
+        read = _wait_read(standing, group, topic, total * DRAINED_FROM, deadline)
         window = Window(standing, client, read)
-        return window.close(_wait_read(standing, group, total * DRAINED_TO, deadline))
+        return window.close(_wait_read(standing, group, topic, total * DRAINED_TO, deadline))
 
 
-def _wait_read(standing: Standing, group: str, wanted: float, deadline: float) -> int:
-    while (read := standing.committed(group, BACKLOG_TOPIC)) < wanted:
+def _wait_read(standing: Standing, group: str, topic: str, wanted: float, deadline: float) -> int:
+    while (read := standing.committed(group, topic)) < wanted:
         if time.monotonic() > deadline:
             raise TimeoutError(f"{standing.name}: {read:,} of {wanted:,.0f} messages read after {DRAIN_S} s")
         time.sleep(POLL_S)
@@ -115,6 +119,19 @@ def _fill(standing: Standing) -> None:
         while standing.ends(BACKLOG_TOPIC) < BACKLOG:
             client.check()
             time.sleep(POLL_S)
+
+
+def _fill_filtered(standing: Standing) -> None:
+    """Make the backlog behind a filter, once for each broker."""
+    make_topic(standing, FILTERED_TOPIC)
+    missing = BACKLOG - standing.ends(FILTERED_TOPIC)
+    if missing <= 0:
+        return
+    body = b"x" * 128
+    batch = [Message(FILTERED_TOPIC, body, properties={"n": str(n), "city": "Köln"}) for n in range(PASSES_ONE_IN)]
+    with Producer(standing.name_server, group=fresh("fill")) as producer:
+        for _ in range(missing // len(batch) + 1):
+            producer.send_batch(batch)
 
 
 def make_topic(standing: Standing, topic: str) -> None:

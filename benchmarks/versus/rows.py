@@ -1,5 +1,6 @@
 """The rows of the arena: what each sends or reads, and with which client."""
 
+from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.versus.contestants import ASYNC, SYNC, TOPIC
@@ -10,6 +11,11 @@ IN_FLIGHT = 256
 LOW_RATE = 200
 BACKLOG = 1_000_000
 BACKLOG_TOPIC = "backlog"
+FILTERED_TOPIC = "filtered"
+"""A backlog whose messages have a property ``n`` from 0 to 99."""
+PASSES_ONE_IN = 100
+_FILTER = Path(__file__).parent / "one_in_hundred.sql"
+"""The expression that Apache's program reads from a file."""
 
 
 class Row(NamedTuple):
@@ -55,4 +61,10 @@ ROWS["64conns"] = Row(
 )
 ROWS["16conns"] = Row("16 connections, one in flight, 128 B", "stored", "Load", ("producers", "128", "16"))
 ROWS["drain"] = Row(f"drain of {BACKLOG:,} messages", "drain", "Consumer", ())
+ROWS["sql"] = Row(
+    f"messages looked at behind a SQL92 filter that passes 1 %, of {BACKLOG:,}",
+    "filtered",
+    "Consumer",
+    ("-f", "SQL92", "-e", str(_FILTER)),
+)
 ROWS["latency"] = Row(f"delivery at {LOW_RATE}/s, 128 B", "latency", "Load", ("latency", "128", str(LOW_RATE)))

@@ -6,13 +6,14 @@ bounded number of records, and `kept` leaves those that pass.
 
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from msgspec import Struct
+from msgspec import field as msgspec_field
 
 from firearrow.expression.program import Program
 from firearrow.model import keys
-from firearrow.model.flags import BORN_HOST_V6, STORE_HOST_V6
+from firearrow.model.flags import BORN_HOST_V6, HOST_V6_MASK, STORE_HOST_V6
 from firearrow.record.layout import HEAD_SIZE, MAGIC_V1, SHORT, V6_EXTRA, Buffer
 from firearrow.record.properties import decode_properties
 from firearrow.store.property_fields import field
@@ -21,6 +22,13 @@ from firearrow.store.read.queue_reader import ReadResult, ReadStatus
 FEW_NAMES: Final = 4
 """Up to so many properties are searched for one by one; for more, all properties are decoded."""
 
+REMEMBERED_VERDICTS: Final = 4096
+"""The most verdicts that a filter remembers; then it begins anew."""
+REMEMBERED_BYTES: Final = 64
+"""The longest values, in all, whose verdict is remembered."""
+
+_Raw = bytes | tuple[bytes, ...]
+"""The values that a filter looks at, as records hold them; empty for a property that is missing."""
 _head: Final = struct.Struct(">iI12xq8xi44xi").unpack_from
 """Size, magic, queue offset, sysFlag and, when both hosts are IPv4, the length of the body."""
 _int: Final = struct.Struct(">i").unpack_from
@@ -61,6 +69,8 @@ class PropertyFilter(MessageFilter, frozen=True, eq=False):
     program: Program
     marks: tuple[tuple[str, bytes], ...] = ()
     """The names that the program looks at, each with the bytes before its value; empty when there are many."""
+    verdicts: dict["_Raw", bool] = msgspec_field(default_factory=dict)
+    """Verdicts by values: messages often have the same ones, and looking them up takes less time than evaluating."""
 
     @classmethod
     def of(cls, program: Program) -> "PropertyFilter":
@@ -75,16 +85,30 @@ class PropertyFilter(MessageFilter, frozen=True, eq=False):
 
     def own(self) -> "PropertyFilter":
         """Return another filter of the same expression."""
-        return PropertyFilter(self.program, self.marks)
+        return PropertyFilter(self.program, self.marks, {})
 
     def passes(self, properties: bytes) -> bool:
         """Whether a message with these properties, as a record holds them, passes."""
-        if not self.marks:
+        marks, verdicts = self.marks, self.verdicts
+        if len(marks) == 1:
+            raw: _Raw = field(properties, marks[0][1])
+        elif marks:
+            raw = tuple([field(properties, mark) for _, mark in marks])
+        else:
             return self.program.matches(decode_properties(properties))
-        values = {
-            name: value.decode("utf-8", "replace") for name, mark in self.marks if (value := field(properties, mark))
-        }
-        return self.program.matches(values)
+        verdict = verdicts.get(raw)
+        return self._judge(raw) if verdict is None else verdict
+
+    def _judge(self, raw: "_Raw") -> bool:
+        """Evaluate the program for values as records hold them; an empty value is none."""
+        values = (raw,) if isinstance(raw, bytes) else raw
+        named = zip(self.marks, values, strict=True)
+        verdict = self.program.matches({mark[0]: value.decode("utf-8", "replace") for mark, value in named if value})
+        if sum(map(len, values)) <= REMEMBERED_BYTES:
+            if len(self.verdicts) >= REMEMBERED_VERDICTS:
+                self.verdicts.clear()
+            self.verdicts[raw] = verdict
+        return verdict
 
 
 class RetryFilter(MessageFilter, frozen=True, eq=False):
@@ -115,29 +139,24 @@ class RetryFilter(MessageFilter, frozen=True, eq=False):
         return self.find(decode_properties(properties).get(keys.RETRY_TOPIC, ""))
 
 
-class _Record(NamedTuple):
-    """One record in a buffer: its queue offset, its place and its properties."""
+def _records(buffer: Buffer) -> Iterator[tuple[int, int, int, bytes]]:
+    """Yield the queue offset, begin, end and properties of every record of a buffer, which the store has checked.
 
-    offset: int
-    begin: int
-    end: int
-    properties: bytes
-
-
-def _records(data: Buffer) -> Iterator[_Record]:
-    """Yield the records of a buffer, which the store has checked."""
+    Plain tuples and few names, because a scan looks at hundreds of records. Properties are the end of a record.
+    """
+    data = buffer if isinstance(buffer, bytes) else bytes(buffer)
     begin, length = 0, len(data)
     while begin < length:
         size, magic, offset, sys_flag, body = _head(data, begin)
-        at = begin + HEAD_SIZE
-        if sys_flag & (BORN_HOST_V6 | STORE_HOST_V6):
+        at = begin + HEAD_SIZE + body
+        if sys_flag & HOST_V6_MASK:
+            at = begin + HEAD_SIZE
             at += V6_EXTRA * (bool(sys_flag & BORN_HOST_V6) + bool(sys_flag & STORE_HOST_V6))
-            (body,) = _int(data, at - 4)
-        at += body
-        at += 1 + data[at] if magic == MAGIC_V1 else 2 + SHORT.unpack_from(data, at)[0]
-        (properties,) = SHORT.unpack_from(data, at)
-        yield _Record(offset, begin, begin + size, bytes(data[at + 2 : at + 2 + properties]))
-        begin += size
+            at += _int(data, at - 4)[0]
+        at += 3 + data[at] if magic == MAGIC_V1 else 4 + SHORT.unpack_from(data, at)[0]
+        end = begin + size
+        yield offset, begin, end, data[at:end]
+        begin = end
 
 
 def kept(pulled: ReadResult, wanted: MessageFilter, most: int, max_bytes: int) -> ReadResult:

@@ -65,7 +65,7 @@ def fate(number: int) -> str:
 
 def with_open(count: int) -> int:
     """How many transactions to begin so that at least ``count`` are open at the handover."""
-    return -(-count * len(FATES) // (len(FATES) - 2))
+    return -(-count // (len(FATES) - 2)) * len(FATES)
 
 
 @dataclass(frozen=True)

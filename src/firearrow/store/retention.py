@@ -153,8 +153,8 @@ class Retention:
         self._zone = zone
         self._offsets = offsets
         self._asked = 0
-        self.before_delete: Callable[[int], Awaitable[None]] | None = None
-        """Called with the end of the files that are to be deleted; they stay when it raises."""
+        self.before_delete: list[Callable[[int], Awaitable[None]]] = []
+        """Called with the end of the files that are to be deleted; they stay when one of them raises."""
         views.pressure.on_change = self._note_refusal
 
     def _note_refusal(self) -> None:
@@ -218,8 +218,8 @@ class Retention:
         names = {"files": len(decision.delete), "not_expired": decision.forced}
         logger.info("log files are deleted", extra=names | {"up_to": decision.delete[-1].start})
         until = decision.delete[-1].start + decision.delete[-1].size
-        if self.before_delete is not None:
-            await self.before_delete(until)
+        for call in self.before_delete:
+            await call(until)
         if decision.forced:
             await self._warn(until)
         for file in decision.delete:

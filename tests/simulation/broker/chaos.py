@@ -80,8 +80,7 @@ class Options:
     transactions: int = 0
     """Members of the group that sends half messages."""
     timed: float = 0.0
-    """How many of the producers' messages are for a time of their own; none where files are deleted long before
-    ``fileReservedTime``, half of which is how long a timer stays in one file."""
+    """How many of the producers' messages are for a time of their own."""
     expires: bool = False
     hostile: tuple[str, ...] = ()
     """Kinds of hostile clients; drawn by lot where none is named."""
@@ -112,7 +111,7 @@ class Options:
             firsts=rng.randint(0, 1),
             lives=rng.randint(0, 2),
             transactions=rng.choice((0, 2, 2, 3)),
-            timed=0.0 if expires else rng.choice((0.0, 0.1, 0.2)),
+            timed=rng.choice((0.0, 0.1, 0.2)),
             expires=expires,
         )
 

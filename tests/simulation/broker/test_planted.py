@@ -15,6 +15,7 @@ from firearrow.broker.pull import checks as pullchecks
 from firearrow.broker.send.waiting_answers import Acks
 from firearrow.broker.tables.offsets import OffsetTable
 from firearrow.broker.timer.dequeue import Dequeue
+from firearrow.broker.timer.renewal import Renewal
 from firearrow.broker.transaction import checks
 from firearrow.broker.transaction.half import renewed
 from firearrow.broker.transaction.journal import Journal
@@ -137,6 +138,13 @@ def moves_the_wheel_ahead_of_its_log(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(TimerLog, "sync", not_synced)
 
 
+def deletes_pending_timers(patch: pytest.MonkeyPatch) -> None:
+    async def at_once(_self: Renewal, _physical: int) -> None:
+        return
+
+    patch.setattr(Renewal, "below", at_once)
+
+
 class _NeverBack:
     """A clock that does not see that it was set back."""
 
@@ -189,6 +197,7 @@ def test_a_planted_bug_is_caught(plant: Plant, rule: str, monkeypatch: pytest.Mo
         (forgets_how_often_it_asked, "I10", UNDECIDED),
         (deletes_pending_half_messages, "I10", EXPIRING),
         (moves_the_wheel_ahead_of_its_log, "I11", TIMED),
+        (deletes_pending_timers, "I11", replace(EXPIRING, timed=0.3)),
         (delivers_early_after_a_step_of_the_clock, "I11.*early", STEPPED),
     ],
 )

@@ -2,9 +2,14 @@
 
 import asyncio
 
+import pytest
+from msgspec.structs import replace
+
 from firearrow.broker.send.incoming import Destination
 from firearrow.broker.timer.admission import parked
+from firearrow.errors import ResourceShortage
 from firearrow.model import keys
+from firearrow.model.names import TIMER_TOPIC
 from firearrow.store.placement import FLUSHED
 from firearrow.store.timer.config import TimerConfig
 from firearrow.store.timer.timer_log import TimerLog
@@ -145,3 +150,28 @@ def test_a_read_that_fails_delays_a_slot_and_stops_nothing() -> None:
         await until(lambda: count(broker) == 1, 15)
 
     simulate(scenario, sync=True, timers=FINE)
+
+
+def test_pending_messages_are_stored_again_before_their_file_is_deleted() -> None:
+    async def scenario(_world: World, broker: SimBroker, _client: SimClient) -> None:
+        for number, delay_ms in enumerate((100, 5_000, 20_000)):
+            put_fine(broker, b"%d" % number, delay_ms)
+        await until(lambda: count(broker) == 1, 10)
+        (before_delete,) = broker.store.retention.before_delete
+        await before_delete(broker.store.log.tail)
+        assert count(broker, TIMER_TOPIC) == 5
+        assert broker.store.log.flushed == broker.store.log.tail
+
+    simulate(scenario, sync=True, timers=FINE)
+
+
+def test_files_stay_while_their_messages_are_not_in_the_wheel() -> None:
+    async def scenario(_world: World, broker: SimBroker, _client: SimClient) -> None:
+        put_fine(broker, b"x", 5_000)
+        await broker.store.reached(broker.store.log.tail, FLUSHED)
+        await until(lambda: count(broker, TIMER_TOPIC) == 1, 10)
+        (before_delete,) = broker.store.retention.before_delete
+        with pytest.raises(ResourceShortage, match="timerStopEnqueue"):
+            await before_delete(broker.store.log.tail)
+
+    simulate(scenario, sync=True, timers=replace(FINE, timer_stop_enqueue=True))

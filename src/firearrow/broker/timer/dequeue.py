@@ -147,7 +147,8 @@ class Dequeue:
         drafts: list[Draft] = []
         async for at, record in read_records(self._store.bytes, self._segment_bytes, *places):
             if record is None:
-                missing += 1
+                # Those of deleted files were stored again before the deletion (`Renewal`).
+                missing += chain.physicals[portion[at]] >= self._store.log.min_offset
                 continue
             draft = self._draft(record, chain.magics[portion[at]], chain.written[portion[at]], deleted, now_ms)
             if draft is not None:

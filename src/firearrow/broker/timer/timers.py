@@ -13,6 +13,7 @@ from firearrow.broker.timer.admission import is_refused
 from firearrow.broker.timer.counts import TimerCounts
 from firearrow.broker.timer.dequeue import Dequeue
 from firearrow.broker.timer.enqueue import Enqueue
+from firearrow.broker.timer.renewal import Renewal
 from firearrow.errors import DiskError
 from firearrow.model import PhysicalOffset
 from firearrow.model.names import TIMER_TOPIC
@@ -61,6 +62,8 @@ class Timers:
         files.window_slots = max(min(config.window_slots, half), SMALLEST_WINDOW_SLOTS)
         self._dequeue = Dequeue(tables, files, self.counts)
         self._enqueue = Enqueue(tables, files, self.counts, self._dequeue)
+        renewal = Renewal(tables, files, self._dequeue, self.counts, self._entry_at)
+        self._store.retention.before_delete.append(renewal.below)
 
     def _entry_at(self, offset: int) -> PhysicalOffset:
         """Return the physical offset of an entry of the timers' queue; beyond every record at the end of the queue."""

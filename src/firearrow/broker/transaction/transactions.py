@@ -37,7 +37,7 @@ class Transactions:
         self._wanted = asyncio.Event()
         self._caught_up = asyncio.Event()
         tables.store.views.dispatch.views.append(self._arrived)
-        tables.store.retention.before_delete = self._before_delete
+        tables.store.retention.before_delete.append(self._before_delete)
 
     def open(self) -> None:
         """Begin at the stored offsets."""

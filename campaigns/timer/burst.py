@@ -75,5 +75,5 @@ def brokers(name_server: str) -> dict[str, ApacheBroker]:
     names = [name_server]
     return {
         "apache": ApacheBroker("5.5.0", name_servers=names, name=fresh("burst"), measured=True),
-        "ours": FireArrowBroker(name_servers=names, name=fresh("burst")),
+        "ours": FireArrowBroker(name_servers=names, name=fresh("burst"), settings={"brokerFastFailureEnable": "false"}),
     }

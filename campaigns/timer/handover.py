@@ -26,7 +26,7 @@ class Handover:
     def __init__(self, name_server: str) -> None:
         name = fresh("timers")
         self.apache = ApacheBroker("5.5.0", name_servers=[name_server], name=name)
-        told = {"storePathRootDir": str(self.apache.store), "fileReservedTime": "72"}
+        told = {"storePathRootDir": str(self.apache.store), "brokerFastFailureEnable": "false"}
         self.ours = FireArrowBroker(name_servers=[name_server], name=name, settings=told)
 
     async def play(self, count: int, *, to_apache: bool, killed: bool) -> Figures:

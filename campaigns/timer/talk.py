@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Final, NamedTuple
 
+from firearrow.errors import RequestRefused
 from firearrow.model import StoredMessage, keys
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.requests.group.offset import GetMaxOffset
@@ -69,9 +70,16 @@ class TimerTalk:
             reconsume_times=0,
             unit_mode=False,
         )
-        reply = await self.caller.call(self.address, request, timer.body, timeout_ms=TIMEOUT_MS)
-        answer: SendAnswer = reply.answer
-        return answer
+        while True:
+            try:
+                reply = await self.caller.call(self.address, request, timer.body, timeout_ms=TIMEOUT_MS)
+            except RequestRefused as refused:
+                if refused.code != ResponseCode.SYSTEM_BUSY:
+                    raise
+                await asyncio.sleep(POLL_S)  # the broker sheds load: it has not stored the message
+            else:
+                answer: SendAnswer = reply.answer
+                return answer
 
     async def send_all(self, timers: Iterable[Timer]) -> None:
         """Send messages, many at once; every one is acknowledged."""

@@ -16,6 +16,7 @@ from firearrow.store.index.key_index import IndexConfig
 from firearrow.store.queue.table import QueueConfig
 from firearrow.store.recovery.scrub import ScrubConfig
 from firearrow.store.retention import RetentionConfig
+from firearrow.store.timer.config import TimerConfig
 
 PAGE = Path(__file__).parents[1] / "reference" / "broker-settings.md"
 
@@ -34,6 +35,7 @@ PARTS = (
     ("Consume queues", QueueConfig),
     ("Key index", IndexConfig),
     ("How long messages are kept", RetentionConfig),
+    ("Messages for a time", TimerConfig),
     ("Checking what is stored", ScrubConfig),
     ("Limits of connections", Limits),
     ("TLS", ServerTls),

@@ -41,6 +41,12 @@ def timers_of(broker: SimBroker) -> Timers:
     return broker.consuming.timers
 
 
+def is_done(broker: SimBroker) -> bool:
+    """Whether every timed message is delivered."""
+    files = timers_of(broker).files
+    return files is not None and not files.wheel.used and files.queue_offset == count(broker, TIMER_TOPIC)
+
+
 def count(broker: SimBroker, topic: str = "T") -> int:
     return broker.store.queues.tail_of(topic, 0).max_offset
 
@@ -60,6 +66,49 @@ def test_messages_come_at_the_end_of_their_slot() -> None:
             assert int(message.properties[keys.TIMER_DEQUEUE_MS]) >= due[message.body]
 
     simulate(scenario)
+
+
+EXACT = TimerConfig(timer_exact_delivery=True)
+
+
+def test_exact_delivery_to_the_millisecond() -> None:
+    """Messages for the second that is being delivered come among the others."""
+
+    async def scenario(world: World, broker: SimBroker, _client: SimClient) -> None:
+        due = {}
+        for number in range(200):
+            body = b"%d" % number
+            due[body] = put_timed(broker, body, TIMER_DELAY_MS=str(world.rng.choice((40, 300, 999, 1000, 2_500))))
+            await asyncio.sleep(world.rng.uniform(0, 0.05))
+        due[b"at"] = put_timed(broker, b"at", TIMER_DELIVER_MS=str(broker.node.clock.now_ms() // 1000 * 1000 + 4000))
+        await until(lambda: count(broker) == len(due), 10)
+        messages = await stored(broker, "T")
+        assert sorted(message.body for message in messages) == sorted(due)
+        for message in messages:
+            assert 0 <= message.store_timestamp - due[message.body] <= 20
+
+    simulate(scenario, timers=EXACT)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_none_is_lost_or_early_over_crashes_in_exact_delivery(seed: int) -> None:
+    async def scenario(world: World, broker: SimBroker, _client: SimClient) -> None:
+        due = {}
+        for number in range(60):
+            body = b"%d" % number
+            due[body] = put_timed(broker, body, TIMER_DELAY_MS=str(world.rng.randrange(1, 8_000)))
+            await asyncio.sleep(world.rng.choice((0, 0.001, 0.05, 0.1)))
+        await broker.store.reached(broker.store.log.tail, FLUSHED)
+        for _ in range(4):
+            await asyncio.sleep(world.rng.uniform(0.1, 3))
+            await broker.restart(power=bool(seed % 2))
+        await until(lambda: is_done(broker), 30)
+        await broker.store.reached(broker.store.log.tail, FLUSHED)
+        delivered = await stored(broker, "T")
+        assert {message.body for message in delivered} == set(due)
+        assert all(message.store_timestamp >= due[message.body] for message in delivered)
+
+    simulate(scenario, seed=seed, sync=True, timers=replace(EXACT, timer_flush_interval_ms=200))
 
 
 def test_a_message_that_is_due_goes_straight_to_its_topic() -> None:
@@ -91,9 +140,7 @@ def test_none_is_lost_or_early_over_crashes(seed: int, power: bool) -> None:
         for _ in range(4):
             await asyncio.sleep(world.rng.uniform(0.1, 5))
             await broker.restart(power=power)
-        files = timers_of(broker).files
-        assert files is not None
-        await until(lambda: not files.wheel.used and files.queue_offset == count(broker, TIMER_TOPIC), 60)
+        await until(lambda: is_done(broker), 60)
         await broker.store.reached(broker.store.log.tail, FLUSHED)
         delivered = await stored(broker, "T")
         assert {message.body for message in delivered} == set(due)
@@ -147,8 +194,9 @@ def test_none_comes_twice_after_an_orderly_stop() -> None:
     simulate(scenario)
 
 
+@pytest.mark.parametrize("config", [TimerConfig(), EXACT], ids=["slots", "exact"])
 @pytest.mark.parametrize("back_ms", [3_000, 3_600_000])
-def test_none_is_early_after_the_clock_was_set_back(back_ms: int) -> None:
+def test_none_is_early_after_the_clock_was_set_back(back_ms: int, config: TimerConfig) -> None:
     async def scenario(_world: World, broker: SimBroker, _client: SimClient) -> None:
         due = {b"a": put_timed(broker, b"a", TIMER_DELAY_MS="2000")}
         await until(lambda: count(broker) == 1, 10)
@@ -163,7 +211,7 @@ def test_none_is_early_after_the_clock_was_set_back(back_ms: int) -> None:
         await asyncio.sleep(back_ms / 1000 + 10)
         assert count(broker) == 6
 
-    simulate(scenario)
+    simulate(scenario, timers=config)
 
 
 def test_a_clock_set_forward_by_weeks_passes_over_no_slot() -> None:

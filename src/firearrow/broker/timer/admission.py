@@ -38,7 +38,7 @@ def wanted_ms(properties: Mapping[str, str], now_ms: int) -> int | None:
         if key in properties:
             delay = _long(properties[key])
             return None if delay is None else now_ms + delay * unit_ms
-    return _long(properties[keys.TIMER_DELIVER_MS])
+    return _long(properties.get(keys.TIMER_DELIVER_MS, ""))
 
 
 def _long(text: str) -> int | None:

@@ -11,7 +11,7 @@ from typing import Final
 from firearrow.broker.tables.tables import Tables
 from firearrow.broker.timer.counts import TimerCounts
 from firearrow.broker.timer.dequeue import Dequeue
-from firearrow.broker.timer.records import NEVER_ADDED_MS, TimedRecord, delivered, timed_record
+from firearrow.broker.timer.records import NEVER_ADDED_MS, TimedRecord, delivered, exact_ms, timed_record
 from firearrow.errors import DiskError, IllegalMessage, OffsetNotStored
 from firearrow.model import keys
 from firearrow.model.java_hash import tag_code
@@ -96,7 +96,7 @@ class Enqueue:
                 if timed is None:
                     log.warning("a message of the timers' queue has no time", extra={"offset": head.queue_offset})
                     continue
-                while not files.has_room(timed.due_ms, now_ms, self._dequeue.current_ms):
+                while not files.has_room(timed.due_ms, now_ms, self._dequeue.closed_ms):
                     # Messages that were looked at are put away first: their slots may be delivered meanwhile.
                     self._put(waiting, now_ms)
                     waiting = []
@@ -146,4 +146,5 @@ def _timed(record: TimedRecord, files: TimerFiles) -> Timed | None:
         record.head.size,
         tag_code(topic),
         record.is_deletion,
+        exact_ms(record, int(out), files.precision_ms) if files.config.timer_exact_delivery else 0,
     )

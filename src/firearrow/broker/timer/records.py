@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from itertools import groupby
 from typing import Final, NamedTuple, Protocol
 
+from firearrow.broker.timer.admission import wanted_ms
 from firearrow.errors import BadRecord, OffsetNotStored
 from firearrow.model import keys
 from firearrow.model.names import TIMER_TOPIC
@@ -119,6 +120,16 @@ def _record(data: bytes, start: int, physical: int, size: int) -> TimedRecord | 
     if head.size != size or head.physical_offset != physical or head.topic != TIMER_TOPIC:
         return None
     return timed_record(head, data)
+
+
+def exact_ms(record: TimedRecord, out_ms: int, precision_ms: int) -> int:
+    """Return the millisecond in which a message of a slot is due; the end of the slot when it is not known.
+
+    A delay counts from the store time, which is not before the time that the broker counted from.
+    """
+    asked_ms = wanted_ms(decode_properties(record.raw), record.head.store_timestamp)
+    end_ms = out_ms + precision_ms
+    return end_ms if asked_ms is None or not out_ms < asked_ms < end_ms else asked_ms
 
 
 def delivered(record: TimedRecord, added_ms: int, now_ms: int) -> Draft | None:

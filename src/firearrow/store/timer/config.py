@@ -50,6 +50,13 @@ class TimerConfig(Struct, frozen=True, kw_only=True, rename="camel"):
     ] = 2**31 - 1
     timer_stop_enqueue: Annotated[bool, Meta(description="Leave new timed messages in their queue for now.")] = False
     timer_stop_dequeue: Annotated[bool, Meta(description="Deliver no timed messages for now.")] = False
+    timer_exact_delivery: Annotated[
+        bool,
+        Meta(
+            description="Deliver each message in its millisecond instead of at the end of its slot; not known to "
+            "Apache, whose files stay as they are."
+        ),
+    ] = False
     mapped_file_size_timer_log: Annotated[
         int, Meta(ge=4096, le=2**31 - 1, description="Bytes of a file of the timer log; fixed once there is a file.")
     ] = 100 << 20

@@ -167,12 +167,12 @@ class TimerFiles:
         occupant = self.wheel.occupant_ms(span.due_ms)
         return span.due_ms != delivering_ms and (occupant is None or occupant == span.due_ms)
 
-    async def chain(self, slot: Slot) -> Chain:
-        """Return the units of a slot, oldest first."""
+    async def chain(self, slot: Slot, after: int = NO_POSITION) -> Chain:
+        """Return the units of a slot behind a position of the timer log, oldest first."""
         columns = Chain(array("q"), array("i"), array("b"), array("q"), array("q"))
         pace = Pace(_CHAIN_WORK)
         position, data, data_at = slot.last, b"", 0
-        while position != NO_POSITION:
+        while position > after:
             if not data_at <= position <= data_at + len(data) - UNIT_BYTES:
                 data_at, data = await self._around(position)
                 if not data_at <= position <= data_at + len(data) - UNIT_BYTES:

@@ -1,0 +1,205 @@
+"""Delivers one slot of the wheel. Java: ``TimerDequeueGetMessageService``, ``TimerDequeuePutMessageService``.
+
+The messages of a slot are stored for their topics in the order in which they came, or, with ``timerExactDelivery``, in
+the order of their times and each not before its own. They are stored in small portions with pauses between them, so
+that a slot of any size leaves room for clients. The slot counts as delivered, and is emptied, when every message of it
+is written; after a crash before that, all of it is delivered again.
+"""
+
+import asyncio
+import heapq
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from firearrow.broker.tables.tables import Tables
+from firearrow.broker.timer.counts import TimerCounts
+from firearrow.broker.timer.records import TimedRecord, delivered, in_columns, read_records, recalls, rolled
+from firearrow.errors import DiskError, IllegalMessage
+from firearrow.model import keys
+from firearrow.record.encode import Draft
+from firearrow.store.placement import WRITTEN
+from firearrow.store.timer.files import Chain, TimerFiles
+from firearrow.store.timer.layout import DELETES, NO_POSITION, ROLLS
+
+PORTION: Final = 128
+"""Messages stored before the loop runs."""
+PORTION_BYTES: Final = 256 << 10
+RETRY_S: Final = 1.0
+LONGEST_WAIT_MS: Final = 100
+"""The longest wait within a slot before the wall clock is read again."""
+
+log = logging.getLogger(__name__)
+
+
+class _Run:
+    """Messages of a slot that were read together, in the order in which they are delivered."""
+
+    __slots__ = ("at", "chain", "deleted", "order")
+
+    def __init__(self, chain: Chain, deleted: set[str], order: Sequence[int]) -> None:
+        self.chain = chain
+        self.deleted = deleted
+        self.order = order
+        self.at = 0
+
+    def __lt__(self, other: "_Run") -> bool:
+        return False  # runs of one time are delivered as they came
+
+
+class SlotDelivery:
+    """Stores the messages of a slot for their topics."""
+
+    def __init__(self, tables: Tables, files: TimerFiles, counts: TimerCounts) -> None:
+        self._store = tables.store
+        self._clock = tables.clock
+        self._files = files
+        self._counts = counts
+        self._segment_bytes = tables.store.opened.segments.size
+        self._is_exact = files.config.timer_exact_delivery
+        self.added = asyncio.Event()
+        """Set when a message was added to the wheel."""
+        self.current_ms: int | None = None
+        """The slot that is being delivered."""
+
+    async def deliver(self, time_ms: int) -> None:
+        """Deliver the slot of a time, if it has messages: each when it is due, and those that are added meanwhile."""
+        if self._files.wheel.get(time_ms) is None:
+            return
+        self.current_ms = time_ms
+        try:
+            await self._deliver(time_ms)
+        finally:
+            self.current_ms = None
+
+    async def _deliver(self, time_ms: int) -> None:
+        wheel, end_ms = self._files.wheel, time_ms + self._files.precision_ms
+        runs: list[tuple[int, int, _Run]] = []
+        taken, last, missing = 0, NO_POSITION, 0
+        while (slot := wheel.get(time_ms)) is not None:
+            if slot.last != last:
+                run = await self._read(await self._files.chain(slot, after=last), end_ms)
+                taken, last = taken + 1, slot.last
+                if run.order:
+                    heapq.heappush(runs, (self._due_ms(run, end_ms), taken, run))
+            elif runs and runs[0][0] <= self._clock.now_ms():
+                missing += await self._store_some(runs, end_ms)
+            elif runs and self._files.read_ms < time_ms:
+                # The clock was set back and an earlier slot needs delivery first; this one is delivered again then.
+                return
+            elif runs:
+                await self._wait_until(runs[0][0])
+            else:
+                wheel.clear(time_ms)  # a message that is added to it later makes it due again
+        if missing:
+            log.warning("timed messages are not in the log any more", extra={"time": time_ms, "messages": missing})
+
+    async def _read(self, chain: Chain, end_ms: int) -> _Run:
+        if not chain.physicals:
+            log.warning("a slot of the timer wheel has no messages in the timer log", extra={"ends": end_ms})
+        wanted = [number for number, magic in enumerate(chain.magics) if not magic & DELETES or magic & ROLLS]
+        if self._is_exact:
+            wanted.sort(key=lambda number: chain.exact[number] or end_ms)
+        return _Run(chain, await self._deleted(chain), wanted)
+
+    def _due_ms(self, run: _Run, end_ms: int) -> int:
+        """Return when the next message of a run is due: at the end of its slot, or in its own millisecond."""
+        exact_ms = run.chain.exact[run.order[run.at]] if self._is_exact else 0
+        return min(exact_ms or end_ms, end_ms)
+
+    async def _wait_until(self, time_ms: int) -> None:
+        self.added.clear()
+        await self.wait(min(max(time_ms - self._clock.now_ms(), 1), LONGEST_WAIT_MS) / 1000)
+
+    async def wait(self, longest_s: float) -> None:
+        """Wait until a message is added to the wheel, or for some time."""
+        try:
+            async with asyncio.timeout(longest_s):
+                await self.added.wait()
+        except TimeoutError:
+            return
+
+    async def _store_some(self, runs: list[tuple[int, int, _Run]], end_ms: int) -> int:
+        """Store a portion of the first run; return how many of its messages are not in the log any more."""
+        _, number, run = heapq.heappop(runs)
+        portion = self._portion(run, end_ms)
+        try:
+            missing = await self._store_portion(run.chain, portion, run.deleted)
+        except DiskError as error:
+            log.warning("timed messages wait", extra={"slot ends": end_ms, "reason": str(error)})
+            await asyncio.sleep(RETRY_S)
+            missing, portion = 0, []
+        run.at += len(portion)
+        if run.at < len(run.order):
+            heapq.heappush(runs, (self._due_ms(run, end_ms), number, run))
+        await asyncio.sleep(0)
+        return missing
+
+    def _portion(self, run: _Run, end_ms: int) -> list[int]:
+        """Return the messages that are stored next: some that are due, or one large one."""
+        portion = list(run.order[run.at : run.at + PORTION])
+        now_ms, size = self._clock.now_ms(), 0
+        for count, number in enumerate(portion):
+            size += run.chain.sizes[number]
+            is_later = self._is_exact and min(run.chain.exact[number] or end_ms, end_ms) > now_ms
+            if count and (size > PORTION_BYTES or is_later):
+                return portion[:count]
+        return portion
+
+    async def _deleted(self, chain: Chain) -> set[str]:
+        """Return the keys of the messages of a slot that were taken back."""
+        numbers = [number for number, magic in enumerate(chain.magics) if magic & DELETES and not magic & ROLLS]
+        places = [chain.physicals[number] for number in numbers], [chain.sizes[number] for number in numbers]
+        found = read_records(self._store.bytes, self._segment_bytes, *places)
+        taken_back = {record.value(keys.TIMER_DEL_UNIQKEY) async for _, record in found if record is not None}
+        return {key for key in taken_back if key is not None}
+
+    async def _store_portion(self, chain: Chain, portion: list[int], deleted: set[str]) -> int:
+        """Store some messages of a slot; return how many of them are not in the log any more."""
+        places = [chain.physicals[number] for number in portion], [chain.sizes[number] for number in portion]
+        now_ms, missing = self._clock.now_ms(), 0
+        drafts: list[Draft] = []
+        async for at, record in read_records(self._store.bytes, self._segment_bytes, *places):
+            if record is None:
+                # Those of deleted files were stored again before the deletion (`Renewal`).
+                missing += chain.physicals[portion[at]] >= self._store.log.min_offset
+                continue
+            draft = self._draft(record, chain.magics[portion[at]], chain.written[portion[at]], deleted, now_ms)
+            if draft is not None:
+                drafts.append(draft)
+        end = self._append(drafts)
+        if end:
+            await self._store.reached(end, WRITTEN)
+        return missing
+
+    def _append(self, drafts: list[Draft]) -> int:
+        """Append messages in order; return the end of the last record, 0 without any."""
+        end, store = 0, self._store
+        if store.retention.refusal is not None:
+            raise store.retention.refusal
+        for rows, envelope, columns in in_columns(drafts):
+            tails = [store.queues.tail_of(envelope.topic, queue_id) for queue_id in columns.queue_ids]
+            try:
+                end = store.log.append_columns(envelope, tails, columns).end
+            except IllegalMessage:
+                end = self._append_singly(rows) or end
+        return end
+
+    def _append_singly(self, drafts: list[Draft]) -> int:
+        """Append messages one by one, without those that no record can hold."""
+        end = 0
+        for draft in drafts:
+            try:
+                end = self._store.append(draft).end
+            except IllegalMessage as error:
+                log.exception("a timed message cannot be delivered", extra={"reason": str(error)})
+        return end
+
+    def _draft(self, record: TimedRecord, magic: int, added_ms: int, deleted: set[str], now_ms: int) -> Draft | None:
+        if magic & ROLLS:
+            return rolled(record, added_ms, now_ms)
+        self._counts.change(record.value(keys.REAL_TOPIC) or "", -1, now_ms)
+        if recalls(record, deleted):
+            return None
+        self._counts.delivered += 1
+        return delivered(record, added_ms, now_ms)

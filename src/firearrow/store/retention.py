@@ -10,6 +10,9 @@ above 90 %  sends are refused too, until usage is back at 85 %
 ==========  ====================================================================================================
 
 A round deletes ten log files at most, never the one in use, then queue and index files whose messages are all deleted.
+What must outlive its log file (`before_delete`) is written again before, file by file, so that every deleted file makes
+room for the next. When pending half messages are more than half of the log, no file is deleted that is not expired:
+writing them again would go on without end and free little.
 Java: ``DefaultMessageStore.CleanCommitLogService``, ``CleanConsumeQueueService``.
 """
 
@@ -21,7 +24,8 @@ from typing import Annotated, Final, NamedTuple
 
 from msgspec import Meta, Struct
 
-from firearrow.errors import DiskError, DiskFull, ResourceShortage
+from firearrow.errors import DiskFull, FireArrowError, ResourceShortage
+from firearrow.model.names import TRANSACTION_GROUP
 from firearrow.runtime.clock import Clock
 from firearrow.runtime.disk.door import Disk, Usage
 from firearrow.store.log.commit_log import CommitLog
@@ -105,8 +109,12 @@ def decide(
     *,
     asked: bool = False,
     refusing: bool = False,
+    kept_bytes: int = 0,
 ) -> Decision:
-    """Which of ``files`` (oldest first) to delete. ``asked``: delete expired files at any hour."""
+    """Which of ``files`` (oldest first) to delete.
+
+    ``asked``: delete expired files at any hour. ``kept_bytes``: the size of what must be written again.
+    """
     percent = 100 * (usage.total - usage.free) / max(usage.total, 1)
     expired_before = now_ms - config.file_reserved_time * HOUR_MS
     delete: list[LogFile] = []
@@ -116,7 +124,8 @@ def decide(
                 break
             delete.append(file)
     expired = len(delete)
-    if percent > config.disk_space_clean_forcibly_ratio and config.clean_file_forcibly_enable:
+    frees_enough = 2 * kept_bytes <= sum(file.size for file in files)
+    if percent > config.disk_space_clean_forcibly_ratio and config.clean_file_forcibly_enable and frees_enough:
         excess = usage.total - usage.free - usage.total * config.disk_space_clean_forcibly_ratio // 100
         for file in files[expired : config.delete_file_batch_max]:
             if sum(gone.size for gone in delete) >= excess:
@@ -154,7 +163,9 @@ class Retention:
         self._offsets = offsets
         self._asked = 0
         self.before_delete: list[Callable[[int], Awaitable[None]]] = []
-        """Called with the end of the files that are to be deleted; they stay when one of them raises."""
+        """Called with the end of every file that is to be deleted; it stays when one of them raises."""
+        self.kept_bytes: Callable[[], int] = lambda: 0
+        """Returns the size of the half messages that must be written again before their files are deleted."""
         views.pressure.on_change = self._note_refusal
 
     def _note_refusal(self) -> None:
@@ -171,8 +182,9 @@ class Retention:
             await asyncio.sleep(self._config.clean_resource_interval / 1000)
             try:
                 await self.round()
-            except DiskError:
-                logger.exception("deleting old files failed; the next round tries again")
+            except FireArrowError as error:
+                text = "deleting old files failed; the next round tries again: %s"
+                logger.error(text, error, extra={"reason": str(error)})  # noqa: TRY400 - the disk is to blame, no line of ours
 
     async def round(self) -> Decision:
         """Check the disk, delete files that may be deleted, and refuse or accept sends."""
@@ -181,7 +193,14 @@ class Retention:
         asked, self._asked = self._asked > 0, max(self._asked - 1, 0)
         usage = self._disk.usage()
         decision = decide(
-            self._config, self._files(), usage, now_ms, hour, asked=asked, refusing=self._disk_full is not None
+            self._config,
+            self._files(),
+            usage,
+            now_ms,
+            hour,
+            asked=asked,
+            refusing=self._disk_full is not None,
+            kept_bytes=self.kept_bytes(),
         )
         self._refuse(decision.refuse, usage)
         if decision.delete:
@@ -217,23 +236,26 @@ class Retention:
     async def _delete(self, decision: Decision) -> None:
         names = {"files": len(decision.delete), "not_expired": decision.forced}
         logger.info("log files are deleted", extra=names | {"up_to": decision.delete[-1].start})
-        until = decision.delete[-1].start + decision.delete[-1].size
-        for call in self.before_delete:
-            await call(until)
         if decision.forced:
-            await self._warn(until)
-        for file in decision.delete:
-            segment = self._opened.segments.at(file.start)
-            if segment is not None:
-                await self._opened.segments.remove(segment)
-        await self._disk.sync_directory(COMMIT_LOG)
-        self._opened.ranges.ranges.forget(self._log.min_offset)
-        await self._opened.ranges.save(self._opened.segments.size)
+            await self._warn(decision.delete[-1].start + decision.delete[-1].size)
+        try:
+            for file in decision.delete:
+                for call in self.before_delete:
+                    await call(file.start + file.size)
+                segment = self._opened.segments.at(file.start)
+                if segment is not None:
+                    await self._opened.segments.remove(segment)
+        finally:
+            await self._disk.sync_directory(COMMIT_LOG)
+            self._opened.ranges.ranges.forget(self._log.min_offset)
+            await self._opened.ranges.save(self._opened.segments.size)
 
     async def _warn(self, until: int) -> None:
         """Warn about groups that lose unread messages. Yields to the loop."""
         pace = Pace(QUEUES_AT_ONCE)
         for group, topic, read in self._offsets():
+            if group == TRANSACTION_GROUP:
+                continue  # its messages are written again
             lost = 0
             for queue_id, offset in list(read.items()):
                 lost += await self._unread(topic, queue_id, offset, until)

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firearrow.broker.transaction.ledger import Half, Ledger, Outcome
+from firearrow.broker.transaction.ledger import LOOKED_AT_ONCE, Half, Ledger, Outcome
 
 Step = tuple[str, int]
 
@@ -116,3 +116,27 @@ def test_the_stored_offsets_only_grow(history: list[Step]) -> None:
         assert after[0] >= before[0]
         assert after[1] >= before[1]
         before = after
+
+
+def test_an_ended_copy_of_apaches_stays_ended_after_a_restart() -> None:
+    """Half 20 is Apache's copy of half 3, and op [3] ends it; half 16 is pending."""
+    waits, copy = half(16), half(20, 3, is_copy=True)
+    ledger = Ledger(15, 0)
+    for one in (waits, copy):
+        ledger.took_half(one)
+    ledger.took_op(0, [3])
+    assert set(ledger.pending) == {16}
+    assert ledger.op_done == 0, "the op message is needed as long as the copy is folded"
+
+
+def test_the_lowest_pending_offset_is_looked_for_in_steps() -> None:
+    ledger = Ledger(0, 0)
+    count = 3 * LOOKED_AT_ONCE
+    for offset in range(count):
+        ledger.took_half(half(offset))
+    assert ledger.pending_bytes == 300 * count
+    ledger.took_op(0, list(range(count)))
+    assert ledger.half_done <= 2 * LOOKED_AT_ONCE
+    while not ledger.find_lowest():
+        pass
+    assert (ledger.half_done, ledger.op_done, ledger.pending_bytes) == (count, 1, 0)

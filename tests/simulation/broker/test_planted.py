@@ -24,7 +24,7 @@ from firearrow.model.flags import COMMIT, TRANSACTION_MASK
 from firearrow.record.encode import Draft
 from firearrow.runtime.clock import Clock
 from firearrow.store.log.commit_log import CommitLog
-from firearrow.store.placement import WRITTEN
+from firearrow.store.placement import WRITTEN, Appended
 from firearrow.store.timer.timer_log import TimerLog
 from tests.simulation.broker.chaos import Options, run_chaos
 
@@ -115,7 +115,8 @@ def notes_the_end_before_the_message_is_durable(patch: pytest.MonkeyPatch) -> No
             with suppress(FireArrowError):  # the store may be closed
                 append(self, draft, **named)
 
-        return asyncio.get_running_loop().call_later(0.2, now)
+        asyncio.get_running_loop().call_later(0.2, now)
+        return Appended(self.tail, 0, self.tail, 0)
 
     patch.setattr(Journal, "append", late)
 

@@ -1,5 +1,6 @@
 """What becomes of a pending half message at a check, who is asked, and how many requests may wait."""
 
+import asyncio
 from typing import Any, cast
 
 import pytest
@@ -9,11 +10,18 @@ from firearrow.broker.tables.clients import Client, ClientTable
 from firearrow.broker.transaction.decisions import Check, judge, repeated
 from firearrow.broker.transaction.ends import MAX_WAITING, Ends
 from firearrow.broker.transaction.journal import Journal
-from firearrow.broker.transaction.ledger import Half, Ledger, Outcome
+from firearrow.broker.transaction.ledger import Half, Outcome
 from firearrow.broker.transaction.producers import ConnectedProducers
+from firearrow.broker.transaction.resumption import resume
 from firearrow.errors import ConnectionLost
+from firearrow.model import EpochMs, PhysicalOffset, QueueOffset
+from firearrow.model.names import CHECK_MAX_TIME_TOPIC
 from firearrow.protocol.refusal import Refused
 from firearrow.protocol.requests.transaction.transaction import CheckTransactionState, EndTransaction
+from firearrow.record.decode import peek
+from firearrow.record.encode import Draft, encode
+from firearrow.record.hosts import HostBytes
+from firearrow.record.properties import encode_properties
 
 DAY_MS = 86_400_000
 BORN_MS = 1_000 * DAY_MS
@@ -52,20 +60,16 @@ def test_given_up_after_the_last_question_or_for_its_age() -> None:
 
 
 def test_a_repeated_end_gets_the_answer_of_the_first() -> None:
-    ledger = Ledger(0, 0)
-    for offset, outcome in enumerate((Outcome.COMMITTED, Outcome.ROLLED_BACK, Outcome.MOVED)):
-        ledger.took_half(Half(offset, offset, 300, BORN_MS, "P"))
-        ledger.announce(offset, outcome)
-    ledger.took_op(0, [0, 1, 2])
-    assert repeated(ledger, 0, Outcome.COMMITTED) is None
-    assert repeated(ledger, 1, Outcome.ROLLED_BACK) is None
-    for offset, wanted, text in (
-        (0, Outcome.ROLLED_BACK, "already committed"),
-        (1, Outcome.COMMITTED, "already rolled back"),
-        (2, Outcome.COMMITTED, "is over"),
-        (9, Outcome.COMMITTED, "is over"),
+    assert repeated(Outcome.COMMITTED, Outcome.COMMITTED) is None
+    assert repeated(Outcome.ROLLED_BACK, Outcome.ROLLED_BACK) is None
+    assert repeated(Outcome.GIVEN_UP, Outcome.ROLLED_BACK) is None
+    for outcome, wanted, text in (
+        (Outcome.COMMITTED, Outcome.ROLLED_BACK, "already committed"),
+        (Outcome.ROLLED_BACK, Outcome.COMMITTED, "already rolled back"),
+        (Outcome.MOVED, Outcome.COMMITTED, "is over"),
+        (None, Outcome.COMMITTED, "its message is in TRANS_CHECK_MAX_TIME_TOPIC"),
     ):
-        refusal = repeated(ledger, offset, wanted)
+        refusal = repeated(outcome, wanted)
         assert refusal is not None
         assert refusal.code == 604
         assert text in refusal.remark
@@ -76,6 +80,7 @@ class Connection:
 
     def __init__(self, *, is_open: bool = True, fails: bool = False) -> None:
         self.is_open = is_open
+        self.is_writable = True
         self.fails = fails
         self.pushed = 0
 
@@ -91,13 +96,17 @@ def test_one_producer_is_asked_in_turn_and_another_when_it_is_gone() -> None:
     producers = ConnectedProducers(table)
     question = CheckTransactionState(tran_state_table_offset=1, commit_log_offset=2)
     assert not producers.is_reachable("P")
-    assert not producers.ask("P", question, b"")
+    assert not producers.has_room("P")
+    assert not producers.ask("P", 0, question, b"")
     for number, connection in enumerate(connections):
         table.produce(Client(connection, str(number), "JAVA", 1, 0), "P")
     assert producers.is_reachable("P")
-    assert all(producers.ask("P", question, b"") for _ in range(40))
-    assert sum(connection.pushed for connection in connections) == 40
-    assert min(connections[0].pushed, connections[3].pushed) >= 10
+    assert all(producers.ask("P", turn, question, b"") for turn in range(40))
+    assert [connection.pushed for connection in connections] == [10, 0, 0, 30]
+    for connection in connections:
+        connection.is_writable = False
+    assert not producers.has_room("P")
+    assert not producers.ask("P", 0, question, b""), "nobody reads"
 
 
 def test_too_many_ends_are_refused() -> None:
@@ -109,3 +118,12 @@ def test_too_many_ends_are_refused() -> None:
         ends.add(request, Outcome.COMMITTED, None)
     with pytest.raises(Refused, match="wait already"):
         ends.add(request, Outcome.COMMITTED, None)
+
+
+@pytest.mark.parametrize(("topic", "properties"), [("T", {"REAL_TOPIC": "T"}), (CHECK_MAX_TIME_TOPIC, {"TAGS": "a"})])
+def test_only_half_messages_and_those_given_up_are_resumed(topic: str, properties: dict[str, str]) -> None:
+    host = HostBytes(b"\x7f\0\0\1\0\0\0\1")
+    draft = Draft(topic, 0, b"body", encode_properties(properties), EpochMs(1), host, host)
+    record = encode(draft, QueueOffset(0), PhysicalOffset(0), EpochMs(1))
+    with pytest.raises(Refused, match="not a half message"):
+        asyncio.run(resume(cast("Journal", None), (peek(record), record)))

@@ -6,22 +6,29 @@ the queue moves on, and the counter survives a restart. After ``transactionCheck
 than the log is kept, the message is moved to TRANS_CHECK_MAX_TIME_TOPIC.
 Java: ``TransactionalMessageServiceImpl.check``.
 
+A question is counted when it was sent. A round asks as fast as producers read, and leaves a group that does not read
+to the next round. A half message that cannot be written again, because it would be over a limit, is asked about where
+it is, and its questions are not counted.
+
 A pending half message is not lost to retention: before a log file is deleted, the pending half messages in it are
 written again (`renew_below`), with the counter as it is. That is at most as much as the file held, and ends with the
 age at which they are given up.
 """
 
+import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from firearrow.broker.settings.live import LiveSettings
 from firearrow.broker.tables.topic_book import Topics
 from firearrow.broker.transaction.decisions import Check, judge
-from firearrow.broker.transaction.half import given_up, question, renewed
+from firearrow.broker.transaction.half import as_stored, given_up, question, renewed
 from firearrow.broker.transaction.journal import Journal, Record
 from firearrow.broker.transaction.ledger import Half, Outcome
-from firearrow.errors import FireArrowError
+from firearrow.broker.transaction.slice import Slice
+from firearrow.errors import FireArrowError, IllegalMessage
 from firearrow.model.names import CHECK_MAX_TIME_TOPIC
 from firearrow.protocol.conversation import Request
 from firearrow.record.encode import Draft
@@ -31,6 +38,11 @@ from firearrow.store.placement import Appended
 
 AT_ONCE: Final = 64
 """Most half messages written again in one turn."""
+BYTES_AT_ONCE: Final = 1 << 20
+"""Half messages of one turn: no further one after so many bytes."""
+READ_WAIT_S: Final = 1.0
+"""How long a round waits for a group whose producers do not read; those left are asked about in the next round."""
+LOOK_S: Final = 0.02
 LOOKED_AT_ONCE: Final = 1_000
 """Most entries of the ledger looked at in one turn."""
 FAR_BEHIND: Final = 100_000
@@ -41,7 +53,7 @@ HOUR_MS: Final = 3_600_000
 
 log = logging.getLogger(__name__)
 
-_Asked = tuple[str, Draft, Appended]
+_Asked = tuple[Half, Draft, Appended]
 
 
 class Producers(Protocol):
@@ -51,8 +63,12 @@ class Producers(Protocol):
         """Whether a producer of a group is connected."""
         ...
 
-    def ask(self, group: str, request: Request[Any], body: bytes) -> bool:
-        """Send a request to one producer of a group; return whether one could be sent to."""
+    def has_room(self, group: str) -> bool:
+        """Whether a producer of a group keeps up with reading what it is sent."""
+        ...
+
+    def ask(self, group: str, turn: int, request: Request[Any], body: bytes) -> bool:
+        """Send a request to one producer of a group, the next one in the next turn; return whether it was sent."""
         ...
 
 
@@ -67,6 +83,8 @@ class Checks:
         self._topics = topics
         self._settings = settings
         self._clock = clock
+        self._unasked: set[int] = set()  # half messages whose counter was raised for a question that was not sent
+        self._silent: set[str] = set()  # groups whose producers did not read in this round
 
     async def round(self) -> None:
         """Look at every pending half message once."""
@@ -74,6 +92,8 @@ class Checks:
         reserved_ms = max(self._settings.value.retention.file_reserved_time * HOUR_MS, LEAST_AGE_MS)
         ledger = self._journal.ledger
         far_behind = ledger.half_next - max(FAR_BEHIND, 2 * len(ledger.pending))
+        self._unasked = {offset for offset in self._unasked if offset >= ledger.half_next or offset in ledger.pending}
+        self._silent.clear()
 
         def judged(half: Half) -> Check:
             return judge(
@@ -81,7 +101,7 @@ class Checks:
                 now_ms,
                 config,
                 reserved_ms,
-                is_reachable=self._producers.is_reachable(half.group),
+                is_reachable=half.group not in self._silent and self._producers.is_reachable(half.group),
                 is_far_behind=half.queue_offset < far_behind,
             )
 
@@ -91,6 +111,24 @@ class Checks:
         """Write pending half messages below a physical offset again, and wait until they are durable."""
         await self._look(lambda half: Check.RENEW if half.physical < physical else Check.WAIT, for_retention=True)
 
+    def drop_below(self, physical: int) -> None:
+        """Give the pending half messages below a physical offset up for lost: the disk has no room for them."""
+        journal = self._journal
+        lost: Counter[str] = Counter()
+        for half in list(journal.ledger.pending.values()):
+            if half.physical < physical and journal.ledger.open_at(half.queue_offset) is half:
+                lost[half.group] += 1
+                journal.ledger.announce(half.queue_offset, Outcome.MOVED)
+                journal.owed[half.queue_offset] = 0
+        for group, count in lost.items():
+            log.error(
+                "%d half messages of group %s are LOST: their log file is deleted to save the disk, and the disk "
+                "had no room to write them again",
+                count,
+                group,
+                extra={"group": group, "messages": count},
+            )
+
     async def _look(self, judged: Callable[[Half], Check], *, for_retention: bool = False) -> None:
         ledger, pace = self._journal.ledger, Pace(LOOKED_AT_ONCE)
         due: list[tuple[Half, Check]] = []
@@ -99,7 +137,7 @@ class Checks:
             check = Check.WAIT if half is None else judged(half)
             if half is not None and check is not Check.WAIT:
                 due.append((half, check))
-            if len(due) >= AT_ONCE:
+            if len(due) >= AT_ONCE or sum(one.size for one, _ in due) >= BYTES_AT_ONCE:
                 await self._act(due, for_retention=for_retention)
                 due = []
             await pace.did()
@@ -107,29 +145,46 @@ class Checks:
             await self._act(due, for_retention=for_retention)
 
     async def _act(self, due: list[tuple[Half, Check]], *, for_retention: bool) -> None:
+        due = [(half, check) for half, check in due if check is not Check.ASK or await self._reads(half.group)]
         records = [await self._record(half) for half, _ in due]
         if any(check is Check.GIVE_UP for _, check in due):
             self._topics.ensure(CHECK_MAX_TIME_TOPIC, 1)
             await self._topics.kept(CHECK_MAX_TIME_TOPIC)
-        over: list[int] = []
+        work = Slice(self._journal)
         asked: list[_Asked] = []
-        try:
-            for (half, check), record in zip(due, records, strict=True):
-                # The transaction may have ended while the records were read.
-                if self._journal.ledger.open_at(half.queue_offset) is half:
-                    asked += self._carry_out(half, check, record, for_retention=for_retention)
-                    over.append(half.queue_offset)
-        finally:
-            end = self._journal.end(over)
-        try:
-            await self._journal.kept(end, is_flushed=for_retention)
-        except FireArrowError:
-            for offset in over:
-                self._journal.ledger.take_back(offset)
-            raise
-        for group, draft, place in asked:
-            # Asked only now: an answer must not meet another record at that place.
-            self._producers.ask(group, *question(draft, place))
+        failure: FireArrowError | None = None
+        for (half, check), record in zip(due, records, strict=True):
+            # The transaction may have ended while the records were read.
+            if self._journal.ledger.open_at(half.queue_offset) is half:
+                try:
+                    asked += self._carry_out(work, half, check, record, for_retention=for_retention)
+                except FireArrowError as error:
+                    failure = error
+                    work.failed(error)
+                    break
+        self._unasked |= {place.queue_offset for _, _, place in asked}
+        await work.kept(is_flushed=for_retention)
+        await self._ask(asked)
+        if failure is not None:
+            raise failure
+
+    async def _ask(self, asked: list[_Asked]) -> None:
+        """Send questions. Not before their records are kept: an answer must not meet another record at that place."""
+        for half, draft, place in asked:
+            turn = half.born_ms + half.checks
+            if await self._reads(half.group) and self._producers.ask(half.group, turn, *question(draft, place)):
+                self._unasked.discard(place.queue_offset)
+
+    async def _reads(self, group: str) -> bool:
+        """Whether a producer of a group can be sent a question now, or in a moment."""
+        waited_s = 0.0
+        while group not in self._silent and not self._producers.has_room(group):
+            if waited_s >= READ_WAIT_S or not self._producers.is_reachable(group):
+                self._silent.add(group)
+            else:
+                await asyncio.sleep(LOOK_S)
+                waited_s += LOOK_S
+        return group not in self._silent
 
     async def _record(self, half: Half) -> Record | Outcome | None:
         """Return the record of a half message, or COMMITTED when its final message is there."""
@@ -137,10 +192,10 @@ class Checks:
         return Outcome.COMMITTED if record is not None and await self._journal.has_final(record) else record
 
     def _carry_out(
-        self, half: Half, check: Check, record: Record | Outcome | None, *, for_retention: bool
+        self, work: Slice, half: Half, check: Check, record: Record | Outcome | None, *, for_retention: bool
     ) -> list[_Asked]:
         """Append what becomes of a half message; return the question to send after the write, if there is one."""
-        ledger, offset = self._journal.ledger, half.queue_offset
+        offset = half.queue_offset
         if record is None:
             log.error(
                 "the half message at %d is damaged or deleted: its transaction of group %s is dropped",
@@ -148,24 +203,48 @@ class Checks:
                 half.group,
                 extra={"offset": offset, "group": half.group},
             )
-            ledger.announce(offset, Outcome.MOVED)
-            return []
-        if isinstance(record, Outcome):
-            ledger.announce(offset, record)
-            return []
-        head, data = record
-        if check is Check.GIVE_UP:
-            self._journal.append(given_up(head, data))
-            ledger.announce(offset, Outcome.MOVED)
+            work.over(offset, Outcome.MOVED)
+        elif isinstance(record, Outcome):
+            work.over(offset, record)
+        elif check is Check.GIVE_UP:
+            self._give_up(work, half, record)
+        else:
+            return self._renew(work, half, check, record, for_retention=for_retention)
+        return []
+
+    def _renew(self, work: Slice, half: Half, check: Check, record: Record, *, for_retention: bool) -> list[_Asked]:
+        offset = half.queue_offset
+        draft = renewed(*record, half.checks + (check is Check.ASK and offset not in self._unasked))
+        try:
+            place = self._journal.append(draft, even_if_full=for_retention)
+        except IllegalMessage as error:
             log.warning(
-                "a transaction of group %s is given up after %d questions and moved to %s",
+                "the half message at %d of group %s cannot be written again: %s",
+                offset,
                 half.group,
-                half.checks,
-                CHECK_MAX_TIME_TOPIC,
-                extra={"group": half.group, "offset": offset, "checks": half.checks},
+                error,
+                extra={"offset": offset, "group": half.group, "reason": str(error)},
             )
-            return []
-        draft = renewed(head, data, half.checks + (check is Check.ASK))
-        place = self._journal.append(draft, even_if_full=for_retention)
-        ledger.announce(offset, Outcome.MOVED)
-        return [(half.group, draft, place)] if check is Check.ASK else []
+            if for_retention:
+                self._give_up(work, half, record)
+            return [(half, *as_stored(*record))] if check is Check.ASK else []
+        work.over(offset, Outcome.MOVED, place.end)
+        return [(half, draft, place)] if check is Check.ASK else []
+
+    def _give_up(self, work: Slice, half: Half, record: Record) -> None:
+        end = 0
+        self._topics.ensure(CHECK_MAX_TIME_TOPIC, 1)
+        try:
+            end = self._journal.append(given_up(*record), even_if_full=True).end
+            becomes = f"moved to {CHECK_MAX_TIME_TOPIC}"
+        except IllegalMessage as error:
+            becomes = f"LOST, because it cannot be written again: {error}"
+        work.over(half.queue_offset, Outcome.GIVEN_UP, end)
+        log.log(
+            logging.WARNING if end else logging.ERROR,
+            "a transaction of group %s is given up after %d questions; its message is %s",
+            half.group,
+            half.checks,
+            becomes,
+            extra={"group": half.group, "offset": half.queue_offset, "checks": half.checks},
+        )

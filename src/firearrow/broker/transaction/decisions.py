@@ -10,16 +10,15 @@ from enum import Enum
 from typing import Final
 
 from firearrow.broker.settings.transaction_settings import TransactionConfig
-from firearrow.broker.transaction.ledger import Half, Ledger, Outcome
+from firearrow.broker.transaction.ledger import Half, Outcome
 from firearrow.model import keys
-from firearrow.model.names import HALF_TOPIC
+from firearrow.model.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.refusal import Refused
 from firearrow.protocol.requests.transaction.transaction import EndTransaction
 from firearrow.record.decode import RecordHead
 
 NOT_FOUND: Final = "Find prepared transaction message failed"
-_UNIQUE_KEY_LENGTH: Final = 32
 
 
 class Check(Enum):
@@ -70,18 +69,24 @@ def _is_too_late(head: RecordHead, properties: Mapping[str, str], now_ms: int, t
 def _names_another(request: EndTransaction, unique: str | None) -> bool:
     """Whether a request names a transaction, and that is not the one with the key ``unique``."""
     given = (request.msg_id, request.transaction_id or "")
-    return bool(unique) and unique not in given and all(len(one) == _UNIQUE_KEY_LENGTH for one in given)
+    return bool(unique) and unique not in given and all(given)
 
 
-def repeated(ledger: Ledger, offset: int, wanted: Outcome) -> Refused | None:
-    """Return the answer to the end of a transaction that is not open: None is success, because it ended so before."""
-    outcome = ledger.outcome_at(offset)
-    if outcome is wanted:
+def repeated(outcome: Outcome | None, wanted: Outcome) -> Refused | None:
+    """Return the answer to the end of a transaction that is not open: None is success, because it ended so before.
+
+    ``outcome``: how it ended; None when that is not known any more. The commit of a transaction that was given up is
+    not for this function, its rollback has nothing to do.
+    """
+    if outcome is wanted or (outcome is Outcome.GIVEN_UP and wanted is Outcome.ROLLED_BACK):
         return None
     if outcome in (Outcome.COMMITTED, Outcome.ROLLED_BACK):
         text = f"the transaction is already {outcome.value}: nothing is changed"
     else:
-        text = "the transaction is over, or the broker has asked for its state since: nothing is changed"
+        text = (
+            "the transaction is over: nothing is changed. If nobody ended it, its message is in "
+            f"{CHECK_MAX_TIME_TOPIC}, where it is moved after the last question"
+        )
     return Refused(ResponseCode.ILLEGAL_OPERATION, text)
 
 

@@ -5,7 +5,8 @@ batch of op messages after them. So many ends of one turn share an op message, a
 Apache gathers op messages for up to 3 s and loses those 3 s when it is killed.
 
 A transaction ends once: a request for one that has ended changes nothing (`decisions.repeated`). Apache stores the
-message of a repeated commit again.
+message of a repeated commit again. A request for one whose end is on its way to the disk waits for that: the end may
+still fail, and success means that it is kept.
 """
 
 import asyncio
@@ -20,22 +21,27 @@ from firearrow.broker.transaction.decisions import check_end, not_found, repeate
 from firearrow.broker.transaction.half import final_message
 from firearrow.broker.transaction.journal import Journal, Record
 from firearrow.broker.transaction.ledger import Outcome
-from firearrow.errors import DiskError, FireArrowError, IllegalMessage, OffsetNotStored, ResourceShortage
+from firearrow.broker.transaction.slice import Slice
+from firearrow.errors import DiskError, FireArrowError, IllegalMessage, OffsetNotStored
 from firearrow.model.flags import COMMIT, ROLLBACK
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.refusal import Refused
 from firearrow.protocol.requests.transaction.transaction import EndTransaction
+from firearrow.record.decode import RecordHead
 from firearrow.record.properties import decode_properties
 from firearrow.remoting.handlers import Later
 from firearrow.runtime.clock import Clock
 
 AT_ONCE: Final = 64
 """Most requests decided in one turn."""
+BYTES_AT_ONCE: Final = 1 << 20
+"""Half messages of one turn: no further one after so many bytes."""
 MAX_WAITING: Final = 100_000
 """Most requests that wait (Apache's ``endTransactionPoolQueueCapacity``)."""
 OUTCOMES: Final = {COMMIT: Outcome.COMMITTED, ROLLBACK: Outcome.ROLLED_BACK}
 
-_Read = tuple[Record, bool] | Refused
+_Read = tuple[Record, int, bool] | Refused
+"""The record that a request names, the offset where its transaction is now, and whether it was committed before."""
 
 log = logging.getLogger(__name__)
 
@@ -81,104 +87,124 @@ class Ends:
         self._waiting.append(_End(request, outcome, later))
 
     async def serve(self) -> None:
-        """Decide all requests that wait, except those whose half message is appended and not folded yet."""
+        """Decide all requests that wait, except those that are early; append op messages that are owed."""
         left = len(self._waiting)
+        if self._journal.owed:
+            self._finish([], Slice(self._journal))
         while left > 0:
-            ends = self._take(min(left, AT_ONCE))
-            left -= AT_ONCE
+            ends, looked_at = self._take(left)
+            left -= looked_at
             try:
                 records = [await self._record(end.request) for end in ends]
-            except BaseException:
-                self._refuse(ends)
+            except BaseException as error:
+                self._refuse(ends, f"the transaction could not be looked up: {error!r}; the broker will ask about it")
                 raise
             self._decide(ends, records)
             await asyncio.sleep(0)
 
-    def _take(self, count: int) -> list[_End]:
-        """Take the next requests; those that are early go to the end of the line."""
+    def _take(self, left: int) -> tuple[list[_End], int]:
+        """Take the requests of one turn; those that are early go to the end of the line."""
         ends: list[_End] = []
-        for _ in range(min(count, len(self._waiting))):
+        ledger, size, count = self._journal.ledger, 0, 0
+        while count < min(left, AT_ONCE) and size < BYTES_AT_ONCE:
             end = self._waiting.popleft()
-            (self._waiting if self._journal.is_on_its_way(end.request.tran_state_table_offset) else ends).append(end)
-        return ends
+            count += 1
+            offset = end.request.tran_state_table_offset
+            if self._is_early(offset):
+                self._waiting.append(end)
+                continue
+            ends.append(end)
+            half = ledger.pending.get(ledger.now_at(offset))
+            size += 0 if half is None else half.size
+        return ends, count
+
+    def _is_early(self, offset: int) -> bool:
+        """Whether the half message is appended and not folded yet, or its end is."""
+        ledger = self._journal.ledger
+        return self._journal.is_on_its_way(offset) or ledger.is_announced(ledger.now_at(offset))
 
     def close(self) -> None:
         """Refuse the requests that wait: the broker stops, and will ask about their transactions after its start."""
-        self._refuse(list(self._waiting))
+        self._refuse(list(self._waiting), "the broker is stopping: after its start it will ask about the transaction")
         self._waiting.clear()
 
-    def _refuse(self, ends: list[_End]) -> None:
+    def _refuse(self, ends: list[_End], why: str) -> None:
         for end in ends:
-            end.answer(Refused(ResponseCode.SYSTEM_ERROR, "the broker is stopping"))
+            end.answer(Refused(ResponseCode.SYSTEM_ERROR, why))
 
     async def _record(self, request: EndTransaction) -> _Read:
-        """Return the record of a request, and whether its final message was stored before the last start."""
+        """Read what a request names."""
         journal = self._journal
         half = journal.ledger.pending.get(request.tran_state_table_offset)
         size = half.size if half is not None and half.physical == request.commit_log_offset else 0
         try:
             record = await journal.record_at(request.commit_log_offset, size)
-            return not_found() if record is None else (record, await journal.has_final(record))
+            if record is None:
+                return not_found()
+            return record, await journal.pending_of(record), await journal.has_final(record)
         except (DiskError, OffsetNotStored) as error:
             return Refused(ResponseCode.SYSTEM_ERROR, f"{not_found().remark}: {error}")
 
     def _decide(self, ends: list[_End], records: list[_Read]) -> None:
-        over: list[int] = []
-        kept: list[_End] = []
+        decided: list[tuple[_End, int]] = []
+        work = Slice(self._journal)
         for end, record in zip(ends, records, strict=True):
             try:
-                offset = self._end(end, record)
+                offset = self._end(work, end, record)
             except Refused as refusal:
                 end.answer(refusal)
-            except (DiskError, IllegalMessage, ResourceShortage) as error:
+            except FireArrowError as error:
+                work.failed(error)
                 end.answer(_not_stored(error))
             else:
-                kept.append(end)
-                over += () if offset is None else (offset,)
-        if kept or self._journal.owes:
-            self._finish(kept, over)
+                if offset is not None:
+                    decided.append((end, offset))
+        if decided or self._journal.owed:
+            self._finish(decided, work)
 
-    def _end(self, end: _End, record: _Read) -> int | None:
-        """Append the final message of a commit; return the half message that is over, None when it was before."""
+    def _end(self, work: Slice, end: _End, record: _Read) -> int | None:
+        """Append the final message of a commit; return the half message that is over, None when there is none."""
         if isinstance(record, Refused):
             raise record
-        (head, data), was_stored = record
-        request, ledger = end.request, self._journal.ledger
-        config = self._settings.value.transactions
-        check_end(request, head, decode_properties(head.properties(data)), self._clock.now_ms(), config)
-        offset = ledger.now_at(head.queue_offset)
-        if was_stored and ledger.open_at(offset) is not None:
+        (head, data), offset, was_stored = record
+        config, now_ms = self._settings.value.transactions, self._clock.now_ms()
+        check_end(end.request, head, decode_properties(head.properties(data)), now_ms, config)
+        ledger = self._journal.ledger
+        offset = ledger.now_at(offset)
+        if ledger.is_announced(offset):
+            self._waiting.append(end)
+            return None
+        is_open, outcome = ledger.open_at(offset) is not None, ledger.outcome_at(offset)
+        if was_stored and is_open:
             # A crash lost the op message of a commit, and nothing else.
             ledger.announce(offset, Outcome.COMMITTED)
-            self._journal.owe(offset)
-        if ledger.open_at(offset) is None:
-            refusal = repeated(ledger, offset, end.outcome)
+            self._journal.owed[offset] = 0
+        if was_stored or not (is_open or (outcome is Outcome.GIVEN_UP and end.outcome is Outcome.COMMITTED)):
+            refusal = repeated(Outcome.COMMITTED if was_stored else outcome, end.outcome)
             if refusal is not None:
                 raise refusal
+            end.answer(None)
             return None
-        if end.outcome is Outcome.COMMITTED:
-            levels, timers = len(self._settings.broker.delays_ms), self._settings.value.timers
-            final = final_message(head, data, levels, timers, self._clock.now_ms())
-            if final is None:
-                raise Refused(ResponseCode.SYSTEM_ERROR, "the half message does not name its topic and queue")
-            self._journal.append(final)
-        ledger.announce(offset, end.outcome)
+        work.over(offset, end.outcome, self._append_final(head, data) if end.outcome is Outcome.COMMITTED else 0)
         return offset
 
-    def _finish(self, kept: list[_End], over: list[int]) -> None:
+    def _append_final(self, head: RecordHead, data: bytes) -> int:
+        levels, timers = len(self._settings.broker.delays_ms), self._settings.value.timers
+        final = final_message(head, data, levels, timers, self._clock.now_ms())
+        if final is None:
+            raise Refused(ResponseCode.SYSTEM_ERROR, "the half message does not name its topic and queue")
+        return self._journal.append(final).end
+
+    def _finish(self, decided: list[tuple[_End, int]], work: Slice) -> None:
         """Append the op messages, and answer when everything is kept."""
-        try:
-            end = self._journal.end(over)
-        except (DiskError, IllegalMessage, ResourceShortage) as error:
-            for one in kept:
-                one.answer(_not_stored(error))
-            return
+        end = work.close()
 
         def reached(error: FireArrowError | None) -> None:
-            for offset in over if error is not None else ():
-                self._journal.ledger.take_back(offset)
-            for one in kept:
-                one.answer(None if error is None else _not_stored(error))
+            if error is not None:
+                work.lost(error)
+            for one, offset in decided:
+                reason = work.error_of(offset)
+                one.answer(None if reason is None else _not_stored(reason))
 
         self._journal.when_kept(end, reached)
 

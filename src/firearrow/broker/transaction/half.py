@@ -17,11 +17,13 @@ from firearrow.broker.transaction.ledger import Half
 from firearrow.model import EpochMs, PhysicalOffset, QueueOffset, keys
 from firearrow.model.flags import COMMIT, PREPARED, TRANSACTION_MASK
 from firearrow.model.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC
+from firearrow.protocol.codes import ResponseCode
+from firearrow.protocol.refusal import Refused
 from firearrow.protocol.requests.transaction.transaction import CheckTransactionState
 from firearrow.record.decode import RecordHead
 from firearrow.record.encode import Draft, encode
 from firearrow.record.hosts import HostBytes
-from firearrow.record.layout import Buffer
+from firearrow.record.layout import MAX_PROPERTIES_BYTES, Buffer
 from firearrow.record.message_id import offset_message_id
 from firearrow.record.op_message import OP_TAG
 from firearrow.record.properties import decode_properties, encode_properties
@@ -34,6 +36,10 @@ _OURS: Final = (keys.PREVIOUS_HALF, keys.TRAN_PREPARED_QUEUE_OFFSET)
 """Properties that only brokers set on half messages."""
 _NOT_FINAL: Final = (keys.REAL_TOPIC, keys.REAL_QID, keys.TRAN_MSG, *_OURS)
 """Properties of a half message that its final message does not have."""
+
+
+PROPERTIES_LEFT: Final = 256
+"""Bytes that a half message leaves for properties that the broker adds later: its counter, the time of its delivery."""
 
 
 # ---- a send
@@ -50,7 +56,10 @@ def is_half(properties: Mapping[str, str], sys_flag: int, reconsume_times: int) 
 
 
 def half_destination(topic: str, queue_id: int, group: str, properties: Mapping[str, str]) -> Destination:
-    """Return where and with which properties a half message for ``topic`` is stored."""
+    """Return where and with which properties a half message for ``topic`` is stored.
+
+    Raise ``Refused`` when the properties are so many that it could not be written again.
+    """
     stored = {key: value for key, value in properties.items() if key not in _OURS}
     stored.setdefault(keys.PGROUP, group)
     unique = stored.get(keys.UNIQ_KEY)
@@ -58,6 +67,10 @@ def half_destination(topic: str, queue_id: int, group: str, properties: Mapping[
         stored[keys.TRANSACTION_ID] = unique
     stored[keys.REAL_TOPIC] = topic
     stored[keys.REAL_QID] = str(queue_id)
+    most = MAX_PROPERTIES_BYTES - PROPERTIES_LEFT
+    if sum(len(key.encode()) + len(value.encode()) + 2 for key, value in stored.items()) > most:
+        text = f"the properties of a half message take more than {most} bytes: the broker adds its own ones later"
+        raise Refused(ResponseCode.MESSAGE_ILLEGAL, text)
     return Destination(HALF_TOPIC, HALF_QUEUE, stored)
 
 
@@ -132,6 +145,14 @@ def resumed(head: RecordHead, record: Buffer, *, is_pending: bool) -> Draft:
         properties[keys.PREVIOUS_HALF] = str(head.queue_offset)
     properties[keys.TRANSACTION_CHECK_TIMES] = "0"
     return _again(head, record, Destination(HALF_TOPIC, HALF_QUEUE, properties), head.sys_flag)
+
+
+def as_stored(head: RecordHead, record: Buffer) -> tuple[Draft, Appended]:
+    """Return a half message as it is, and its place: to ask about it without writing it again."""
+    stored = Destination(HALF_TOPIC, HALF_QUEUE, decode_properties(head.properties(record)))
+    draft = _again(head, record, stored, head.sys_flag)
+    place = Appended(head.physical_offset, head.queue_offset, head.physical_offset + head.size, head.store_timestamp)
+    return draft, place
 
 
 def given_up(head: RecordHead, record: Buffer) -> Draft:

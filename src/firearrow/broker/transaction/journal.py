@@ -11,7 +11,7 @@ op messages below the other name only such half messages.
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC
 from typing import Final
 
@@ -58,7 +58,10 @@ class Journal:
         chance = tables.chance
         self._unique_keys = UniqueKeys(tables.identity.ip, chance.getrandbits(16), chance.getrandbits(32), UTC)
         self._kept_at = FLUSHED if tables.settings.value.log.syncs_first else WRITTEN
-        self._owed: list[int] = []  # half messages that are over, whose op message could not be appended
+        self.owed: dict[int, int] = {}
+        """Half messages that are over without an op message, and the ends of the records that say so."""
+        self.on_taken_back: Callable[[], None] = lambda: None
+        """Called when a half message is pending again, because the record that ended it could not be written."""
 
     def open(self) -> None:
         """Begin at the stored offsets; the table of offsets must be loaded."""
@@ -92,6 +95,8 @@ class Journal:
             await pace.did(READ_AT_ONCE)
         while (pulled := await self._next(OP_HALF_TOPIC, self.ledger.op_next)) is not None:
             self._fold_ops(pulled)
+            await pace.did(READ_AT_ONCE)
+        while not self.ledger.find_lowest():
             await pace.did(READ_AT_ONCE)
         self._note_offsets()
 
@@ -171,6 +176,27 @@ class Journal:
                 return True
         return False
 
+    async def pending_of(self, record: Record) -> int:
+        """Return the offset of the pending half message of the transaction of a record; that of the record without one.
+
+        The ledger knows most by itself. After a start it does not know offsets from before the last question: the
+        pending half message is looked up by its key.
+        """
+        head, data = record
+        offset = self.ledger.now_at(head.queue_offset)
+        is_known = self.ledger.pending.get(offset) or self.ledger.outcome_at(offset)
+        unique = decode_properties(head.properties(data)).get(keys.UNIQ_KEY)
+        if is_known or head.physical_offset >= self._store.log.opened_at or not unique:
+            return offset
+        found = await self._store.lookups.by_key(
+            HALF_TOPIC, unique, FINALS_LOOKED_AT, head.store_timestamp, self._clock.now_ms()
+        )
+        for one in map(peek, found.records):
+            is_same = (one.born_timestamp, one.body_crc) == (head.born_timestamp, head.body_crc)
+            if is_same and one.queue_offset in self.ledger.pending:
+                return one.queue_offset
+        return offset
+
     # ---- writing
 
     def append(self, draft: Draft, *, even_if_full: bool = False) -> Appended:
@@ -184,31 +210,28 @@ class Journal:
         return place
 
     @property
-    def owes(self) -> bool:
-        """Whether a half message is over whose op message is not appended."""
-        return bool(self._owed)
+    def tail(self) -> int:
+        """Where the next record goes; records above it were undone."""
+        return self._store.log.tail
 
-    def owe(self, offset: int) -> None:
-        """Let the next call of `end` append the op message of a half message too."""
-        self._owed.append(offset)
-
-    def end(self, offsets: Iterable[int]) -> int:
-        """Append op messages for half messages that are over; return the end of the last one.
-
-        When that fails, the next call appends them too.
-        """
+    def append_ops(self, offsets: Iterable[int]) -> int:
+        """Append op messages for half messages that are over; return the end of the last one."""
         config = self._settings.value.transactions
-        self._owed += offsets
-        owed, end = self._owed, self._store.log.tail
+        end = self.tail
         bodies = op_bodies(
-            owed, max_size=config.transaction_op_msg_max_size, is_single=config.transaction_op_per_message
+            list(offsets), max_size=config.transaction_op_msg_max_size, is_single=config.transaction_op_per_message
         )
         now_ms = self._clock.now_ms()
         for body in bodies:
             unique = self._unique_keys.next(EpochMs(now_ms))
             end = self.append(op_message(body, unique, now_ms, self._host), even_if_full=True).end
-        self._owed = []
         return end
+
+    def take_back(self, offset: int) -> None:
+        """Note that the record which ended a half message was not written: it is pending as before."""
+        self.ledger.take_back(offset)
+        self.owed.pop(offset, None)
+        self.on_taken_back()
 
     def when_kept(self, end: int, call: OnReached) -> None:
         """Call ``call`` when the log up to ``end`` is as durable as a send is before its answer."""

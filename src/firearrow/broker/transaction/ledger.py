@@ -24,7 +24,9 @@ from typing import Final
 from msgspec import Struct
 
 KEPT_BEFORE: Final = 16
-"""Earlier offsets of a transaction under which an end is still recognized."""
+"""Earlier offsets of a transaction under which an end is still recognized: the first one and the last ones."""
+LOOKED_AT_ONCE: Final = 10_000
+"""Most offsets that `Ledger.half_done` looks at in one call: about 1 ms."""
 KEPT_OUTCOMES: Final = 65_536
 """At least so many outcomes are kept after the end, at most twice as many: a repeated request gets the same answer."""
 
@@ -35,7 +37,9 @@ class Outcome(Enum):
     COMMITTED = "committed"
     ROLLED_BACK = "rolled back"
     MOVED = "moved"
-    """Replaced by a later half message, or given up."""
+    """Replaced by a later half message, or dropped because it is damaged."""
+    GIVEN_UP = "given up"
+    """Moved to TRANS_CHECK_MAX_TIME_TOPIC after the last question."""
 
 
 class Half(Struct, frozen=True, gc=False):
@@ -68,9 +72,11 @@ class Ledger:
         self.op_next = op_next
         """The offset of the next op message to fold."""
         self.pending: dict[int, Half] = {}
+        self.pending_bytes = 0
+        """The size of the records of all pending half messages."""
         self._announced: dict[int, Outcome] = {}
-        self._outcomes: dict[int, Outcome] = {}
-        self._older: dict[int, Outcome] = {}
+        self._outcomes: dict[int, Outcome | int] = {}  # an integer is the last offset of the same transaction
+        self._older: dict[int, Outcome | int] = {}
         self._successors: dict[int, int] = {}
         self._copied: set[int] = set()
         self._lowest = half_next
@@ -80,26 +86,42 @@ class Ledger:
 
     def now_at(self, offset: int) -> int:
         """Return the offset under which the transaction that was once at ``offset`` is now."""
-        while offset in self._successors:
-            offset = self._successors[offset]
+        following: Outcome | int | None = offset
+        while isinstance(following, int):
+            offset = following
+            following = self._successors.get(offset) or self._outcomes.get(offset) or self._older.get(offset)
         return offset
 
     def open_at(self, offset: int) -> Half | None:
         """Return the pending half message at ``offset`` unless its end is announced."""
         return None if offset in self._announced else self.pending.get(offset)
 
+    def is_announced(self, offset: int) -> bool:
+        """Whether the end of the half message at ``offset`` is appended, and not folded yet."""
+        return offset in self._announced
+
     def outcome_at(self, offset: int) -> Outcome | None:
         """Return how the half message at ``offset`` ended; None when that is not known (any more)."""
-        return self._announced.get(offset) or self._outcomes.get(offset) or self._older.get(offset)
+        outcome = self._announced.get(offset) or self._outcomes.get(offset) or self._older.get(offset)
+        return outcome if isinstance(outcome, Outcome) else None
 
     @property
     def half_done(self) -> int:
-        """The lowest offset of a pending half message; the next offset when none is pending."""
-        lowest, pending, end = self._lowest, self.pending, self.half_next
+        """The lowest offset of a pending half message; the next offset when none is pending.
+
+        After many have ended behind one it may be lower, until `find_lowest` has looked at all of them.
+        """
+        self.find_lowest()
+        return self._lowest
+
+    def find_lowest(self) -> bool:
+        """Look at the next offsets for the lowest pending one; return whether it is found."""
+        lowest, pending = self._lowest, self.pending
+        end = min(self.half_next, lowest + LOOKED_AT_ONCE)
         while lowest < end and lowest not in pending:
             lowest += 1
         self._lowest = lowest
-        return lowest
+        return lowest in pending or lowest >= self.half_next
 
     @property
     def op_done(self) -> int:
@@ -123,18 +145,25 @@ class Ledger:
         if half.replaces >= 0:
             half = self._replace(half)
         self.pending[offset] = half
+        self.pending_bytes += half.size
+
+    def _drop(self, offset: int) -> Half | None:
+        half = self.pending.pop(offset, None)
+        self.pending_bytes -= 0 if half is None else half.size
+        return half
 
     def _replace(self, half: Half) -> Half:
         replaced = self.now_at(half.replaces)
-        old = self.pending.pop(replaced, None)
+        old = self._drop(replaced)
         self._announced.pop(replaced, None)
         before = (*(old.before if old is not None else ()), replaced)
         if replaced != half.replaces:
             before = (half.replaces, *(one for one in before if one != half.replaces))
-        for forgotten in before[:-KEPT_BEFORE]:
+        for forgotten in before[1 : 1 - KEPT_BEFORE]:
             self._forget(forgotten)
-        before = before[-KEPT_BEFORE:]
-        self._successors[replaced] = half.queue_offset
+        before = (*before[:1], *before[1:][1 - KEPT_BEFORE :])
+        for earlier in before:
+            self._successors[earlier] = half.queue_offset
         if half.is_copy:
             self._copied.add(half.replaces)
         return Half(
@@ -145,22 +174,23 @@ class Ledger:
     def took_op(self, op_offset: int, offsets: list[int]) -> None:
         """Fold an op message."""
         self.op_next = op_offset + 1
-        for offset in offsets:
-            self._end(self.now_at(offset) if offset in self._copied else offset)
-        highest = max(offsets, default=-1)
+        ended = [self.now_at(offset) if offset in self._copied else offset for offset in offsets]
+        for offset in ended:
+            self._end(offset)
+        highest = max(ended, default=-1)
         if highest >= self.half_done:
             self._ops.append((op_offset, highest))
 
     def _end(self, offset: int) -> None:
-        outcome = self._announced.pop(offset, None)
+        outcome, half = self._announced.pop(offset, None), self._drop(offset)
+        for earlier in half.before if half is not None else ():
+            self._forget(earlier)
+            if outcome is not None:
+                self._outcomes[earlier] = offset
         if outcome is not None:
             self._outcomes[offset] = outcome
             if len(self._outcomes) >= KEPT_OUTCOMES:
                 self._older, self._outcomes = self._outcomes, {}
-        half = self.pending.pop(offset, None)
-        if half is not None:
-            for earlier in half.before:
-                self._forget(earlier)
 
     def _forget(self, offset: int) -> None:
         self._successors.pop(offset, None)

@@ -4,6 +4,7 @@ Any member can answer, so one question goes to one connection; when that cannot 
 Java: ``ProducerManager.getAvailableChannel``.
 """
 
+from collections.abc import Iterable
 from itertools import chain, islice
 from typing import Any, Final, cast
 
@@ -21,25 +22,28 @@ class ConnectedProducers:
 
     def __init__(self, clients: ClientTable) -> None:
         self._clients = clients
-        self._turn = 0
 
     def is_reachable(self, group: str) -> bool:
         """Whether a producer of a group is connected."""
         return bool(self._clients.producers(group))
 
-    def ask(self, group: str, request: Request[Any], body: bytes) -> bool:
-        """Send a request to one producer of a group; return whether one could be sent to."""
-        members = self._clients.producers(group)
-        if not members:
-            return False
-        self._turn += 1
-        first = self._turn % len(members)
-        for connection in islice(chain(islice(members, first, None), islice(members, first)), MOST_TRIED):
-            peer = cast("Peer", connection)
+    def has_room(self, group: str) -> bool:
+        """Whether a producer of a group keeps up with reading what it is sent."""
+        return any(peer.is_open and peer.is_writable for peer in self._members(group, 0))
+
+    def ask(self, group: str, turn: int, request: Request[Any], body: bytes) -> bool:
+        """Send a request to one producer of a group, the next one in the next turn; return whether it was sent."""
+        for peer in self._members(group, turn):
             try:
-                if peer.is_open:
+                if peer.is_open and peer.is_writable:
                     peer.push(request, body)
                     return True
             except FireArrowError:
                 continue
         return False
+
+    def _members(self, group: str, turn: int) -> Iterable[Peer]:
+        members = self._clients.producers(group) or {}
+        first = turn % max(len(members), 1)
+        in_turn = islice(chain(islice(members, first, None), islice(members, first)), MOST_TRIED)
+        return (cast("Peer", connection) for connection in in_turn)

@@ -6,6 +6,7 @@ before everything is folded waits for that.
 
 import asyncio
 import logging
+from contextlib import suppress
 from typing import Final
 
 from firearrow.broker.tables.tables import Tables
@@ -14,12 +15,14 @@ from firearrow.broker.transaction.ends import Ends
 from firearrow.broker.transaction.journal import Journal
 from firearrow.broker.transaction.ledger import Outcome
 from firearrow.broker.transaction.producers import ConnectedProducers
-from firearrow.errors import FireArrowError
+from firearrow.errors import FireArrowError, ResourceShortage
 from firearrow.protocol.requests.transaction.transaction import EndTransaction
 from firearrow.remoting.handlers import Later
 from firearrow.store.placement import Rows
 
 RETRY_S: Final = 1.0
+SHORTAGES: Final = 3
+"""Rounds of retention that wait for room on the disk for half messages, before they are lost."""
 
 log = logging.getLogger(__name__)
 
@@ -36,8 +39,13 @@ class Transactions:
         )
         self._wanted = asyncio.Event()
         self._caught_up = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._shortages = 0
+        self.journal.on_taken_back = self._wanted.set
+        tables.settings.on_change.append(self._changed.set)
         tables.store.views.dispatch.views.append(self._arrived)
         tables.store.retention.before_delete.append(self._before_delete)
+        tables.store.retention.kept_bytes = lambda: self.journal.ledger.pending_bytes
 
     def open(self) -> None:
         """Begin at the stored offsets."""
@@ -70,6 +78,8 @@ class Transactions:
                 await self.journal.catch_up()
                 self._caught_up.set()
                 await self.ends.serve()
+                if self.journal.owed:
+                    asyncio.get_running_loop().call_later(RETRY_S, self._wanted.set)
             except FireArrowError as error:
                 log.warning("transactions wait: %s", error, extra={"reason": str(error)})
                 self._wanted.set()
@@ -77,14 +87,38 @@ class Transactions:
 
     async def _ask(self) -> None:
         while True:
-            await asyncio.sleep(self._settings.value.transactions.transaction_check_interval / 1000)
+            await self._interval()
             await self._caught_up.wait()
             try:
                 await self.checks.round()
             except FireArrowError as error:
                 log.warning("transactions could not be checked: %s", error, extra={"reason": str(error)})
 
-    async def _before_delete(self, physical: int) -> None:
-        """Keep the pending half messages of log files that are about to be deleted."""
+    async def _interval(self) -> None:
+        """Wait for ``transactionCheckInterval``, which may change meanwhile."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        while (rest := began + self._settings.value.transactions.transaction_check_interval / 1000 - loop.time()) > 0:
+            self._changed.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), rest)
+
+    async def caught_up(self) -> None:
+        """Wait until everything that was there at the start is folded."""
         await self._caught_up.wait()
-        await self.checks.renew_below(physical)
+
+    async def _before_delete(self, physical: int) -> None:
+        """Keep the pending half messages of a log file that is about to be deleted.
+
+        When the disk has no room for them in `SHORTAGES` rounds in a row, they are lost: the file must go, because a
+        full disk stops the broker. Apache deletes them always.
+        """
+        await self._caught_up.wait()
+        try:
+            await self.checks.renew_below(physical)
+        except ResourceShortage:
+            self._shortages += 1
+            if self._shortages < SHORTAGES:
+                raise
+            self.checks.drop_below(physical)
+        self._shortages = 0

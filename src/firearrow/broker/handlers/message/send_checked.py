@@ -141,11 +141,12 @@ class CheckedSends:
         sys_flag = request.sys_flag | added_flags(topic)
         if begins:
             sys_flag &= ~TRANSACTION_MASK
+        # A half message goes there with its commit: one that could not is refused now.
+        waits_at = destination_of(target, queue_id, properties, sys_flag, len(self._settings.broker.delays_ms))
+        timers, now_ms = self._settings.value.timers, self._clock.now_ms()
+        waits_at = parked(waits_at, sys_flag, timers, now_ms, self._is_congested)
+        if begins:
             waits_at = half_destination(target, queue_id, request.producer_group, properties)
-        else:
-            waits_at = destination_of(target, queue_id, properties, sys_flag, len(self._settings.broker.delays_ms))
-            now_ms = self._clock.now_ms()
-            waits_at = parked(waits_at, sys_flag, self._settings.value.timers, now_ms, self._is_congested)
         draft = Draft(
             waits_at.topic,
             waits_at.queue_id,

@@ -7,18 +7,14 @@ even answer it, so a producer that waits for an answer waits until its timeout.
 
 from firearrow.broker.jobs import Jobs
 from firearrow.broker.transaction.ends import OUTCOMES
-from firearrow.broker.transaction.half import resumed
-from firearrow.broker.transaction.ledger import Outcome
+from firearrow.broker.transaction.resumption import resume
 from firearrow.broker.transaction.transactions import Transactions
 from firearrow.errors import FireArrowError
-from firearrow.model import keys
-from firearrow.model.names import HALF_TOPIC
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.command import ONEWAY_FLAG
 from firearrow.protocol.refusal import Refused
 from firearrow.protocol.requests.transaction.transaction import EndTransaction, ResumeCheckHalfMessage
 from firearrow.record.decode import peek
-from firearrow.record.properties import decode_properties
 from firearrow.remoting.handlers import Call, Handlers, Later
 from firearrow.store.read.lookup import Lookups
 
@@ -50,19 +46,10 @@ class TransactionHandlers:
         return self._jobs.do(call, self._resume(request.msg_id or ""))
 
     async def _resume(self, message_id: str) -> None:
-        journal = self._transactions.journal
         try:
+            await self._transactions.caught_up()
             record = await self._lookups.by_message_id(message_id)
-            head = peek(record)
-            if keys.REAL_TOPIC not in decode_properties(head.properties(record)):
-                raise Refused(ResponseCode.SYSTEM_ERROR, f"{message_id} is not a half message: it has no REAL_TOPIC")
-            offset = head.queue_offset
-            is_pending = head.topic == HALF_TOPIC and journal.ledger.open_at(offset) is not None
-            end = journal.append(resumed(head, record, is_pending=is_pending)).end
-            if is_pending:
-                journal.ledger.announce(offset, Outcome.MOVED)
-                end = journal.end([offset])
-            await journal.kept(end)
+            await resume(self._transactions.journal, (peek(record), record))
         except FireArrowError as error:
             if isinstance(error, Refused):
                 raise

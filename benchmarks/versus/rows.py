@@ -68,3 +68,6 @@ ROWS["sql"] = Row(
     ("-f", "SQL92", "-e", str(_FILTER)),
 )
 ROWS["latency"] = Row(f"delivery at {LOW_RATE}/s, 128 B", "latency", "Load", ("latency", "128", str(LOW_RATE)))
+ROWS["transactions"] = Row(
+    "transactions committed at once, 128 B, 64 threads", "stored", "Load", ("transactions", "128", "64")
+)

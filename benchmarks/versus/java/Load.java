@@ -10,9 +10,13 @@ import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.LocalTransactionState;
 import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.client.producer.TransactionListener;
+import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageExt;
 
 /**
  * The loads of the arena that Apache's own benchmark programs do not offer, with the stock client as its users have it.
@@ -21,6 +25,7 @@ import org.apache.rocketmq.common.message.Message;
  * Load async     NAME_SERVER TOPIC BYTES IN_FLIGHT    one producer, so many sends not answered yet
  * Load producers NAME_SERVER TOPIC BYTES COUNT        so many producers, a connection each, one send at a time each
  * Load latency   NAME_SERVER TOPIC BYTES RATE         so many messages a second, the time from send to consumer
+ * Load transactions NAME_SERVER TOPIC BYTES THREADS   one producer, so many threads, each transaction committed at once
  * </pre>
  *
  * A line a second: {@code sent N failed N}. For latency in addition {@code latency_us V V V},
@@ -44,6 +49,7 @@ public final class Load {
             case "async" -> async(producer(nameServer, 0), topic, body, number);
             case "producers" -> producers(nameServer, topic, body, number);
             case "latency" -> latency(nameServer, topic, body, number);
+            case "transactions" -> transactions(nameServer, topic, body, number);
             default -> throw new IllegalArgumentException("no load is called " + words[0]);
         }
         report();
@@ -115,6 +121,29 @@ public final class Load {
             producer.send(new Message(topic, own));
             SENT.increment();
         });
+    }
+
+    private static void transactions(String nameServer, String topic, byte[] body, int threads) throws Exception {
+        TransactionMQProducer producer = new TransactionMQProducer("arena-transactions");
+        producer.setNamesrvAddr(nameServer);
+        producer.setTransactionListener(new TransactionListener() {
+            @Override
+            public LocalTransactionState executeLocalTransaction(Message message, Object argument) {
+                return LocalTransactionState.COMMIT_MESSAGE;
+            }
+
+            @Override
+            public LocalTransactionState checkLocalTransaction(MessageExt message) {
+                return LocalTransactionState.COMMIT_MESSAGE;
+            }
+        });
+        producer.start();
+        for (int number = 0; number < threads; number++) {
+            start(() -> {
+                producer.sendMessageInTransaction(new Message(topic, body), null);
+                SENT.increment();
+            });
+        }
     }
 
     private interface Step {

@@ -1,7 +1,7 @@
 """Random clusters of name servers, brokers and clients under crashes, power loss, partitions and frozen processes.
 
-``FIREARROW_SEEDS=first:count`` runs other seeds than the 200 of every run. A batch in which too little happened is not
-a pass: its floors say how much is enough.
+A run takes 100 seeds of 200, the next commit takes the others; ``FIREARROW_SEEDS=first:count`` names the seeds instead.
+A batch in which too little happened is not a pass: its floors say how much is enough.
 """
 
 import os
@@ -9,11 +9,15 @@ from collections import Counter
 
 import pytest
 
+from campaigns.rotation import commits, in_turn
 from firearrow.testing.sim.history import Outcome
 from tests.simulation.broker.chaos import is_valid, run_chaos
 
-FIRST, COUNT = map(int, os.environ.get("FIREARROW_SEEDS", "0:200").split(":"))
+NAMED = os.environ.get("FIREARROW_SEEDS")
+FIRST, COUNT = map(int, (NAMED or "0:200").split(":"))
 BATCH = 20
+BATCHES = range(FIRST, FIRST + COUNT, BATCH)
+IN_TURN = list(BATCHES) if NAMED else in_turn(BATCHES, 100 // BATCH, commits())
 
 FLOORS = {
     "acknowledged": 1_500,
@@ -44,7 +48,7 @@ RARE = (
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("first", range(FIRST, FIRST + COUNT, BATCH))
+@pytest.mark.parametrize("first", IN_TURN)
 def test_clusters_keep_their_promises(first: int) -> None:
     happened: Counter[str] = Counter()
     seeds = range(first, min(first + BATCH, FIRST + COUNT))

@@ -14,6 +14,7 @@ from typing import Final
 
 from firearrow.errors import IllegalMessage, SettingsError
 from firearrow.model import keys
+from firearrow.model.numbers import whole_number
 
 DEFAULT_DELAY_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 
@@ -67,7 +68,7 @@ def timer_properties(
 def due_ms(properties: Mapping[str, str]) -> int | None:
     """Return when a timed message was due, in milliseconds since 1970; None if it was not timed."""
     text = properties.get(keys.TIMER_DELIVER_MS) or properties.get(keys.TIMER_OUT_MS, "")
-    return int(text) if text.isdecimal() else None
+    return whole_number(text)
 
 
 def _delay_ms(delay: object) -> int:

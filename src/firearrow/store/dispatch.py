@@ -14,6 +14,7 @@ from typing import Final, Protocol, TypeAlias
 from firearrow.model.delays import delay_of_level
 from firearrow.model.flags import PREPARED
 from firearrow.model.java_hash import java_hash, tag_code
+from firearrow.model.numbers import whole_number
 from firearrow.store.placement import Placed, Rows, UniformRows
 from firearrow.store.property_fields import DELAY_MARK, SEPARATOR, TAGS_MARK, field
 from firearrow.store.queue.consume_queue import ENTRY, ENTRY_BYTES, SCHEDULE_TOPIC, ConsumeQueue, is_storable
@@ -164,9 +165,8 @@ def _entries(count: int) -> struct.Struct:
 def delivery_ms(properties: bytes, store_ms: int, delays: tuple[int, ...]) -> int:
     """When a delayed message is due; 0 when its properties name no delay."""
     level = field(properties, DELAY_MARK)
-    if not level.isdigit() or int(level) == 0:
-        return 0
-    return store_ms + delay_of_level(delays, int(level))
+    number = whole_number(level.decode("utf-8", "replace"))
+    return store_ms + delay_of_level(delays, number) if number else 0
 
 
 def code_of(topic: str, properties: bytes, store_ms: int, delays: tuple[int, ...]) -> int:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from firearrow.broker.send.incoming import Destination
 from firearrow.broker.timer.admission import parked, slot_ms
-from firearrow.broker.timer.records import TimedRecord, recalls, value_of
+from firearrow.broker.timer.records import TimedRecord, is_recalled, taken_back, value_of
 from firearrow.broker.timer.timers import Timers
 from firearrow.errors import NotNow
 from firearrow.model import EpochMs, PhysicalOffset, QueueOffset, keys
@@ -283,10 +283,17 @@ def test_a_key_names_a_message_with_or_without_its_topic() -> None:
         )
     )
     record = TimedRecord(head, b"", encode_properties({keys.UNIQ_KEY: "k", keys.REAL_TOPIC: "T"}))
-    assert recalls(record, {"k"})
-    assert recalls(record, {"T+k"})
-    assert not recalls(record, {"U+k", "T", "kk"})
-    assert not recalls(record, set())
+
+    def takes_back(topic: str, key: str) -> bool:
+        recall = encode_properties({keys.TIMER_DEL_UNIQKEY: key, keys.REAL_TOPIC: topic})
+        return is_recalled(record, taken_back(TimedRecord(head, b"", recall)))
+
+    assert takes_back("T", "k")
+    assert takes_back("T", "T+k")
+    assert not takes_back("T", "kk")
+    assert not takes_back("U", "k")
+    assert not takes_back("U", "U+k")
+    assert not is_recalled(record, ())
 
 
 @pytest.mark.parametrize("stop", ["enqueue", "dequeue"])

@@ -24,6 +24,7 @@ from firearrow.errors import DiskError, IllegalMessage, OffsetNotStored
 from firearrow.model import keys
 from firearrow.model.delays import delay_of_level
 from firearrow.model.names import SCHEDULE_TOPIC
+from firearrow.model.numbers import INT_MAX, whole_number
 from firearrow.record.decode import RecordHead, heads
 from firearrow.record.encode import Draft
 from firearrow.record.layout import Buffer
@@ -175,20 +176,19 @@ def _delayed(pulled: ReadResult, levels: tuple[int, ...]) -> Iterator[Due]:
     for buffer in pulled.buffers:
         for head in heads(buffer):
             properties = decode_properties(head.properties(buffer))
-            level = properties.get(keys.DELAY, "")
-            wait_ms = delay_of_level(levels, int(level)) if level.isdigit() else 0
+            wait_ms = delay_of_level(levels, whole_number(properties.get(keys.DELAY)) or 0)
             draft = delivery(head, buffer, properties)
             yield Due(head.queue_offset, head.store_timestamp + wait_ms, draft)
 
 
 def delivery(head: RecordHead, record: Buffer, properties: dict[str, str]) -> Draft | None:
     """Return the draft for the real topic of a delayed record, with the same contents; None without a real topic."""
-    topic, queue_id = properties.get(keys.REAL_TOPIC), properties.get(keys.REAL_QID, "")
-    if not topic or not queue_id.isdigit():
+    topic, queue_id = properties.get(keys.REAL_TOPIC), whole_number(properties.get(keys.REAL_QID), INT_MAX)
+    if not topic or queue_id is None:
         return None
     return Draft(
         topic,
-        int(queue_id),
+        queue_id,
         head.body(record),
         StoredProperties(without_stamps(head.properties(record))),
         head.born_timestamp,

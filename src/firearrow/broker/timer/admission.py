@@ -11,12 +11,10 @@ from firearrow.broker.send.incoming import TIMERS, Destination
 from firearrow.model import keys
 from firearrow.model.flags import COMMIT, TRANSACTION_MASK
 from firearrow.model.names import TIMER_TOPIC
+from firearrow.model.numbers import LONG_MAX, whole_number
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.refusal import Refused
 from firearrow.store.timer.config import TimerConfig
-
-_LONG_MAX = 2**63 - 1
-_LONG_DIGITS = 19
 
 Congestion = Callable[[int], bool]
 """Whether a message for a slot is refused because the slot is too full."""
@@ -43,11 +41,10 @@ def wanted_ms(properties: Mapping[str, str], now_ms: int) -> int | None:
 
 def _long(text: str) -> int | None:
     """Return the number in a text as ``Long.parseLong`` reads it; None when it is not one."""
-    digits = text.removeprefix("-") if text.startswith("-") else text.removeprefix("+")
-    if not (digits.isascii() and digits.isdigit()) or len(digits) > _LONG_DIGITS:
-        return None
-    number = int(text)
-    return number if -_LONG_MAX - 1 <= number <= _LONG_MAX else None
+    if not text.startswith("-"):
+        return whole_number(text.removeprefix("+"))
+    number = whole_number(text[1:], LONG_MAX + 1)
+    return None if number is None else -number
 
 
 def slot_ms(deliver_ms: int, precision_ms: int) -> int:

@@ -12,11 +12,17 @@ from firearrow.broker.tables.tables import Tables
 from firearrow.broker.timer.counts import TimerCounts
 from firearrow.broker.timer.slot_delivery import RETRY_S, SlotDelivery
 from firearrow.errors import DiskError
+from firearrow.model.names import TIMER_TOPIC
+from firearrow.runtime.clock import elapsed_ms
 from firearrow.store.pacing import Pace
 from firearrow.store.timer.files import TimerFiles
+from firearrow.store.timer.recovery import NEVER_MS
 
 LONGEST_SLEEP_MS: Final = 1_000
 """The longest sleep before the wall clock is read again: it may be set forward meanwhile."""
+PATIENCE_MS: Final = 30_000
+"""How long a slot waits for a queue that is not read on."""
+LOOK_AGAIN_S: Final = 0.002
 STEPS_AT_ONCE: Final = 4096
 """Empty slots passed one by one; a longer way is looked up in the wheel as a whole."""
 
@@ -27,6 +33,7 @@ class Dequeue:
     """Moves messages from the wheel to their topics when their slot is due."""
 
     def __init__(self, tables: Tables, files: TimerFiles, counts: TimerCounts) -> None:
+        self._store = tables.store
         self._clock = tables.clock
         self._settings = tables.settings
         self._files = files
@@ -65,11 +72,7 @@ class Dequeue:
             await self.added.wait()
             return
         left_ms = self._files.read_ms + self._files.precision_ms - self._ahead_ms - self._clock.now_ms()
-        left_s = min(max(left_ms, 1), LONGEST_SLEEP_MS) / 1000
-        if self._ahead_ms:
-            await self._slots.wait(left_s)
-        else:
-            await asyncio.sleep(left_s)
+        await self._slots.wait(min(max(left_ms, 1), LONGEST_SLEEP_MS) / 1000)
 
     def _horizon_ms(self) -> int:
         """Return the first slot that is not taken up yet."""
@@ -85,20 +88,39 @@ class Dequeue:
             await self._deliver_overdue(until_ms)
         while files.read_ms < self._horizon_ms():
             time_ms = files.read_ms
-            await self._slots.deliver(time_ms)
+            await self._deliver(time_ms)
             # The clock may have been set back while the slot was delivered, and a message added before it.
             if files.read_ms == time_ms:
                 files.read_ms = time_ms + files.precision_ms
             await pace.did()
 
     async def _deliver_overdue(self, until_ms: int) -> None:
-        """Deliver all slots up to a time, and go on from there; a message that is added before them meanwhile stays."""
+        """Deliver all slots up to a time, also those that get messages meanwhile, and go on from there."""
         files = self._files
-        reached_ms = files.read_ms
-        async for time_ms in files.overdue(until_ms):
+        while files.read_ms < until_ms:
+            files.added_ms = NEVER_MS
+            async for time_ms in files.overdue(until_ms):
+                await self._deliver(time_ms)
+                if files.added_ms < time_ms:
+                    break
+                files.read_ms = max(files.read_ms, time_ms)
+            else:
+                if files.added_ms >= until_ms:
+                    files.read_ms = max(files.read_ms, until_ms)
+
+    async def _deliver(self, time_ms: int) -> None:
+        """Deliver a slot when all messages and recalls that were in the timers' queue by now are in the wheel."""
+        if self._files.wheel.get(time_ms) is not None:
+            await self._queue_read()
             await self._slots.deliver(time_ms)
-            if files.read_ms != reached_ms:
+
+    async def _queue_read(self) -> None:
+        files, end = self._files, self._store.max_offset(TIMER_TOPIC, 0)
+        seen, patient_ms = files.queue_offset, elapsed_ms() + PATIENCE_MS
+        while files.queue_offset < end and not self._settings.value.timers.timer_stop_enqueue:
+            if files.queue_offset != seen:
+                seen, patient_ms = files.queue_offset, elapsed_ms() + PATIENCE_MS
+            elif elapsed_ms() > patient_ms:
+                log.warning("timed messages are delivered while their queue cannot be read", extra={"offset": seen})
                 return
-            reached_ms = files.read_ms = max(reached_ms, time_ms)
-        if files.read_ms == reached_ms:
-            files.read_ms = until_ms
+            await asyncio.sleep(LOOK_AGAIN_S)

@@ -1,7 +1,7 @@
 """Puts the messages of the timers' queue into the wheel. Java: ``TimerMessageStore.enqueue`` and its threads.
 
-A message whose slot is over already is delivered at once. The queue is read again from the checkpoint after a crash;
-messages whose units are in the timer log are passed over then.
+A message whose slot is over already goes to that slot too, so that a recall in the queue behind it still finds it. The
+queue is read again from the checkpoint after a crash; messages whose units are in the timer log are passed over then.
 """
 
 import asyncio
@@ -11,13 +11,15 @@ from typing import Final
 from firearrow.broker.tables.tables import Tables
 from firearrow.broker.timer.counts import TimerCounts
 from firearrow.broker.timer.dequeue import Dequeue
-from firearrow.broker.timer.records import NEVER_ADDED_MS, TimedRecord, delivered, exact_ms, timed_record
-from firearrow.errors import DiskError, IllegalMessage, OffsetNotStored
+from firearrow.broker.timer.records import TimedRecord, due_slot_ms, exact_ms, timed_record
+from firearrow.errors import DiskError, OffsetNotStored
 from firearrow.model import keys
 from firearrow.model.java_hash import tag_code
 from firearrow.model.names import TIMER_TOPIC
-from firearrow.record.decode import heads
-from firearrow.store.placement import WRITTEN, Rows, UniformRows
+from firearrow.model.numbers import whole_number
+from firearrow.record.decode import RecordHead, heads
+from firearrow.record.layout import Buffer
+from firearrow.store.placement import Rows, UniformRows
 from firearrow.store.read.queue_reader import ReadRequest, ReadResult, ReadStatus
 from firearrow.store.timer.files import Timed, TimerFiles
 
@@ -25,7 +27,7 @@ PORTION: Final = 256
 PORTION_BYTES: Final = 1 << 20
 RETRY_S: Final = 1.0
 ROOM_S: Final = 0.01
-_TIME_DIGITS: Final = 15
+LATEST_MS: Final = 10**15
 
 _AT_END: Final = (
     ReadStatus.OFFSET_OVERFLOW_ONE,
@@ -47,6 +49,7 @@ class Enqueue:
         self._counts = counts
         self._dequeue = dequeue
         self._arrival = asyncio.Event()
+        self._crowded_ms = 0
 
     def arrived(self, rows: Rows) -> None:
         """Wake up when the timers' queue has new messages."""
@@ -77,6 +80,7 @@ class Enqueue:
             await self._add(pulled)
             return True
         if pulled.status in _AT_END or pulled.next_offset == files.queue_offset:
+            files.in_log = frozenset()
             return False
         extra = {"from": files.queue_offset, "to": pulled.next_offset, "why": pulled.status.value}
         log.warning("timed messages are not there any more", extra=extra)
@@ -84,67 +88,70 @@ class Enqueue:
         return True
 
     async def _add(self, pulled: ReadResult) -> None:
-        files, end = self._files, 0
-        waiting: list[Timed] = []
         now_ms = self._clock.now_ms()
+        waiting: list[Timed] = []
         for buffer in pulled.buffers:
             for head in heads(buffer):
-                if head.physical_offset in files.in_log:
-                    continue
-                record = timed_record(head, buffer)
-                timed = _timed(record, files)
+                timed = None if head.physical_offset in self._files.in_log else self._timed(head, buffer)
                 if timed is None:
-                    log.warning("a message of the timers' queue has no time", extra={"offset": head.queue_offset})
                     continue
-                while not files.has_room(timed.due_ms, now_ms, self._dequeue.closed_ms):
+                while not self._has_room(timed, now_ms):
                     # Messages that were looked at are put away first: their slots may be delivered meanwhile.
-                    self._put(waiting, now_ms)
+                    self._put(waiting, now_ms, head.queue_offset)
                     waiting = []
                     await asyncio.sleep(ROOM_S)
                     now_ms = self._clock.now_ms()
-                if timed.due_ms < files.floor(now_ms):
-                    end = self._deliver_now(record, now_ms) or end
-                else:
-                    waiting.append(timed)
-                    self._counts.change(record.value(keys.REAL_TOPIC) or "", -1 if timed.deletes else 1, now_ms)
-        self._put(waiting, now_ms)
-        if end:
-            await self._store.reached(end, WRITTEN)
-        files.queue_offset = pulled.next_offset
+                waiting.append(timed)
+        self._put(waiting, now_ms, pulled.next_offset)
 
-    def _put(self, waiting: list[Timed], now_ms: int) -> None:
-        if not waiting:
-            return
-        files = self._files
-        files.add(waiting, now_ms)
-        self._counts.added += len(waiting)
-        self._dequeue.added.set()
-
-    def _deliver_now(self, record: TimedRecord, now_ms: int) -> int:
-        """Deliver a message whose slot is over; return the end of its new record, 0 when there is none."""
-        if record.is_deletion:
-            return 0
-        draft = delivered(record, NEVER_ADDED_MS, now_ms)
-        if draft is None:
-            return 0
-        self._counts.delivered += 1
+    def _timed(self, head: RecordHead, buffer: Buffer) -> Timed | None:
+        """Return what is to be put into the wheel for a record; None, with a warning, when there is nothing."""
         try:
-            return self._store.append(draft).end
-        except IllegalMessage as error:
-            log.exception("a timed message cannot be delivered", extra={"reason": str(error)})
-            return 0
+            timed = _timed(timed_record(head, buffer), self._files)
+        except Exception as error:  # a record that any client may have sent must not stop the timers
+            log.exception("a message of the timers' queue is passed over", extra={"reason": str(error)})
+            return None
+        if timed is None:
+            log.warning("a message of the timers' queue has no time", extra={"offset": head.queue_offset})
+        return timed
+
+    def _has_room(self, timed: Timed, now_ms: int) -> bool:
+        """Whether a slot can take a message, and is not being delivered."""
+        span = self._files.span(timed.due_ms, now_ms)
+        if span is None or span.due_ms == self._dequeue.closed_ms:
+            return False
+        if span != self._files.own_span(timed.due_ms, now_ms) and self._crowded_ms != timed.due_ms:
+            self._crowded_ms = timed.due_ms
+            log.warning(
+                "the place of a slot in the timer wheel is taken by another time, as after a clock was set back; its "
+                "messages go to a slot near it",
+                extra={"time": timed.due_ms, "slot": span.due_ms},
+            )
+        return True
+
+    def _put(self, waiting: list[Timed], now_ms: int, next_offset: int) -> None:
+        """Add messages to the wheel, and count the queue as read up to ``next_offset``."""
+        files = self._files
+        if waiting:
+            files.add(waiting, now_ms)
+            self._counts.added += len(waiting)
+            for timed in waiting:
+                self._counts.change(timed.topic, -1 if timed.deletes else 1, now_ms)
+            self._dequeue.added.set()
+        files.queue_offset = next_offset
 
 
 def _timed(record: TimedRecord, files: TimerFiles) -> Timed | None:
     """Return what is to be put into the wheel for a record; None when the record does not say when and for whom."""
-    out, topic = record.value(keys.TIMER_OUT_MS) or "", record.value(keys.REAL_TOPIC)
-    if not (out.isascii() and out.isdigit() and len(out) <= _TIME_DIGITS) or topic is None:
+    out_ms, topic = whole_number(record.value(keys.TIMER_OUT_MS), LATEST_MS), record.value(keys.REAL_TOPIC)
+    if out_ms is None or topic is None:
         return None
     return Timed(
-        files.floor(int(out)),
+        due_slot_ms(record, out_ms, files.precision_ms),
         record.head.physical_offset,
         record.head.size,
         tag_code(topic),
         record.is_deletion,
-        exact_ms(record, int(out), files.precision_ms) if files.config.timer_exact_delivery else 0,
+        exact_ms(record, out_ms, files.precision_ms) if files.config.timer_exact_delivery else 0,
+        topic,
     )

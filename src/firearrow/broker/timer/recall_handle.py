@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from firearrow.errors import IllegalMessage
 from firearrow.model import keys
 from firearrow.model.names import RETRY_PREFIX
+from firearrow.model.numbers import whole_number
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.refusal import Refused
 from firearrow.record.recall_handle import RecallHandle, decode_handle, encode_handle
@@ -20,7 +21,7 @@ def read_handle(text: str) -> RecallHandle:
 
 def handle_of(properties: Mapping[str, str], broker: str, unique_key: str) -> str | None:
     """Return the handle of a message that waits for its time; None for any other message."""
-    out, topic = properties.get(keys.TIMER_OUT_MS, ""), properties.get(keys.REAL_TOPIC)
-    if not out.isdigit() or topic is None or topic.startswith(RETRY_PREFIX):
+    out, topic = whole_number(properties.get(keys.TIMER_OUT_MS)), properties.get(keys.REAL_TOPIC)
+    if out is None or topic is None or topic.startswith(RETRY_PREFIX):
         return None
-    return encode_handle(RecallHandle(topic, broker, str(int(out) + 1), unique_key))
+    return encode_handle(RecallHandle(topic, broker, str(out + 1), unique_key))

@@ -1,14 +1,15 @@
 """The records of timed messages: read from the log, and written again for their topic or for the next roll. Pure but
 for `read_records`. Java: ``TimerMessageStore.convert``, ``convertMessage``."""
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Container, Iterator, Sequence
 from itertools import groupby
 from typing import Final, NamedTuple, Protocol
 
-from firearrow.broker.timer.admission import wanted_ms
-from firearrow.errors import BadRecord, OffsetNotStored
+from firearrow.broker.timer.admission import slot_ms, wanted_ms
+from firearrow.errors import BadRecord, IllegalMessage, OffsetNotStored
 from firearrow.model import keys
 from firearrow.model.names import TIMER_TOPIC
+from firearrow.model.numbers import INT_MAX, whole_number
 from firearrow.record.columns import Envelope, MessageColumns
 from firearrow.record.decode import RecordHead, check_body, peek
 from firearrow.record.encode import Draft
@@ -20,9 +21,8 @@ from firearrow.record.properties import (
     stored_properties,
     without_stamps,
 )
+from firearrow.store.timer.layout import PRECISIONS_MS
 
-NEVER_ADDED_MS: Final = 2**63 - 1
-"""TIMER_ENQUEUE_MS of a message that was due before it came into the wheel (Java: ``Long.MAX_VALUE``)."""
 _MARKS: Final = f"{keys.TIMER_ENQUEUE_MS}\x01%d\x02{keys.TIMER_DEQUEUE_MS}\x01%d\x02".encode()
 _SEPARATOR: Final = 2
 SPAN_BYTES: Final = 256 << 10
@@ -122,6 +122,25 @@ def _record(data: bytes, start: int, physical: int, size: int) -> TimedRecord | 
     return timed_record(head, data)
 
 
+def due_slot_ms(record: TimedRecord, out_ms: int, precision_ms: int) -> int:
+    """Return the slot of a record that is to leave the slot ``out_ms``.
+
+    A record of the time before the precision was made finer asks for a time behind the slot that now begins there.
+    """
+    asked_ms = whole_number(record.value(keys.TIMER_DELIVER_MS)) or 0
+    if out_ms + precision_ms < asked_ms <= out_ms + PRECISIONS_MS[-1]:
+        return slot_ms(asked_ms, precision_ms)
+    return out_ms - out_ms % precision_ms
+
+
+def is_early(record: TimedRecord, precision_ms: int, now_ms: int) -> bool:
+    """Whether a record came into its slot at a coarser precision, and its time has not come yet."""
+    if precision_ms == PRECISIONS_MS[-1]:
+        return False
+    out_ms = whole_number(record.value(keys.TIMER_OUT_MS)) or 0
+    return due_slot_ms(record, out_ms, precision_ms) + precision_ms > max(now_ms, out_ms + precision_ms)
+
+
 def exact_ms(record: TimedRecord, out_ms: int, precision_ms: int) -> int:
     """Return the millisecond in which a message of a slot is due; the end of the slot when it is not known.
 
@@ -137,20 +156,20 @@ def delivered(record: TimedRecord, added_ms: int, now_ms: int) -> Draft | None:
 
     REAL_TOPIC and REAL_QID stay among the properties, as they do at Apache's broker.
     """
-    topic, queue_id = record.value(keys.REAL_TOPIC), record.value(keys.REAL_QID) or ""
-    if topic is None or not (queue_id.isascii() and queue_id.isdigit()):
+    topic, queue_id = record.value(keys.REAL_TOPIC), whole_number(record.value(keys.REAL_QID), INT_MAX)
+    if topic is None or queue_id is None:
         return None
-    return _draft(record, topic, int(queue_id), _marked(record.raw, added_ms, now_ms))
+    return _draft(record, topic, queue_id, _marked(record.raw, added_ms, now_ms))
 
 
 def rolled(record: TimedRecord, added_ms: int, now_ms: int) -> Draft:
     """Return the draft of a message that is stored for the timers again."""
     properties = decode_properties(record.raw)
-    times = properties.get(keys.TIMER_ROLL_TIMES, "0")
+    times = whole_number(properties.get(keys.TIMER_ROLL_TIMES), INT_MAX - 1) or 0
     properties[keys.TIMER_ENQUEUE_MS] = str(added_ms)
-    properties[keys.TIMER_ROLL_TIMES] = str(int(times) + 1 if times.isdigit() else 1)
+    properties[keys.TIMER_ROLL_TIMES] = str(times + 1)
     properties[keys.TIMER_DEQUEUE_MS] = str(now_ms)
-    return _draft(record, TIMER_TOPIC, 0, encode_properties(properties))
+    return _draft(record, TIMER_TOPIC, 0, _fitting(properties, record.raw))
 
 
 def _marked(raw: bytes, added_ms: int, now_ms: int) -> StoredProperties:
@@ -159,9 +178,20 @@ def _marked(raw: bytes, added_ms: int, now_ms: int) -> StoredProperties:
         properties = decode_properties(raw)
         properties[keys.TIMER_ENQUEUE_MS] = str(added_ms)
         properties[keys.TIMER_DEQUEUE_MS] = str(now_ms)
-        return encode_properties(properties)
+        return _fitting(properties, raw)
     closed = raw if not raw or raw[-1] == _SEPARATOR else raw + b"\x02"
-    return stored_properties(closed + _MARKS % (added_ms, now_ms))
+    try:
+        return stored_properties(closed + _MARKS % (added_ms, now_ms))
+    except IllegalMessage:
+        return StoredProperties(raw)
+
+
+def _fitting(properties: dict[str, str], raw: bytes) -> StoredProperties:
+    """Return the properties with their marks, or as they were when no record can hold them with the marks."""
+    try:
+        return encode_properties(properties)
+    except IllegalMessage:
+        return StoredProperties(raw)
 
 
 def _draft(record: TimedRecord, topic: str, queue_id: int, properties: StoredProperties) -> Draft:
@@ -180,12 +210,18 @@ def _draft(record: TimedRecord, topic: str, queue_id: int, properties: StoredPro
     )
 
 
-def recalls(record: TimedRecord, deleted: set[str]) -> bool:
-    """Whether a message is among those that were taken back; keys have one of Apache's two forms."""
-    if not deleted:
-        return False
-    key = record.value(keys.UNIQ_KEY)
-    return key is not None and (key in deleted or f"{record.value(keys.REAL_TOPIC)}+{key}" in deleted)
+def taken_back(recall: TimedRecord) -> list[tuple[str, str]]:
+    """Return the topic and key of the message that a recall takes back, for either of Apache's two forms of keys."""
+    topic, key = recall.value(keys.REAL_TOPIC), recall.value(keys.TIMER_DEL_UNIQKEY)
+    if topic is None or key is None:
+        return []
+    bare = key.removeprefix(f"{topic}+")
+    return [(topic, key)] if bare == key else [(topic, key), (topic, bare)]
+
+
+def is_recalled(record: TimedRecord, recalled: Container[tuple[str, str]]) -> bool:
+    """Whether a message is among those that were taken back, by topic and key."""
+    return (record.value(keys.REAL_TOPIC) or "", record.value(keys.UNIQ_KEY) or "") in recalled
 
 
 def in_columns(drafts: Sequence[Draft]) -> Iterator[tuple[list[Draft], Envelope, MessageColumns]]:

@@ -14,7 +14,16 @@ from typing import Final
 
 from firearrow.broker.tables.tables import Tables
 from firearrow.broker.timer.counts import TimerCounts
-from firearrow.broker.timer.records import TimedRecord, delivered, in_columns, read_records, recalls, rolled
+from firearrow.broker.timer.records import (
+    TimedRecord,
+    delivered,
+    in_columns,
+    is_early,
+    is_recalled,
+    read_records,
+    rolled,
+    taken_back,
+)
 from firearrow.errors import DiskError, IllegalMessage
 from firearrow.model import keys
 from firearrow.record.encode import Draft
@@ -32,12 +41,16 @@ LONGEST_WAIT_MS: Final = 100
 log = logging.getLogger(__name__)
 
 
+Recalled = set[tuple[str, str]]
+"""Topics and keys of messages that were taken back."""
+
+
 class _Run:
     """Messages of a slot that were read together, in the order in which they are delivered."""
 
     __slots__ = ("at", "chain", "deleted", "order")
 
-    def __init__(self, chain: Chain, deleted: set[str], order: Sequence[int]) -> None:
+    def __init__(self, chain: Chain, deleted: Recalled, order: Sequence[int]) -> None:
         self.chain = chain
         self.deleted = deleted
         self.order = order
@@ -56,6 +69,7 @@ class SlotDelivery:
         self._files = files
         self._counts = counts
         self._segment_bytes = tables.store.opened.segments.size
+        self._precision_ms = files.precision_ms
         self._is_exact = files.config.timer_exact_delivery
         self.added = asyncio.Event()
         """Set when a message was added to the wheel."""
@@ -75,10 +89,11 @@ class SlotDelivery:
     async def _deliver(self, time_ms: int) -> None:
         wheel, end_ms = self._files.wheel, time_ms + self._files.precision_ms
         runs: list[tuple[int, int, _Run]] = []
+        deleted: Recalled = set()
         taken, last, missing = 0, NO_POSITION, 0
         while (slot := wheel.get(time_ms)) is not None:
             if slot.last != last:
-                run = await self._read(await self._files.chain(slot, after=last), end_ms)
+                run = await self._read(await self._files.chain(slot, after=last), deleted, end_ms)
                 taken, last = taken + 1, slot.last
                 if run.order:
                     heapq.heappush(runs, (self._due_ms(run, end_ms), taken, run))
@@ -94,13 +109,14 @@ class SlotDelivery:
         if missing:
             log.warning("timed messages are not in the log any more", extra={"time": time_ms, "messages": missing})
 
-    async def _read(self, chain: Chain, end_ms: int) -> _Run:
+    async def _read(self, chain: Chain, deleted: Recalled, end_ms: int) -> _Run:
         if not chain.physicals:
             log.warning("a slot of the timer wheel has no messages in the timer log", extra={"ends": end_ms})
         wanted = [number for number, magic in enumerate(chain.magics) if not magic & DELETES or magic & ROLLS]
         if self._is_exact:
             wanted.sort(key=lambda number: chain.exact[number] or end_ms)
-        return _Run(chain, await self._deleted(chain), wanted)
+        deleted |= await self._deleted(chain)  # also for messages of earlier runs
+        return _Run(chain, deleted, wanted)
 
     def _due_ms(self, run: _Run, end_ms: int) -> int:
         """Return when the next message of a run is due: at the end of its slot, or in its own millisecond."""
@@ -146,15 +162,14 @@ class SlotDelivery:
                 return portion[:count]
         return portion
 
-    async def _deleted(self, chain: Chain) -> set[str]:
+    async def _deleted(self, chain: Chain) -> Recalled:
         """Return the keys of the messages of a slot that were taken back."""
         numbers = [number for number, magic in enumerate(chain.magics) if magic & DELETES and not magic & ROLLS]
         places = [chain.physicals[number] for number in numbers], [chain.sizes[number] for number in numbers]
         found = read_records(self._store.bytes, self._segment_bytes, *places)
-        taken_back = {record.value(keys.TIMER_DEL_UNIQKEY) async for _, record in found if record is not None}
-        return {key for key in taken_back if key is not None}
+        return {one async for _, record in found if record is not None for one in taken_back(record)}
 
-    async def _store_portion(self, chain: Chain, portion: list[int], deleted: set[str]) -> int:
+    async def _store_portion(self, chain: Chain, portion: list[int], deleted: Recalled) -> int:
         """Store some messages of a slot; return how many of them are not in the log any more."""
         places = [chain.physicals[number] for number in portion], [chain.sizes[number] for number in portion]
         now_ms, missing = self._clock.now_ms(), 0
@@ -164,7 +179,11 @@ class SlotDelivery:
                 # Those of deleted files were stored again before the deletion (`Renewal`).
                 missing += chain.physicals[portion[at]] >= self._store.log.min_offset
                 continue
-            draft = self._draft(record, chain.magics[portion[at]], chain.written[portion[at]], deleted, now_ms)
+            try:
+                draft = self._draft(record, chain.magics[portion[at]], chain.written[portion[at]], deleted, now_ms)
+            except Exception as error:  # a record that any client may have sent must not stop the timers
+                log.exception("a timed message cannot be delivered", extra={"reason": str(error)})
+                continue
             if draft is not None:
                 drafts.append(draft)
         end = self._append(drafts)
@@ -195,11 +214,12 @@ class SlotDelivery:
                 log.exception("a timed message cannot be delivered", extra={"reason": str(error)})
         return end
 
-    def _draft(self, record: TimedRecord, magic: int, added_ms: int, deleted: set[str], now_ms: int) -> Draft | None:
-        if magic & ROLLS:
+    def _draft(self, record: TimedRecord, magic: int, added_ms: int, deleted: Recalled, now_ms: int) -> Draft | None:
+        if magic & ROLLS or is_early(record, self._precision_ms, now_ms):
+            self._counts.change(record.value(keys.REAL_TOPIC) or "", 1 if record.is_deletion else -1, now_ms)
             return rolled(record, added_ms, now_ms)
         self._counts.change(record.value(keys.REAL_TOPIC) or "", -1, now_ms)
-        if recalls(record, deleted):
+        if deleted and is_recalled(record, deleted):
             return None
         self._counts.delivered += 1
         return delivered(record, added_ms, now_ms)

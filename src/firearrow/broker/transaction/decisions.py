@@ -13,6 +13,7 @@ from firearrow.broker.settings.transaction_settings import TransactionConfig
 from firearrow.broker.transaction.ledger import Half, Outcome
 from firearrow.model import keys
 from firearrow.model.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC
+from firearrow.model.numbers import INT_MAX, whole_number
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.refusal import Refused
 from firearrow.protocol.requests.transaction.transaction import EndTransaction
@@ -62,7 +63,7 @@ def _is_too_late(head: RecordHead, properties: Mapping[str, str], now_ms: int, t
     immunity = properties.get(keys.CHECK_IMMUNITY_TIME, "")
     if not immunity:
         return False
-    seconds = int(immunity) if immunity.isascii() and immunity.isdigit() and len(immunity) < 10 else 0
+    seconds = whole_number(immunity, INT_MAX) or 0
     return now_ms - head.born_timestamp > max(seconds * 1000, timeout_ms)
 
 

@@ -17,6 +17,7 @@ from firearrow.broker.transaction.ledger import Half
 from firearrow.model import EpochMs, PhysicalOffset, QueueOffset, keys
 from firearrow.model.flags import COMMIT, PREPARED, TRANSACTION_MASK
 from firearrow.model.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC
+from firearrow.model.numbers import INT_MAX, LONG_MAX, whole_number
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.refusal import Refused
 from firearrow.protocol.requests.transaction.transaction import CheckTransactionState
@@ -95,9 +96,8 @@ def half_of(head: RecordHead, properties: Mapping[str, str]) -> Half:
     )
 
 
-def _number(properties: Mapping[str, str], key: str) -> int | None:
-    text = properties.get(key, "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
+def _number(properties: Mapping[str, str], key: str, most: int = LONG_MAX) -> int | None:
+    return whole_number(properties.get(key), most)
 
 
 def is_final_of(half: RecordHead, head: RecordHead) -> bool:
@@ -115,7 +115,7 @@ def final_message(head: RecordHead, record: Buffer, levels: int, timers: TimerCo
     A delay begins with the commit.
     """
     properties = decode_properties(head.properties(record))
-    topic, queue_id = properties.get(keys.REAL_TOPIC), _number(properties, keys.REAL_QID)
+    topic, queue_id = properties.get(keys.REAL_TOPIC), _number(properties, keys.REAL_QID, INT_MAX)
     if not topic or queue_id is None:
         return None
     for key in _NOT_FINAL:
@@ -202,7 +202,7 @@ def question(draft: Draft, place: Appended) -> tuple[CheckTransactionState, byte
     )
     shown = Draft(
         properties.get(keys.REAL_TOPIC, ""),
-        _number(properties, keys.REAL_QID) or 0,
+        _number(properties, keys.REAL_QID, INT_MAX) or 0,
         draft.body,
         draft.properties,
         draft.born_timestamp,

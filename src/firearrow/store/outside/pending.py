@@ -21,6 +21,7 @@ from firearrow import fastjson
 from firearrow.errors import BadBody, FileMissing
 from firearrow.model import keys
 from firearrow.model.names import HALF_TOPIC, OP_HALF_TOPIC, REVIVE_LOG_PREFIX, TIMER_TOPIC, TRANSACTION_GROUP
+from firearrow.model.numbers import whole_number
 from firearrow.record.op_message import OP_TAG, is_batched, parse_op
 from firearrow.runtime.disk.door import Disk
 from firearrow.store.outside.pop_marks import PopMarks
@@ -172,8 +173,8 @@ async def _transactions(messages: Messages, offsets: dict[str, dict[int, int]], 
 
 
 def _offset(message: Kept, key: str) -> int:
-    text = message.properties.get(key, "")
-    return int(text) if text.isdigit() else -1
+    offset = whole_number(message.properties.get(key))
+    return -1 if offset is None else offset
 
 
 # ---- pop

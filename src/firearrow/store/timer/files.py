@@ -8,7 +8,7 @@ from array import array
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final, NamedTuple
 
-from firearrow.errors import NotNow
+from firearrow.errors import DiskError, NotNow
 from firearrow.model import PhysicalOffset
 from firearrow.runtime.disk.door import Disk
 from firearrow.store.pacing import Pace
@@ -22,12 +22,16 @@ from firearrow.store.timer.layout import (
     UNIT,
     UNIT_BYTES,
     Slot,
+    Span,
     TimerCheck,
+    Unit,
     slot_span,
     unit_at,
 )
+from firearrow.store.timer.places import free_span
 from firearrow.store.timer.recovery import (
     CHECK_PATH,
+    NEVER_MS,
     load_snapshot,
     precision_of,
     read_check,
@@ -56,6 +60,7 @@ class Timed(NamedTuple):
     topic_hash: int
     deletes: bool = False
     exact_ms: int = 0
+    topic: str = ""
 
 
 class Chain(NamedTuple):
@@ -66,6 +71,14 @@ class Chain(NamedTuple):
     magics: "array[int]"
     written: "array[int]"
     exact: "array[int]"
+
+    def add(self, unit: Unit) -> None:
+        """Add a unit behind the others."""
+        self.physicals.append(unit.physical)
+        self.sizes.append(unit.record_bytes)
+        self.magics.append(unit.magic)
+        self.written.append(unit.written_ms)
+        self.exact.append(unit.exact_ms)
 
 
 class TimerFiles:
@@ -85,6 +98,8 @@ class TimerFiles:
         """The first entry of the timers' queue that is not in the wheel."""
         self.in_log: frozenset[int] = frozenset()
         """Messages from the checkpoint's entry on, by physical offset, that are in the wheel already."""
+        self.added_ms = NEVER_MS
+        """The earliest slot that got a message since somebody set this to `NEVER_MS`."""
         self._stale_snapshots: list[int] = []
         self.window_slots = config.window_slots
         """Slots up to which a message goes to its own slot."""
@@ -128,44 +143,40 @@ class TimerFiles:
     def add(self, messages: list[Timed], now_ms: int) -> None:
         """Add messages to their slots, in order; none when the timer log cannot be written."""
         log, wheel, written_ms = self.log, self.wheel, self.floor(now_ms)
-        window = self.window_slots
         units = []
         position = log.end
         touched: dict[int, Slot | None] = {}
-        for message in messages:
-            position = log.next_position(position)
-            span = slot_span(message.due_ms, written_ms, window, self.precision_ms)
-            if span.due_ms not in touched:
-                touched[span.due_ms] = wheel.get(span.due_ms)
-            before = wheel.add(span.due_ms, position, deletes=message.deletes)
-            units.append(
-                _pack_unit(
-                    UNIT_BYTES,
-                    before,
-                    MAGIC | ROLLS * span.rolls | DELETES * message.deletes,
-                    written_ms,
-                    span.due_ms - written_ms,
-                    message.physical,
-                    message.size,
-                    message.topic_hash,
-                    message.exact_ms,
-                )
-            )
-            position += UNIT_BYTES
         try:
+            for message in messages:
+                position = log.next_position(position)
+                span = self._span(message.due_ms, written_ms)
+                if span.due_ms not in touched:
+                    touched[span.due_ms] = wheel.get(span.due_ms)
+                before = wheel.add(span.due_ms, position, deletes=message.deletes)
+                units.append(_unit(message, span, before, written_ms))
+                position += UNIT_BYTES
             log.append(units)
         except BaseException:
             for due_ms, slot in touched.items():  # the wheel must not name units that are not in the log
                 wheel.restore(due_ms, slot)
             raise
-        # Slots before `read_ms` are delivered and empty: after the clock was set back they are used again.
+        # Slots before `read_ms` are delivered and empty: overdue messages use them again.
         self.read_ms = min(self.read_ms, *touched)
+        self.added_ms = min(self.added_ms, *touched)
 
-    def has_room(self, due_ms: int, now_ms: int, delivering_ms: int | None) -> bool:
-        """Whether the slot that a message would go to is not being delivered, and holds no other time that waits."""
-        span = slot_span(due_ms, self.floor(now_ms), self.window_slots, self.precision_ms)
-        occupant = self.wheel.occupant_ms(span.due_ms)
-        return span.due_ms != delivering_ms and (occupant is None or occupant == span.due_ms)
+    def span(self, due_ms: int, now_ms: int) -> Span | None:
+        """Return the slot that a message goes to; None when no place near it is free."""
+        return free_span(self.wheel, due_ms, self.floor(now_ms), self.window_slots, self.precision_ms)
+
+    def own_span(self, due_ms: int, now_ms: int) -> Span:
+        """Return the slot of a message if its place is free."""
+        return slot_span(due_ms, self.floor(now_ms), self.window_slots, self.precision_ms)
+
+    def _span(self, due_ms: int, written_ms: int) -> Span:
+        span = self.span(due_ms, written_ms)
+        if span is None:
+            raise DiskError(f"the timer wheel has no free place for messages of {due_ms} ms after 1970 and near it")
+        return span
 
     async def chain(self, slot: Slot, after: int = NO_POSITION) -> Chain:
         """Return the units of a slot behind a position of the timer log, oldest first."""
@@ -178,20 +189,31 @@ class TimerFiles:
                 if not data_at <= position <= data_at + len(data) - UNIT_BYTES:
                     break
             unit = unit_at(data, position - data_at)
-            if not unit.is_valid:
+            if not unit.is_valid or unit.due_ms // self.precision_ms != slot.time or unit.before >= position:
+                await self._search(slot, after, position, columns)
                 break
-            columns.physicals.append(unit.physical)
-            columns.sizes.append(unit.record_bytes)
-            columns.magics.append(unit.magic)
-            columns.written.append(unit.written_ms)
-            columns.exact.append(unit.exact_ms)
-            if unit.before >= position:
-                break
+            columns.add(unit)
             position = unit.before
             await pace.did()
         for column in columns:
             column.reverse()
         return columns
+
+    async def _search(self, slot: Slot, after: int, behind: int, columns: Chain) -> None:
+        """Add the units of a slot between two positions to a chain, newest first, whatever the links say.
+
+        After a power loss a slot of 5.5.0 may name units that are lost, and whose places were used again.
+        """
+        found: list[Unit] = []
+        pace = Pace(_CHAIN_WORK)
+        async for position, unit in self.log.units(max(after + 1, 0)):
+            if position > behind:
+                break
+            if unit.due_ms // self.precision_ms == slot.time:
+                found.append(unit)
+            await pace.did()
+        for unit in reversed(found):
+            columns.add(unit)
 
     async def _around(self, position: int) -> tuple[int, bytes]:
         """Return bytes of one file that end with the unit at a position, and where they begin."""
@@ -244,6 +266,22 @@ class TimerFiles:
         """Close every file. What is not flushed is recovered at the next start."""
         self.log.close()
         self.wheel.close()
+
+
+def _unit(message: Timed, span: Span, before: int, written_ms: int) -> bytes:
+    # An overdue message counts as written in its slot: a broker may be down for longer than the 24 days of an int.
+    written_ms = min(written_ms, span.due_ms)
+    return _pack_unit(
+        UNIT_BYTES,
+        before,
+        MAGIC | ROLLS * span.rolls | DELETES * message.deletes,
+        written_ms,
+        span.due_ms - written_ms,
+        message.physical,
+        message.size,
+        message.topic_hash,
+        message.exact_ms,
+    )
 
 
 async def _refuse_other_precision(wheel: Wheel, near_ms: int) -> None:

@@ -153,8 +153,9 @@ async def _replay(
                 break
             if unit.physical >= asked_from:
                 in_log.append(unit.physical)
-            is_open = unit.due_ms >= check.read_ms or position >= covered
-            if is_open and _lay(wheel, unit.due_ms, position, deletes=bool(unit.magic & DELETES)):
+            is_new = position >= covered
+            is_open = unit.due_ms >= check.read_ms or is_new
+            if is_open and _lay(wheel, unit.due_ms, position, is_new=is_new, deletes=bool(unit.magic & DELETES)):
                 laid += 1
                 first_ms = min(first_ms, unit.due_ms)
             position += UNIT_BYTES
@@ -165,11 +166,17 @@ async def _replay(
     return Recovered(end, laid, first_ms, frozenset(in_log))
 
 
-def _lay(wheel: Wheel, due_ms: int, position: int, *, deletes: bool) -> bool:
-    """Add a unit to its slot unless the slot has it already; return whether it was added."""
+def _lay(wheel: Wheel, due_ms: int, position: int, *, is_new: bool, deletes: bool) -> bool:
+    """Add a unit to its slot unless the slot has it already; return whether it was added.
+
+    A unit since the checkpoint becomes the last of its slot whatever the slot says: 5.5.0 may have been killed while it
+    wrote the slot. The units before it are chained to it.
+    """
     slot = wheel.get(due_ms)
     if slot is not None and position <= slot.last:
-        return False
+        if is_new:
+            wheel.put(due_ms, min(slot.first, position), position, slot.number)
+        return is_new
     wheel.add(due_ms, position, deletes=deletes)
     return True
 

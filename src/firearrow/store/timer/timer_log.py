@@ -5,6 +5,7 @@ file, a filler stands there instead. Bytes below `synced` are durable.
 """
 
 from bisect import bisect_right
+from collections.abc import AsyncIterator
 from typing import Final
 
 from firearrow.runtime.disk.door import Disk, File
@@ -85,6 +86,20 @@ class TimerLog:
             return None
         unit = unit_at(data, 0)
         return unit if unit.is_valid else None
+
+    async def units(self, position: int) -> AsyncIterator[tuple[int, Unit]]:
+        """Return the whole units from the first at or behind a position on, with their positions."""
+        position = max(position, self.start)
+        while (start := self.file_start(position)) is not None and position < self.end:
+            position = start + -(-(position - start) // UNIT_BYTES) * UNIT_BYTES
+            data = await self.read(position, CHAIN_READ_BYTES)
+            for into in range(0, len(data) - UNIT_BYTES + 1, UNIT_BYTES):
+                unit = unit_at(data, into)
+                if unit.is_valid:
+                    yield position + into, unit
+            position += len(data) - len(data) % UNIT_BYTES
+            if len(data) < UNIT_BYTES or position + UNIT_BYTES > start + self.file_bytes:
+                position = start + self.file_bytes
 
     # ---- writing
 

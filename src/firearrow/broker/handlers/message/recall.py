@@ -15,6 +15,7 @@ from firearrow.broker.timer.admission import parked
 from firearrow.broker.timer.recall_handle import read_handle
 from firearrow.errors import DiskError, FireArrowError, IllegalMessage
 from firearrow.model import EpochMs, keys
+from firearrow.model.numbers import whole_number
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.conversation import Fields
 from firearrow.protocol.refusal import Refused
@@ -98,7 +99,8 @@ class RecallHandlers:
             raise Refused(ResponseCode.ILLEGAL_OPERATION, "recall failed, topic not match")
         if handle.broker != self._identity.name:
             raise Refused(ResponseCode.ILLEGAL_OPERATION, "recall failed, broker service not available")
-        left_ms = int(handle.time) - self._clock.now_ms() if handle.time.isdigit() else -1
+        time_ms = whole_number(handle.time)
+        left_ms = -1 if time_ms is None else time_ms - self._clock.now_ms()
         if not 0 < left_ms < self._settings.value.timers.timer_max_delay_sec * 1000:
             raise Refused(ResponseCode.ILLEGAL_OPERATION, "recall failed, timestamp invalid")
         return handle

@@ -43,6 +43,12 @@ def delay_of_level(levels: tuple[int, ...], level: int) -> int:
 TIMERS: Final = frozenset({keys.TIMER_DELAY_SEC, keys.TIMER_DELAY_MS, keys.TIMER_DELIVER_MS})
 """The properties that delay a message to any time."""
 
+_DELAYED: Final = TIMERS | {
+    keys.DELAY, keys.TIMER_OUT_MS, keys.TIMER_ENQUEUE_MS, keys.TIMER_DEQUEUE_MS, keys.TIMER_ROLL_TIMES,
+    keys.TIMER_ROLL_LABEL, keys.TIMER_DEL_UNIQKEY, keys.TIMER_DELAY_LEVEL,
+}  # fmt: skip
+"""The properties of a delay, with those that brokers set: a message that is sent on has them from its last delay."""
+
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _OLDEST_MS: Final = 1_000_000_000_000
@@ -63,6 +69,11 @@ def timer_properties(
     if deliver_at is not None:
         return {keys.TIMER_DELIVER_MS: str(_epoch_ms(deliver_at))}
     return {}
+
+
+def without_delay(properties: Mapping[str, str] | None) -> dict[str, str]:
+    """Return properties without those of any delay."""
+    return {name: value for name, value in (properties or {}).items() if name not in _DELAYED}
 
 
 def due_ms(properties: Mapping[str, str]) -> int | None:

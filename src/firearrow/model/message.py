@@ -12,7 +12,7 @@ from msgspec import Struct, StructMeta
 
 from firearrow.errors import IllegalMessage
 from firearrow.model import keys as key
-from firearrow.model.delays import timer_properties
+from firearrow.model.delays import timer_properties, without_delay
 from firearrow.model.units import EpochMs, PhysicalOffset, QueueOffset
 
 Body = bytes | bytearray | memoryview
@@ -57,7 +57,7 @@ class _Checked(StructMeta):
         if tag or keys or delay_level or sharding_key:
             properties = _merged(properties, tag, keys, delay_level, sharding_key)
         if delay is not None or deliver_at is not None:
-            properties = {**(properties or {}), **timer_properties(delay, deliver_at, delay_level)}
+            properties = {**without_delay(properties), **timer_properties(delay, deliver_at, delay_level)}
         if body.__class__ is not bytes:
             body = _bytes(body)
         if topic.__class__ is not str:

@@ -123,6 +123,26 @@ def test_a_place_of_the_wheel_that_another_time_has_holds_up_no_timers() -> None
     simulate(scenario)
 
 
+def test_a_stop_does_not_wait_for_a_log_that_nobody_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failed task ends the task that writes the log, and then the broker is closed."""
+
+    async def scenario(_world: World, broker: SimBroker, _client: SimClient) -> None:
+        put_timed(broker, b"x", TIMER_DELAY_MS="5000")
+        await asyncio.sleep(0.1)
+
+        async def never(_end: int, _level: object) -> None:
+            await asyncio.get_running_loop().create_future()
+
+        with monkeypatch.context() as patch:
+            patch.setattr(broker.store, "reached", never)
+            async with asyncio.timeout(60):
+                await broker.node.stop()
+        await broker.restart()
+        await until(lambda: count(broker) == 1, 10)
+
+    simulate(scenario)
+
+
 @pytest.mark.parametrize("delay_ms", [5_000, 2 * DAY_MS])
 def test_a_message_with_as_many_properties_as_fit_comes(delay_ms: int) -> None:
     """A delivery adds properties; without room for them the message comes as it was sent."""

@@ -45,6 +45,15 @@ def test_no_delay_is_no_property() -> None:
     assert due_ms({keys.TIMER_OUT_MS: "17"}) == 17
 
 
+def test_a_message_that_is_sent_on_waits_for_its_new_delay() -> None:
+    received = {
+        "a": "b", keys.DELAY: "3", keys.TIMER_OUT_MS: "1700000000000", keys.TIMER_DELIVER_MS: "1700000000000",
+        keys.TIMER_ENQUEUE_MS: "1", keys.TIMER_DEQUEUE_MS: "2", keys.TIMER_ROLL_TIMES: "1",
+    }  # fmt: skip
+    message = Message("T", b"x", received, delay=timedelta(hours=1))
+    assert message.properties == {"a": "b", keys.TIMER_DELAY_MS: "3600000"}
+
+
 def test_values_are_delayed_as_messages_are() -> None:
     parts = {"delay": timedelta(seconds=90)}
     assert message_of(None, "T", b"x", parts).properties == Message.of("T", b"x", **parts).properties  # type: ignore[arg-type]

@@ -24,8 +24,6 @@ def test_every_part_of_a_row_lands_in_the_message() -> None:
         keys=pa.array([["a", "b"]]),
         tags=pa.array(["new"]),
         sharding_key=pa.array(["shop-1"]),
-        delay_level=pa.array([3]),
-        delay=pa.array([timedelta(milliseconds=250)], pa.duration("us")),
         deliver_at=pa.array([at], pa.timestamp("us", "UTC")),
         properties=pa.array(
             [[("colour", "red"), ("UNIQ_KEY", "old"), ("MSG_REGION", "x")]], pa.map_("string", "string")
@@ -39,11 +37,37 @@ def test_every_part_of_a_row_lands_in_the_message() -> None:
         "KEYS": "a b",
         "TAGS": "new",
         "__SHARDINGKEY": "shop-1",
-        "DELAY": "3",
-        "TIMER_DELAY_MS": "250",
         "TIMER_DELIVER_MS": str(int(at.timestamp() * 1000)),
         ROW_ID_PROPERTY: "b/orders/0/1@5",
     }
+
+
+def delays(**columns: pa.Array) -> list[dict[str, str]]:
+    rows = batch(body=pa.array([b"x"] * len(next(iter(columns.values())))), **columns)
+    found = messages_of(rows, RowShape("t"), ["i"] * rows.num_rows)
+    return [{key: value for key, value in message.properties.items() if key != ROW_ID_PROPERTY} for message in found]
+
+
+def test_delays_follow_the_rules_of_messages() -> None:
+    waits = pa.array([timedelta(microseconds=1500), None, None], pa.duration("us"))
+    at = datetime(2030, 1, 1, 0, 0, 0, 999, tzinfo=UTC)
+    times = pa.array([None, at, None], pa.timestamp("us", "UTC"))
+    at_ms = Message("t", b"x", deliver_at=at).properties["TIMER_DELIVER_MS"]
+    assert delays(delay=waits, deliver_at=times, delay_level=pa.array([None, 0, 3], pa.int32())) == [
+        {"TIMER_DELAY_MS": "2"}, {"TIMER_DELIVER_MS": at_ms}, {"DELAY": "3"},
+    ]  # fmt: skip
+    for unit in ("s", "ms", "ns"):
+        assert delays(delay=pa.array([timedelta(seconds=5)], pa.duration(unit))) == [{"TIMER_DELAY_MS": "5000"}]
+
+
+def test_wrong_delays_are_refused() -> None:
+    wait = pa.array([timedelta(seconds=5)], pa.duration("us"))
+    with pytest.raises(IllegalMessage, match="two delays"):
+        delays(delay=wait, delay_level=pa.array([3]))
+    with pytest.raises(IllegalMessage, match="negative"):
+        delays(delay=pa.array([timedelta(seconds=-5)], pa.duration("us")))
+    with pytest.raises(SettingsError, match="no time zone"):
+        delays(deliver_at=pa.array([datetime(2030, 1, 1)], pa.timestamp("us")))  # noqa: DTZ001 - the mistake
 
 
 def test_an_option_names_the_topic_before_a_column_does() -> None:

@@ -26,6 +26,8 @@ from firearrow.store.timer.layout import TimerCheck
 KEPT_AFTER_MS: Final = 10 * 60_000
 """How often the checkpoint is written when nothing but the time has changed."""
 COUNTS_MS: Final = 10_000
+CLOSE_S: Final = 10.0
+"""How long a stop waits for the last flush."""
 SMALLEST_WINDOW_SLOTS: Final = 60
 _BEYOND: Final = PhysicalOffset(2**63 - 1)
 
@@ -119,9 +121,13 @@ class Timers:
         if files is None:
             return
         try:
-            if files.is_changed or files.check.counter:
-                await self._flush(files)
+            async with asyncio.timeout(CLOSE_S):
+                if files.is_changed or files.check.counter:
+                    await self._flush(files)
             await self.counts.save()
+        except TimeoutError:
+            # A task that failed has ended the others, and nobody writes the log any more.
+            log.warning("the timers are closed without a last flush; the next start recovers them")
         finally:
             files.close()
 

@@ -136,10 +136,19 @@ def delays_of(batch: pa.RecordBatch) -> list[tuple[str, pa.Array]]:
     parts: list[tuple[str, pa.Array]] = []
     for column, name in DELAYS:
         if column in batch.schema.names:
-            values = batch.column(column)
-            values = _milliseconds(column, values).cast(pa.int64())
+            values = _milliseconds(column, batch.column(column))
             parts.append((name, pc.if_else(pc.not_equal(values, 0), values, None).cast(pa.large_string())))
+    _check_single(parts)
     return parts
+
+
+def _check_single(parts: list[tuple[str, pa.Array]]) -> None:
+    """Raise ``IllegalMessage`` when a row has two delays."""
+    given = [values.is_valid().cast(pa.int8()) for _, values in parts]
+    for place, values in enumerate(given[1:], 1):
+        if any((pc.max(pc.add(values, before)).as_py() or 0) > 1 for before in given[:place]):
+            names = " or ".join(column for column, _ in DELAYS)
+            raise IllegalMessage(f"a row has two delays; give one of {names}, and null in the other columns")
 
 
 def _milliseconds(column: str, values: pa.Array) -> pa.Array:
@@ -148,14 +157,27 @@ def _milliseconds(column: str, values: pa.Array) -> pa.Array:
     if column == "deliver_at":
         if not pa.types.is_timestamp(kind):
             raise SettingsError(f"column 'deliver_at' is {kind}; make it a timestamp, as timestamp_millis(...) does")
-        return values.cast(pa.timestamp("ms", "UTC"), safe=False)
+        if kind.tz is None:
+            raise SettingsError(
+                "column 'deliver_at' has no time zone; cast it to timestamp, as CAST(... AS TIMESTAMP) does"
+            )
+        return _rounded_up(values)
     if column == "delay":
         if not pa.types.is_duration(kind):
             raise SettingsError(
                 f"column 'delay' is {kind}; make it an interval, as make_dt_interval(0, 0, 0, seconds) does"
             )
-        return values.cast(pa.duration("ms"), safe=False)
-    return values
+        if (pc.min(values.cast(pa.int64())).as_py() or 0) < 0:
+            raise IllegalMessage("column 'delay' has a negative interval; give intervals from 0 on, or null")
+        return _rounded_up(values)
+    return values.cast(pa.int64())
+
+
+def _rounded_up(values: pa.Array) -> pa.Array:
+    """Return times or durations in milliseconds: never early."""
+    parts = {"s": 0, "ms": 1, "us": 1_000, "ns": 1_000_000}[values.type.unit]
+    numbers = values.cast(pa.int64())
+    return pc.divide(pc.add(numbers, parts - 1), parts) if parts else pc.multiply(numbers, 1000)
 
 
 def _values(batch: pa.RecordBatch, name: str) -> list[Any]:

@@ -35,6 +35,8 @@ PORTION: Final = 128
 """Messages stored before the loop runs."""
 PORTION_BYTES: Final = 256 << 10
 RETRY_S: Final = 1.0
+DIVIDED_AT_ONCE: Final = 16_384
+"""Units of a slot looked at before the loop runs."""
 LONGEST_WAIT_MS: Final = 100
 """The longest wait within a slot before the wall clock is read again."""
 
@@ -112,10 +114,10 @@ class SlotDelivery:
     async def _read(self, chain: Chain, deleted: Recalled, end_ms: int) -> _Run:
         if not chain.physicals:
             log.warning("a slot of the timer wheel has no messages in the timer log", extra={"ends": end_ms})
-        wanted = [number for number, magic in enumerate(chain.magics) if not magic & DELETES or magic & ROLLS]
+        wanted, recalls = await _divided(chain)
         if self._is_exact:
             wanted.sort(key=lambda number: chain.exact[number] or end_ms)
-        deleted |= await self._deleted(chain)  # also for messages of earlier runs
+        deleted |= await self._deleted(chain, recalls)  # also for messages of earlier runs
         return _Run(chain, deleted, wanted)
 
     def _due_ms(self, run: _Run, end_ms: int) -> int:
@@ -162,9 +164,8 @@ class SlotDelivery:
                 return portion[:count]
         return portion
 
-    async def _deleted(self, chain: Chain) -> Recalled:
-        """Return the keys of the messages of a slot that were taken back."""
-        numbers = [number for number, magic in enumerate(chain.magics) if magic & DELETES and not magic & ROLLS]
+    async def _deleted(self, chain: Chain, numbers: Sequence[int]) -> Recalled:
+        """Return what the recalls of a slot with these numbers take back."""
         places = [chain.physicals[number] for number in numbers], [chain.sizes[number] for number in numbers]
         found = read_records(self._store.bytes, self._segment_bytes, *places)
         return {one async for _, record in found if record is not None for one in taken_back(record)}
@@ -223,3 +224,16 @@ class SlotDelivery:
             return None
         self._counts.delivered += 1
         return delivered(record, added_ms, now_ms)
+
+
+async def _divided(chain: Chain) -> tuple[list[int], list[int]]:
+    """Return the numbers of the messages of a slot that are stored, and those of its recalls. Yields to the loop."""
+    wanted: list[int] = []
+    recalls: list[int] = []
+    magics = chain.magics
+    for first in range(0, len(magics), DIVIDED_AT_ONCE):
+        some = range(first, min(first + DIVIDED_AT_ONCE, len(magics)))
+        recalls += (is_recall := [number for number in some if magics[number] & (DELETES | ROLLS) == DELETES])
+        wanted += some if not is_recall else [n for n in some if magics[n] & (DELETES | ROLLS) != DELETES]
+        await asyncio.sleep(0)
+    return wanted, recalls

@@ -45,7 +45,7 @@ class Handover:
         # Our broker keeps new topics in a journal first, which Apache's does not read.
         await asyncio.to_thread(second.create_topic, topic, 1)
         async with talking(second.address, topic) as talk:
-            await talk.holds(count, (begin_ms - now_ms()) / 1000 + SPREAD_S + PATIENCE_S)
+            await talk.has_all(timers, (begin_ms - now_ms()) / 1000 + SPREAD_S + PATIENCE_S)
             await asyncio.sleep(2)  # messages that come twice come in the same slots
             delivered = await talk.delivered()
         await asyncio.to_thread(second.stop)

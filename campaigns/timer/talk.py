@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Collection, Iterable
 from contextlib import asynccontextmanager
 from typing import Final, NamedTuple
 
@@ -102,6 +102,14 @@ class TimerTalk:
         while (end := await self.end()) < count:
             assert time.monotonic() < until, f"{end} of {count} messages within {within_s:.0f} s"
             await asyncio.sleep(POLL_S)
+
+    async def has_all(self, timers: Collection[Timer], within_s: float) -> None:
+        """Wait until every message has come; some may have come twice."""
+        until, missing = time.monotonic() + within_s, {timer.body for timer in timers}
+        while missing and time.monotonic() < until:
+            await self.holds(len(timers), max(until - time.monotonic(), 0))
+            missing -= {message.body for message in await self.delivered()}
+            await asyncio.sleep(POLL_S if missing else 0)
 
     async def delivered(self) -> list[StoredMessage]:
         """Every message of the queue."""

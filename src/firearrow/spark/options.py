@@ -21,7 +21,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from firearrow.client.consumer.subscription import Expression, Filter, cel
+from firearrow.client.consumer.subscription import Expression, Filter, cel, sql
 from firearrow.errors import SettingsError
 from firearrow.expression.cel.program import CEL
 from firearrow.spark.option_list import CONNECTION, SOURCE, STORE, Option
@@ -332,7 +332,7 @@ def _fetching(given: Given, group: str) -> Fetching:
     return Fetching(
         group,
         given.text("tags", "*"),
-        given.text("sql"),
+        sql(property_filter).text if (property_filter := given.text("sql")) else "",
         cel(body_filter).text if (body_filter := given.text("cel")) else "",
         given.one_of("readFrom", "master", "replica") == "replica",
         given.number("fetchRetries", 10, 0),

@@ -5,13 +5,16 @@ from typing import Any
 
 import pytest
 
+from firearrow.broker.pull.filters import CHARACTERS_OF_ENTRY, CHARACTERS_REMEMBERED, Filters
 from firearrow.broker.pull.pull_reader import SCANNED_MESSAGES
 from firearrow.broker.settings.pull_settings import PullConfig
 from firearrow.broker.statistics.counters import GROUP_FILTERED_NUMS
 from firearrow.errors import RequestRefused
+from firearrow.expression.errors import BadExpression
 from firearrow.model.names import retry_topic
 from firearrow.protocol.bodies.group.heartbeat import CheckClientBody, SubscriptionData
 from firearrow.protocol.codes import ResponseCode
+from firearrow.protocol.refusal import Refused
 from firearrow.protocol.requests.group.heartbeat import CheckClientConfig
 from firearrow.record.decode import decode_all
 from firearrow.runtime.clock import elapsed_ms
@@ -180,3 +183,21 @@ def test_a_retry_topic_is_judged_by_the_first_topic_if_that_is_switched_on(suppo
         assert found == ([b"9", b"other"] if supported else [b"1", b"9", b"other"])
 
     simulate(scenario, pulls=PullConfig(filter_support_retry=supported))
+
+
+def test_invented_types_and_short_texts_do_not_fill_the_memory() -> None:
+    filters = Filters(lambda: 0)
+    for number in range(3_000):
+        with pytest.raises(Refused):
+            filters.check(SubscriptionData(topic="T", sub_string="", expression_type=f"TYPE{number}"))
+        filters.check(SubscriptionData(topic="T", sub_string=f"a = {number}", expression_type="SQL92"))
+    assert 0 < len(filters._remembered) <= CHARACTERS_REMEMBERED // CHARACTERS_OF_ENTRY
+
+
+def test_a_refused_expression_is_remembered_without_its_traceback() -> None:
+    filters = Filters(lambda: 0)
+    with pytest.raises(Refused):
+        filters.check(SubscriptionData(topic="T", sub_string="a = ", expression_type="SQL92"))
+    [bad] = filters._remembered.values()
+    assert isinstance(bad, BadExpression)
+    assert (bad.__traceback__, bad.__context__) == (None, None)

@@ -207,3 +207,12 @@ def test_values_that_double_are_bounded(double: str) -> None:
     both = "['a']" + f".map(x, {double})" * 60
     other: Callable[[str], Verdict] = lambda given: judged(given).verdict  # noqa: E731
     assert other(f"{both} == {both}") is Verdict.OUT_OF_BUDGET
+
+
+@pytest.mark.parametrize("text", ["0" * 5_000, "0" * 30 + "1 > 0", "0x" + "0" * 30 + "1 > 0", "9" * 5_000])
+def test_long_numbers_are_counted_by_their_value(text: str) -> None:
+    if text[0] == "9":
+        with pytest.raises(BadExpression, match="does not fit into 64 bits"):
+            compile_cel(text)
+    else:
+        compile_cel(text)

@@ -111,6 +111,7 @@ def test_a_filter_is_what_the_broker_gets() -> None:
         ({"tags": "a", "sql": "b"}, "exclude each other"),
         ({"cel": "true", "sql": "b"}, "exclude each other"),
         ({"cel": "amount > 1"}, "'amount' at character 1 is not a variable"),
+        ({"sql": "city LIKE 'K%'"}, "LIKE"),
         ({"accessKey": "me"}, "go together"),
         ({"tls": "yes"}, "true or false"),
         ({"maxOffsetsPerTrigger": "0"}, "1 or more"),

@@ -26,7 +26,9 @@ from firearrow.protocol.refusal import Refused
 from firearrow.protocol.requests.message.pull import Pull
 
 CHARACTERS_REMEMBERED: Final = 1 << 20
-"""The total length of the texts whose filters are remembered."""
+"""The total length of the texts whose filters are remembered, `CHARACTERS_OF_ENTRY` counted for each in addition."""
+CHARACTERS_OF_ENTRY: Final = 1024
+"""What an entry counts beside its text: so at most 1,024 filters are remembered."""
 log = logging.getLogger(__name__)
 
 
@@ -108,29 +110,31 @@ class Filters:
         known = self._remembered.get((kind, text))
         if known is not None:
             return known
-        found = self._compile(kind, text)
-        if self._characters + len(text) > CHARACTERS_REMEMBERED:
+        compiler = self._compilers.get(kind)
+        if compiler is None:  # not remembered: a client could invent types without end
+            return BadExpression(f"this broker filters by TAG and {', '.join(self._compilers)}, not by {kind:.40}")
+        found = _compile(compiler, kind, text)
+        weight = len(text) + CHARACTERS_OF_ENTRY
+        if self._characters + weight > CHARACTERS_REMEMBERED:
             self._remembered.clear()
             self._characters = 0
-        if len(text) <= CHARACTERS_REMEMBERED // 8:
-            self._characters += len(text)
+        if weight <= CHARACTERS_REMEMBERED // 8:
+            self._characters += weight
             self._remembered[kind, text] = found
         return found
 
-    def _compile(self, kind: str, text: str) -> MessageFilter | BadExpression:
-        compiler = self._compilers.get(kind)
-        if compiler is None:
-            return BadExpression(f"this broker filters by TAG and {', '.join(self._compilers)}, not by {kind:.40}")
-        try:
-            return compiler(text)
-        except BadExpression as bad:
-            return bad
-        except ImportError as missing:
-            remark = f"{kind} filters need the package {missing.name} on the broker: pip install 'firearrow[server]'"
-            raise Refused(ResponseCode.SYSTEM_ERROR, remark) from missing
-
     def _cel_filter(self, text: str) -> MessageFilter:
         return CelFilter.of(compile_cel(text), self._budgets)
+
+
+def _compile(compiler: Callable[[str], MessageFilter], kind: str, text: str) -> MessageFilter | BadExpression:
+    try:
+        return compiler(text)
+    except BadExpression as bad:
+        return BadExpression(str(bad))  # without the traceback, which holds the parser and every token
+    except ImportError as missing:
+        remark = f"{kind} filters need the package {missing.name} on the broker: pip install 'firearrow[server]'"
+        raise Refused(ResponseCode.SYSTEM_ERROR, remark) from missing
 
 
 def prepare() -> None:

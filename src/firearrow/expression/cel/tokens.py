@@ -109,6 +109,8 @@ def _token(kind: str, text: str, at: int) -> Token:
     return Token("literal", text, at, float(text) if kind == "double" else _whole(text, at))
 
 
+LONGEST_NUMBER: Final = 20
+"""The digits of the largest number of 64 bits."""
 _CONSTANTS: Final[dict[str, Value]] = {"true": True, "false": False, "null": None}
 
 
@@ -117,14 +119,19 @@ def _whole(text: str, at: int) -> int:
     is_unsigned = text[-1] in "uU"
     digits = text[:-1] if is_unsigned else text
     most = MAX_UINT if is_unsigned else MAX_INT + 1
-    value = most + 1 if len(digits) > 20 and digits.strip("0") != "" else _number(digits)
+    value = _number(digits, most)
     if value > most:
         raise BadExpression(f"{text} at character {at + 1} does not fit into 64 bits")
     return Uint(value) if is_unsigned else value
 
 
-def _number(digits: str) -> int:
-    return int(digits, 16) if digits[:2] in ("0x", "0X") else int(digits)
+def _number(digits: str, most: int) -> int:
+    """Return the value of digits; more than ``most`` for so many digits that Python would refuse to count them."""
+    base, digits = (16, digits[2:]) if digits[:2] in ("0x", "0X") else (10, digits)
+    digits = digits.lstrip("0")
+    if len(digits) > LONGEST_NUMBER:
+        return most + 1
+    return int(digits or "0", base)
 
 
 def _text(text: str, at: int, opening: str) -> tuple[Token, int]:

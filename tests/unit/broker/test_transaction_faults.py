@@ -246,10 +246,10 @@ def test_another_member_is_asked_the_next_time(first: str) -> None:
 def test_a_question_that_could_not_be_sent_is_not_counted() -> None:
     async def scenario(world: World, broker: Simulated, _client: Client) -> None:
         sender = producer(world, broker, lambda _: COMMIT)
-        for n in range(24):
+        for n in range(64):
             await sender.half(bytes([n]) * 1_200_000, now_ms=now(broker), key=f"K{n}")
         await sender.join()
-        await until(lambda: len({message.body[0] for _, message in sender.questions}) == 24)
+        await until(lambda: len({message.body[0] for _, message in sender.questions}) == 64)
         counts = {message.properties["TRANSACTION_CHECK_TIMES"] for _, message in sender.questions}
         assert counts == {"1"}
 
@@ -350,12 +350,12 @@ def test_resuming_the_first_place_of_a_pending_half_does_not_double_it() -> None
 def test_resuming_waits_until_everything_is_folded() -> None:
     async def scenario(world: World, broker: Simulated, _client: Client) -> None:
         sender = producer(world, broker)
-        halves = [await sender.half(b"%d" % n, now_ms=now(broker), key=f"K{n}") for n in range(300)]
+        halves = [await sender.half(b"%d" % n, now_ms=now(broker), key=f"K{n}") for n in range(1500)]
         await broker.node.stop()
         await broker.start()
         reader = Client(world.node("reader"), broker.address)
         await reader.ask(ResumeCheckHalfMessage(topic=HALF_TOPIC, msg_id=halves[-1].msg_id))
-        [resumed] = await reader.stored(HALF_TOPIC, 0, 300)
-        assert resumed.properties["__previousHalf__"] == "299"
+        [resumed] = await reader.stored(HALF_TOPIC, 0, 1500)
+        assert resumed.properties["__previousHalf__"] == "1499"
 
     simulate(scenario, settings(transaction_check_interval=NEVER_MS))

@@ -166,7 +166,7 @@ def delivers_early_after_a_step_of_the_clock(patch: pytest.MonkeyPatch) -> None:
 
     def init(self: Dequeue, *arguments: Any) -> None:
         made(self, *arguments)
-        self._clock = _NeverBack(self._clock)
+        self._clock = self._slots._clock = _NeverBack(self._clock)
 
     patch.setattr(Dequeue, "__init__", init)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from firearrow.broker.pull.cel_filter import CelFilter, FilterBudgets
-from firearrow.broker.pull.message_filter import MessageFilter, PropertyFilter, RetryFilter
+from firearrow.broker.pull.message_filter import MessageFilter, PropertyFilter, RetryFilter, ScanClock
 from firearrow.broker.pull.subscription import is_tag_type
 from firearrow.broker.settings.pull_settings import PullConfig
 from firearrow.broker.tables.clients import ConsumerGroup
@@ -37,7 +37,9 @@ class Filters:
 
     def __init__(self, ticks: Callable[[], int]) -> None:
         self._budgets = FilterBudgets(ticks)
-        self._compilers: dict[str, Callable[[str], MessageFilter]] = {SQL92: _sql_filter, CEL: self._cel_filter}
+        self._clock = ScanClock(ticks)
+        self._clock.most_ns = self._budgets.scan_ns
+        self._compilers: dict[str, Callable[[str], MessageFilter]] = {SQL92: self._sql_filter, CEL: self._cel_filter}
         """The compiler of every expression type that is not tags."""
         self._is_enabled = True
         self._supports_retry = False
@@ -49,7 +51,7 @@ class Filters:
         self._is_enabled = config.enable_property_filter
         self._supports_retry = config.filter_support_retry
         self._budgets.message = Budget(config.max_filter_steps, config.max_filter_micros)
-        self._budgets.scan_ns = config.max_filter_micros_of_pull * 1000
+        self._budgets.scan_ns = self._clock.most_ns = config.max_filter_micros_of_pull * 1000
         self._budgets.body_bytes = config.max_filter_body_bytes
 
     def check(self, subscription: SubscriptionData) -> None:
@@ -126,6 +128,15 @@ class Filters:
     def _cel_filter(self, text: str) -> MessageFilter:
         return CelFilter.of(compile_cel(text), self._budgets)
 
+    def _sql_filter(self, text: str) -> MessageFilter:
+        program = compile_sql(text)
+        if program.ignored:
+            log.warning(
+                "the end of a filter is ignored, as Apache's broker ignores it",
+                extra={"filter": text[:200], "ignored": program.ignored[:200]},
+            )
+        return PropertyFilter.of(program, self._clock)
+
 
 def _compile(compiler: Callable[[str], MessageFilter], kind: str, text: str) -> MessageFilter | BadExpression:
     try:
@@ -146,16 +157,6 @@ def prepare() -> None:
             "SQL92 filters are refused: the package is not installed; pip install 'firearrow[server]'",
             extra={"package": missing.name},
         )
-
-
-def _sql_filter(text: str) -> MessageFilter:
-    program = compile_sql(text)
-    if program.ignored:
-        log.warning(
-            "the end of a filter is ignored, as Apache's broker ignores it",
-            extra={"filter": text[:200], "ignored": program.ignored[:200]},
-        )
-    return PropertyFilter.of(program)
 
 
 def _said(kind: str, bad: BadExpression) -> str:

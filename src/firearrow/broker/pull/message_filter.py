@@ -22,7 +22,9 @@ from firearrow.store.read.queue_reader import ReadResult, ReadStatus
 FEW_NAMES: Final = 4
 """Up to so many properties are searched for one by one; for more, all properties are decoded."""
 
-REMEMBERED_VERDICTS: Final = 4096
+LOOKED_AT_UNTIMED: Final = 4
+"""Records of an SQL92 scan between two looks at the clock."""
+REMEMBERED_VERDICTS: Final = 512
 """The most verdicts that a filter remembers; then it begins anew."""
 REMEMBERED_BYTES: Final = 64
 """The longest values, in all, whose verdict is remembered."""
@@ -63,20 +65,39 @@ class MessageFilter(Struct, frozen=True, eq=False):
         return False
 
 
+class ScanClock:
+    """The time that the scan of one pull by SQL92 may take; the scans of a broker share it, one after the other."""
+
+    def __init__(self, ticks: Callable[[], int]) -> None:
+        self._ticks = ticks
+        self.most_ns = 0
+        self._began = 0
+
+    def begin(self) -> None:
+        """Begin a scan."""
+        self._began = self._ticks()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the present scan has used up its time."""
+        return self._ticks() - self._began > self.most_ns
+
+
 class PropertyFilter(MessageFilter, frozen=True, eq=False):
     """An SQL92 expression, which looks at properties alone."""
 
     program: Program
+    clock: ScanClock | None = None
     marks: tuple[tuple[str, bytes], ...] = ()
     """The names that the program looks at, each with the bytes before its value; empty when there are many."""
     verdicts: dict["_Raw", bool] = msgspec_field(default_factory=dict)
     """Verdicts by values: messages often have the same ones, and looking them up takes less time than evaluating."""
 
     @classmethod
-    def of(cls, program: Program) -> "PropertyFilter":
+    def of(cls, program: Program, clock: ScanClock | None = None) -> "PropertyFilter":
         """Return the filter of a program."""
         few = program.names if len(program.names) <= FEW_NAMES else ()
-        return cls(program, tuple((name, name.encode() + b"\x01") for name in few))
+        return cls(program, clock, tuple((name, name.encode() + b"\x01") for name in few))
 
     @property
     def steps(self) -> int:
@@ -85,7 +106,7 @@ class PropertyFilter(MessageFilter, frozen=True, eq=False):
 
     def own(self) -> "PropertyFilter":
         """Return another filter of the same expression."""
-        return PropertyFilter(self.program, self.marks, {})
+        return PropertyFilter(self.program, self.clock, self.marks, {})
 
     def passes(self, properties: bytes) -> bool:
         """Whether a message with these properties, as a record holds them, passes."""
@@ -120,6 +141,17 @@ class RetryFilter(MessageFilter, frozen=True, eq=False):
     find: Callable[[str], MessageFilter | None]
     """Returns the filter of a topic for the same group; None when the group has none."""
     steps: int = 0
+    scanned: dict[MessageFilter, None] = msgspec_field(default_factory=dict)
+    """The filters that judged messages of the present scan; each has begun it."""
+
+    def begin_scan(self) -> None:
+        """Begin the scan of one pull: each filter begins it when it judges its first message."""
+        self.scanned.clear()
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether a filter has used up its time in the present scan."""
+        return any(found.is_spent for found in self.scanned)
 
     def own(self) -> "RetryFilter":
         """Return another filter that finds the same filters."""
@@ -136,7 +168,11 @@ class RetryFilter(MessageFilter, frozen=True, eq=False):
         return found is None or found.admits(record, properties)
 
     def _found(self, properties: bytes) -> MessageFilter | None:
-        return self.find(decode_properties(properties).get(keys.RETRY_TOPIC, ""))
+        found = self.find(decode_properties(properties).get(keys.RETRY_TOPIC, ""))
+        if found is not None and found not in self.scanned:
+            self.scanned[found] = None
+            found.begin_scan()
+        return found
 
 
 def _records(buffer: Buffer) -> Iterator[tuple[int, int, int, bytes]]:
@@ -188,11 +224,7 @@ def kept(pulled: ReadResult, wanted: MessageFilter, most: int, max_bytes: int) -
 def _passing(buffers: Sequence[Buffer], wanted: MessageFilter) -> Iterator[tuple[int, Buffer | None]]:
     """Yield the records that pass; None instead of a record says that the scan must end before it."""
     if isinstance(wanted, PropertyFilter):
-        passes = wanted.passes
-        for data in buffers:
-            for offset, begin, end, properties in _records(data):
-                if passes(properties):
-                    yield offset, data[begin:end]
+        yield from _passing_properties(buffers, wanted)
         return
     wanted.begin_scan()
     for data in buffers:
@@ -203,3 +235,17 @@ def _passing(buffers: Sequence[Buffer], wanted: MessageFilter) -> Iterator[tuple
             record = data[begin:end]
             if wanted.admits(record, properties):
                 yield offset, record
+
+
+def _passing_properties(buffers: Sequence[Buffer], wanted: PropertyFilter) -> Iterator[tuple[int, Buffer | None]]:
+    passes, clock, looked_at = wanted.passes, wanted.clock, 0
+    if clock is not None:
+        clock.begin()
+    for data in buffers:
+        for offset, begin, end, properties in _records(data):
+            if passes(properties):
+                yield offset, data[begin:end]
+            looked_at += 1
+            if clock is not None and not looked_at % LOOKED_AT_UNTIMED and clock.is_over:
+                yield offset + 1, None
+                return

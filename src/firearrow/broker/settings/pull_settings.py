@@ -64,7 +64,7 @@ class PullConfig(Struct, frozen=True, kw_only=True, rename="camel"):
         Meta(
             ge=1,
             le=10_000_000,
-            description="Microseconds of CEL filters in one pull; beyond, the answer has what was found until then.",
+            description="Microseconds of filters in one pull (SQL92, CEL); then the answer has what was found.",
         ),
     ] = 10_000
     max_filter_body_bytes: Annotated[

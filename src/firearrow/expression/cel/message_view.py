@@ -15,7 +15,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Final, NoReturn
 
-from firearrow.expression.cel.meter import Meter
+from firearrow.expression.cel.meter import CHARACTERS_A_STEP, Meter
 from firearrow.expression.cel.values import Value
 from firearrow.expression.errors import NoValue
 from firearrow.model import keys
@@ -49,7 +49,7 @@ def parsed_body(body: bytes) -> Value:
 class MessageView:
     """One message. ``read_body`` is called when an expression looks at the body, and may raise `NoValue`."""
 
-    __slots__ = ("_body", "born_ms", "properties", "read_body", "store_ms", "topic")
+    __slots__ = ("_body", "_keys", "_no_body", "born_ms", "properties", "read_body", "store_ms", "topic")
 
     def __init__(
         self, topic: str, properties: Mapping[str, str], read_body: Callable[[], bytes], born_ms: int, store_ms: int
@@ -59,23 +59,42 @@ class MessageView:
         self.read_body = read_body
         self.born_ms = born_ms
         self.store_ms = store_ms
+        self._no_body = ""
+        """Why the body has no value; empty while that is not known."""
 
     def body(self, meter: Meter) -> Value:
         """Return the body as JSON, read once; reading it costs steps by its length and its number of values."""
+        if self._no_body:
+            raise NoValue(self._no_body)
         try:
             return self._body
         except AttributeError:
+            pass
+        try:
             body = self.read_body()
             meter.charge(len(body) // BODY_BYTES_A_STEP + sum(map(body.count, _SIGNS)) // BODY_VALUES_A_STEP)
             self._body: Value = parsed_body(body)
-            return self._body
+        except NoValue as wrong:
+            self._no_body = str(wrong)
+            raise
+        return self._body
+
+    def keys(self, meter: Meter) -> Value:
+        """Return the keys, split once; splitting costs steps by their length."""
+        try:
+            return self._keys
+        except AttributeError:
+            text = self.properties.get(keys.KEYS, "")
+            meter.charge(len(text) // CHARACTERS_A_STEP)
+            self._keys: Value = text.split()
+            return self._keys
 
 
 VARIABLES: Final[Mapping[str, Callable[[Meter], Value]]] = {
     "properties": lambda meter: meter.subject.properties,
     "topic": lambda meter: meter.subject.topic,
     "tag": lambda meter: meter.subject.properties.get(keys.TAGS, ""),
-    "keys": lambda meter: meter.subject.properties.get(keys.KEYS, "").split(),
+    "keys": lambda meter: meter.subject.keys(meter),
     "body": lambda meter: meter.subject.body(meter),
     "born_ms": lambda meter: meter.subject.born_ms,
     "store_ms": lambda meter: meter.subject.store_ms,

@@ -29,7 +29,7 @@ from firearrow.broker.pull.checks import SUBSCRIPTION_FLAG, Admitted, PullChecks
 from firearrow.broker.pull.filter_costs import FilterCosts
 from firearrow.broker.pull.filters import Filters
 from firearrow.broker.pull.long_poll import Parked, ParkedPulls, QueueKey, Wanted
-from firearrow.broker.pull.message_filter import MessageFilter
+from firearrow.broker.pull.message_filter import MessageFilter, RetryFilter
 from firearrow.broker.pull.pull_reader import Made, PullReader
 from firearrow.broker.settings.pull_settings import MAX_SUSPEND_MS
 from firearrow.broker.tables.tables import Tables
@@ -40,7 +40,7 @@ from firearrow.remoting.handlers import Answer, Call, Handlers, Later, Peer
 from firearrow.runtime.clock import elapsed_ms
 from firearrow.store.placement import Rows, UniformRows
 from firearrow.store.property_fields import TAGS_MARK, field
-from firearrow.store.read.queue_reader import ReadResult
+from firearrow.store.read.queue_reader import ReadResult, ReadStatus
 
 COMMIT_FLAG: Final = 0x1
 SUSPEND_FLAG: Final = 0x2
@@ -50,6 +50,8 @@ SLICE_BYTES: Final = 64 * PULL_BYTES
 """Bytes handed to woken pulls in one turn of the loop; every pull counts `PULL_BYTES` in addition to its messages."""
 JUDGED_AT_ONCE: Final = 500
 """Arrivals that are judged by the filters of parked pulls in one turn; beyond, the pulls wake and look themselves."""
+LOOKED: Final = (ReadStatus.FOUND, ReadStatus.NO_MATCHED_MESSAGE)
+"""The reads that looked at messages; others move a pull to where messages are."""
 LIGHT_CHARACTERS: Final = 256
 """A parked pull keeps texts up to this total length: shorter ones are not worth a copy of the request."""
 
@@ -150,11 +152,13 @@ class PullHandlers:
 
     def _answer(self, admitted: Admitted, pulled: ReadResult, code: int) -> Answer:
         request = admitted.request
-        if admitted.wanted is not None and pulled.next_offset > request.queue_offset:
+        wanted = admitted.wanted
+        if wanted is not None and pulled.status in LOOKED and pulled.next_offset > request.queue_offset:
             skipped = pulled.next_offset - request.queue_offset - pulled.messages
             self._stats.filtered(request.consumer_group, request.topic, skipped)
-        if isinstance(admitted.wanted, CelFilter):
-            self._costs.add(request.consumer_group, request.topic, admitted.wanted.cost)
+        for each in wanted.scanned if isinstance(wanted, RetryFilter) else (wanted,):
+            if isinstance(each, CelFilter):
+                self._costs.add(request.consumer_group, request.topic, each.cost)
         if code == ResponseCode.SUCCESS:
             self._stats.pulled(request.consumer_group, request.topic, pulled.messages, pulled.size)
         else:

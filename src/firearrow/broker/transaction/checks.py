@@ -163,7 +163,12 @@ class Checks:
                     work.failed(error)
                     break
         self._unasked |= {place.queue_offset for _, _, place in asked}
-        await work.kept(is_flushed=for_retention)
+        try:
+            await work.kept(is_flushed=for_retention)
+        except FireArrowError:
+            # Other records will get the places of those that the log has undone.
+            self._unasked -= {place.queue_offset for _, _, place in asked if place.end > self._journal.tail}
+            raise
         await self._ask(asked)
         if failure is not None:
             raise failure

@@ -200,7 +200,7 @@ def bare_json_answering() -> Callable[[], bytes]:
         for opaque, f in pairs:
             header = (
                 b'{"code":0,"extFields":{"MSG_REGION":"%b","TRACE_ON":"%b","msgId":"%b","queueId":"%d","queueOffset":"%d",'
-                b'"transactionId":"%b"},"flag":1,"language":"PYTHON","opaque":%d,"version":513}'
+                b'"transactionId":"%b"},"flag":1,"language":"PYTHON","opaque":%d,"serializeTypeCurrentRPC":"JSON","version":513}'
             ) % (
                 (f.msg_region or "").encode(),
                 b"true" if f.trace_on else b"false",

@@ -241,7 +241,9 @@ class Connection(asyncio.Protocol):
         elif asked.code == ROUTE_OF:
             body = self._route
         if not asked.flag & 3:
-            header = b'{"code":0,%b"flag":1,"language":"PYTHON","opaque":%d,"version":513}' % (fields, asked.opaque)
+            header = (
+                b'{"code":0,%b"flag":1,"language":"PYTHON","opaque":%d,"serializeTypeCurrentRPC":"JSON","version":513}'
+            ) % (fields, asked.opaque)
             answers += (PREFIX.pack(4 + len(header) + len(body), len(header)), header, body)
 
 

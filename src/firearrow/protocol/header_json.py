@@ -2,7 +2,8 @@
 
 Java: ``RemotingSerializable`` over ``RemotingCommand``. A header is one object::
 
-    {"code":310,"extFields":{"a":"group","e":"2"},"flag":0,"language":"JAVA","opaque":7,"version":513}
+    {"code":310,"extFields":{"a":"group","e":"2"},"flag":0,"language":"JAVA","opaque":7,
+     "serializeTypeCurrentRPC":"JSON","version":513}
 
 There is a fast and a lenient decoder. The fast one is a msgspec decoder for the envelope with the request's own struct
 in place of ``extFields``: one pass in C that also turns strings into numbers. Headers that it refuses (numbers in place
@@ -14,7 +15,8 @@ harmless points: it accepts ``"5.0"`` and ``"1e3"`` as integers, and ``"null"`` 
 Encoding writes what Java writes: members in alphabetical order, no blanks, nulls left out, every field a string. The
 encoder of a struct is generated: it copies the fields as text into a twin struct whose members are all strings, and
 msgspec encodes the twin, so that commas, escapes and absent members are handled in C.
-``serializeTypeCurrentRPC``, which every reader ignores, is left out.
+``serializeTypeCurrentRPC`` is written although Java's decoder overwrites it: the Rust client closes the connection when
+the member is missing.
 """
 
 import re
@@ -196,6 +198,7 @@ class _Envelope(msgspec.Struct, omit_defaults=True, gc=False):
     language: str | msgspec.UnsetType = msgspec.UNSET
     opaque: int | msgspec.UnsetType = msgspec.UNSET
     remark: str | None = None
+    serialize_type: str | msgspec.UnsetType = msgspec.field(name="serializeTypeCurrentRPC", default=msgspec.UNSET)
     version: int | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -208,7 +211,8 @@ def encode_untyped(
 ) -> bytes:
     """Encode a header whose fields are already text."""
     fields = dict(sorted(ext.items())) or None
-    header = _write(_Envelope(code, fields, flag, OUR_LANGUAGE.name, opaque, remark, OUR_VERSION))
+    envelope = _Envelope(code, fields, flag, OUR_LANGUAGE.name, opaque, remark, Encoding.JSON.name, OUR_VERSION)
+    header = _write(envelope)
     return prefix(Encoding.JSON, len(header), body_size) + header
 
 
@@ -222,9 +226,10 @@ def make_encoder(fields: type[Fields]) -> HeaderEncoder:
     )
     texts = ", ".join(_text(field) for field in ordered(fields))
     ext = f"Twin({texts})" if texts else "None"
+    constants = f"{Encoding.JSON.name!r}, {OUR_VERSION}"
     source = f"""
 def encode(fields, code, flag, opaque, remark, body_size):
-    header = write(Envelope(code, {ext}, flag, {OUR_LANGUAGE.name!r}, opaque, remark, {OUR_VERSION}))
+    header = write(Envelope(code, {ext}, flag, {OUR_LANGUAGE.name!r}, opaque, remark, {constants}))
     size = len(header)
     if size > {HEADER_MAX}:
         raise too_long(size)

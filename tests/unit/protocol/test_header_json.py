@@ -31,7 +31,7 @@ REQUIRED = '"topic":"T","queueId":"3","timestamp":"5"'
 def test_requests_look_like_java_s() -> None:
     assert header_of(JSON, SEEK, 9) == (
         b'{"code":29,"extFields":{"exact":"true","g":"a\\"b","queueId":"3","timestamp":"1700000000000","topic":"T"},'
-        b'"flag":0,"language":"PYTHON","opaque":9,"version":513}'
+        b'"flag":0,"language":"PYTHON","opaque":9,"serializeTypeCurrentRPC":"JSON","version":513}'
     )
 
 
@@ -52,13 +52,17 @@ def test_commas_around_absent_fields() -> None:
 
 def test_answers_look_like_java_s() -> None:
     head = encode_answer(JSON, 7, Found(offset=3), 0, None, 5)
-    assert head[8:] == b'{"code":0,"extFields":{"offset":"3"},"flag":1,"language":"PYTHON","opaque":7,"version":513}'
+    assert head[8:] == (
+        b'{"code":0,"extFields":{"offset":"3"},"flag":1,"language":"PYTHON","opaque":7,'
+        b'"serializeTypeCurrentRPC":"JSON","version":513}'
+    )
     assert head[:8] == (4 + len(head) - 8 + 5).to_bytes(4, "big") + (len(head) - 8).to_bytes(4, "big")
 
 
 def test_a_refusal_has_a_remark_and_no_fields() -> None:
     assert encode_answer(JSON, 7, None, 17, 'no "T"')[8:] == (
-        b'{"code":17,"flag":1,"language":"PYTHON","opaque":7,"remark":"no \\"T\\"","version":513}'
+        b'{"code":17,"flag":1,"language":"PYTHON","opaque":7,"remark":"no \\"T\\"",'
+        b'"serializeTypeCurrentRPC":"JSON","version":513}'
     )
 
 

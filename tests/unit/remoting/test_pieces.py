@@ -38,6 +38,13 @@ class Counter:
             asyncio.get_running_loop().call_soon(self._next_turn)
 
 
+def many(count: int) -> bytes:
+    """Questions so short that more than ``MOST_IN_A_TURN`` of them make a piece."""
+    data = b"".join(ask(number, encoding=Encoding.COMPACT) for number in range(count))
+    assert len(data) / count < PIECE_BYTES / MOST_IN_A_TURN
+    return data
+
+
 def numbers(peer: MemoryTransport) -> list[int]:
     return [one.opaque for one in told(peer.said())]
 
@@ -47,7 +54,7 @@ def test_a_read_of_many_requests_is_answered_in_turns_and_in_order() -> None:
         counter = Counter()
         _, network = await serving(counter.handlers)
         peer, other = network.arrive(), network.arrive()
-        peer.hear(b"".join(ask(number) for number in range(QUESTIONS)))
+        peer.hear(many(QUESTIONS))
         assert not peer.reads, "a loop that reads again within the turn finds nobody who listens"
         other.hear(ask(7))
         assert numbers(other) == [7]
@@ -84,7 +91,7 @@ def test_a_connection_that_ends_takes_the_rest_along() -> None:
         counter = Counter()
         _, network = await serving(counter.handlers)
         peer = network.arrive()
-        peer.hear(b"".join(ask(number) for number in range(QUESTIONS)))
+        peer.hear(many(QUESTIONS))
         peer.lose()
         for _ in range(50):
             await turns()

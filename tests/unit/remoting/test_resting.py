@@ -3,11 +3,13 @@
 import asyncio
 
 from firearrow.protocol.codes import RequestCode
+from firearrow.protocol.command import Encoding
 from firearrow.protocol.requests.group.heartbeat import HeartBeat
 from firearrow.protocol.shedding import Refusals, beginnings
 from firearrow.remoting.connection import MOST_IN_A_TURN
 from firearrow.remoting.endpoint import SPREAD
 from firearrow.remoting.load_shedding import SMALL_READ_BYTES
+from firearrow.remoting.pieces import PIECE_BYTES
 from firearrow.remoting.server import Server
 from tests.unit.remoting.memory import (
     MemoryNetwork,
@@ -159,7 +161,9 @@ def test_what_comes_behind_requests_that_were_set_aside_does_not_pass_them_unrea
         door = Door()
         _, network = await behind(door)
         peer = network.arrive()
-        peer.hear(b"".join(ask(number) for number in range(MOST_IN_A_TURN + 1)))
+        data = b"".join(ask(number, encoding=Encoding.COMPACT) for number in range(MOST_IN_A_TURN + 1))
+        assert len(data) <= PIECE_BYTES, "they are set aside because they are many, not because they are long"
+        peer.hear(data)
         assert not peer.reads
         door.is_shut = True
         assert peer.protocol is not None

@@ -10,6 +10,7 @@ its delivery in milliseconds since 1970. Java: ``Message.setDelayTimeMs``, ``set
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Final
 
 from firearrow.errors import IllegalMessage, SettingsError
@@ -22,6 +23,7 @@ _UNIT_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _level = re.compile(r"([0-9]{1,9})([smhd])").fullmatch
 
 
+@lru_cache(8)
 def parse_delay_levels(text: str) -> tuple[int, ...]:
     """Return the delay of each level in milliseconds; level ``n`` is element ``n - 1``."""
     levels = []

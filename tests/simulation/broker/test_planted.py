@@ -122,7 +122,7 @@ def notes_the_end_before_the_message_is_durable(patch: pytest.MonkeyPatch) -> No
 
 
 def forgets_how_often_it_asked(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(checks, "renewed", lambda head, record, _checks: renewed(head, record, 0))
+    patch.setattr(checks, "renewed", lambda record, _checks: renewed(record, 0))
 
 
 def deletes_pending_half_messages(patch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from firearrow.broker.settings.transaction_settings import TransactionConfig
 from firearrow.broker.tables.clients import Client, ClientTable
 from firearrow.broker.transaction.decisions import Check, judge, repeated
 from firearrow.broker.transaction.ends import MAX_WAITING, Ends
+from firearrow.broker.transaction.half import Record
 from firearrow.broker.transaction.journal import Journal
 from firearrow.broker.transaction.ledger import Half, Outcome
 from firearrow.broker.transaction.producers import ConnectedProducers
@@ -18,7 +19,6 @@ from firearrow.model import EpochMs, PhysicalOffset, QueueOffset
 from firearrow.model.names import CHECK_MAX_TIME_TOPIC
 from firearrow.protocol.refusal import Refused
 from firearrow.protocol.requests.transaction.transaction import CheckTransactionState, EndTransaction
-from firearrow.record.decode import peek
 from firearrow.record.encode import Draft, encode
 from firearrow.record.hosts import HostBytes
 from firearrow.record.properties import encode_properties
@@ -126,4 +126,4 @@ def test_only_half_messages_and_those_given_up_are_resumed(topic: str, propertie
     draft = Draft(topic, 0, b"body", encode_properties(properties), EpochMs(1), host, host)
     record = encode(draft, QueueOffset(0), PhysicalOffset(0), EpochMs(1))
     with pytest.raises(Refused, match="not a half message"):
-        asyncio.run(resume(cast("Journal", None), (peek(record), record)))
+        asyncio.run(resume(cast("Journal", None), Record.read(record)))

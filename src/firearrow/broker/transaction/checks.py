@@ -24,8 +24,8 @@ from typing import Any, Final, Protocol
 from firearrow.broker.settings.live import LiveSettings
 from firearrow.broker.tables.topic_book import Topics
 from firearrow.broker.transaction.decisions import Check, judge
-from firearrow.broker.transaction.half import as_stored, given_up, question, renewed
-from firearrow.broker.transaction.journal import Journal, Record
+from firearrow.broker.transaction.half import Record, as_stored, given_up, question, renewed
+from firearrow.broker.transaction.journal import Journal
 from firearrow.broker.transaction.ledger import Half, Outcome
 from firearrow.broker.transaction.slice import Slice
 from firearrow.errors import FireArrowError, IllegalMessage
@@ -219,7 +219,7 @@ class Checks:
 
     def _renew(self, work: Slice, half: Half, check: Check, record: Record, *, for_retention: bool) -> list[_Asked]:
         offset = half.queue_offset
-        draft = renewed(*record, half.checks + (check is Check.ASK and offset not in self._unasked))
+        draft = renewed(record, half.checks + (check is Check.ASK and offset not in self._unasked))
         try:
             place = self._journal.append(draft, even_if_full=for_retention)
         except IllegalMessage as error:
@@ -232,7 +232,7 @@ class Checks:
             )
             if for_retention:
                 self._give_up(work, half, record)
-            return [(half, *as_stored(*record))] if check is Check.ASK else []
+            return [(half, *as_stored(record))] if check is Check.ASK else []
         work.over(offset, Outcome.MOVED, place.end)
         return [(half, draft, place)] if check is Check.ASK else []
 
@@ -240,7 +240,7 @@ class Checks:
         end = 0
         self._topics.ensure(CHECK_MAX_TIME_TOPIC, 1)
         try:
-            end = self._journal.append(given_up(*record), even_if_full=True).end
+            end = self._journal.append(given_up(record), even_if_full=True).end
             becomes = f"moved to {CHECK_MAX_TIME_TOPIC}"
         except IllegalMessage as error:
             becomes = f"LOST, because it cannot be written again: {error}"

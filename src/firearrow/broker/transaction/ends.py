@@ -18,8 +18,8 @@ from msgspec import Struct
 
 from firearrow.broker.settings.live import LiveSettings
 from firearrow.broker.transaction.decisions import check_end, not_found, repeated
-from firearrow.broker.transaction.half import final_message
-from firearrow.broker.transaction.journal import Journal, Record
+from firearrow.broker.transaction.half import Record, final_message
+from firearrow.broker.transaction.journal import Journal
 from firearrow.broker.transaction.ledger import Outcome
 from firearrow.broker.transaction.slice import Slice
 from firearrow.errors import DiskError, FireArrowError, IllegalMessage, OffsetNotStored
@@ -27,8 +27,6 @@ from firearrow.model.flags import COMMIT, ROLLBACK
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.refusal import Refused
 from firearrow.protocol.requests.transaction.transaction import EndTransaction
-from firearrow.record.decode import RecordHead
-from firearrow.record.properties import decode_properties
 from firearrow.remoting.handlers import Later
 from firearrow.runtime.clock import Clock
 
@@ -95,7 +93,7 @@ class Ends:
             ends, looked_at = self._take(left)
             left -= looked_at
             try:
-                records = [await self._record(end.request) for end in ends]
+                records = [self._recent(end.request) or await self._record(end.request) for end in ends]
             except BaseException as error:
                 self._refuse(ends, f"the transaction could not be looked up: {error!r}; the broker will ask about it")
                 raise
@@ -132,6 +130,11 @@ class Ends:
         for end in ends:
             end.answer(Refused(ResponseCode.SYSTEM_ERROR, why))
 
+    def _recent(self, request: EndTransaction) -> _Read | None:
+        """Return what a request names without reading it; None when it must be read."""
+        record = self._journal.take_recent(request.commit_log_offset)
+        return None if record is None else (record, self._journal.ledger.now_at(record.head.queue_offset), False)
+
     async def _record(self, request: EndTransaction) -> _Read:
         """Read what a request names."""
         journal = self._journal
@@ -166,9 +169,9 @@ class Ends:
         """Append the final message of a commit; return the half message that is over, None when there is none."""
         if isinstance(record, Refused):
             raise record
-        (head, data), offset, was_stored = record
+        half, offset, was_stored = record
         config, now_ms = self._settings.value.transactions, self._clock.now_ms()
-        check_end(end.request, head, decode_properties(head.properties(data)), now_ms, config)
+        check_end(end.request, half.head, half.properties, now_ms, config)
         ledger = self._journal.ledger
         offset = ledger.now_at(offset)
         if ledger.is_announced(offset):
@@ -185,12 +188,12 @@ class Ends:
                 raise refusal
             end.answer(None)
             return None
-        work.over(offset, end.outcome, self._append_final(head, data) if end.outcome is Outcome.COMMITTED else 0)
+        work.over(offset, end.outcome, self._append_final(half) if end.outcome is Outcome.COMMITTED else 0)
         return offset
 
-    def _append_final(self, head: RecordHead, data: bytes) -> int:
+    def _append_final(self, half: Record) -> int:
         levels, timers = len(self._settings.broker.delays_ms), self._settings.value.timers
-        final = final_message(head, data, levels, timers, self._clock.now_ms())
+        final = final_message(half, levels, timers, self._clock.now_ms())
         if final is None:
             raise Refused(ResponseCode.SYSTEM_ERROR, "the half message does not name its topic and queue")
         return self._journal.append(final).end

@@ -11,6 +11,8 @@ transaction. A half message is never delayed: a delay counts from the commit.
 from collections.abc import Mapping
 from typing import Final
 
+from msgspec import Struct
+
 from firearrow.broker.send.incoming import Destination, delay_level, destination_of
 from firearrow.broker.timer.admission import parked
 from firearrow.broker.transaction.ledger import Half
@@ -21,7 +23,7 @@ from firearrow.model.numbers import INT_MAX, LONG_MAX, whole_number
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.refusal import Refused
 from firearrow.protocol.requests.transaction.transaction import CheckTransactionState
-from firearrow.record.decode import RecordHead
+from firearrow.record.decode import RecordHead, peek
 from firearrow.record.encode import Draft, encode
 from firearrow.record.hosts import HostBytes
 from firearrow.record.layout import MAX_PROPERTIES_BYTES, Buffer
@@ -78,8 +80,27 @@ def half_destination(topic: str, queue_id: int, group: str, properties: Mapping[
 # ---- reading
 
 
-def half_of(head: RecordHead, properties: Mapping[str, str]) -> Half:
+class Record(Struct, frozen=True, gc=False):
+    """A record, read once for all questions about it."""
+
+    head: RecordHead
+    data: Buffer
+    properties: Mapping[str, str]
+
+    @classmethod
+    def read(cls, data: Buffer) -> "Record":
+        """Read a record; raise ``BadRecord`` when the bytes are not one."""
+        return cls.of(peek(data), data)
+
+    @classmethod
+    def of(cls, head: RecordHead, data: Buffer) -> "Record":
+        """Return the record with this head in a buffer of records."""
+        return cls(head, data, decode_properties(head.properties(data)))
+
+
+def half_of(record: Record) -> Half:
     """Return the entry of the ledger for a record of the half queue."""
+    head, properties = record.head, record.properties
     ours, apaches = _number(properties, keys.PREVIOUS_HALF), _number(properties, keys.TRAN_PREPARED_QUEUE_OFFSET)
     replaces = ours if ours is not None else apaches
     return Half(
@@ -109,65 +130,67 @@ def is_final_of(half: RecordHead, head: RecordHead) -> bool:
 # ---- records that follow
 
 
-def final_message(head: RecordHead, record: Buffer, levels: int, timers: TimerConfig, now_ms: int) -> Draft | None:
+def final_message(record: Record, levels: int, timers: TimerConfig, now_ms: int) -> Draft | None:
     """Return the message that a commit stores; None for a half message that does not say where it belongs.
 
     A delay begins with the commit.
     """
-    properties = decode_properties(head.properties(record))
+    head, properties = record.head, record.properties
     topic, queue_id = properties.get(keys.REAL_TOPIC), _number(properties, keys.REAL_QID, INT_MAX)
     if not topic or queue_id is None:
         return None
-    for key in _NOT_FINAL:
-        properties.pop(key, None)
+    properties = _without(properties, _NOT_FINAL)
     sys_flag = head.sys_flag & ~TRANSACTION_MASK | COMMIT
     target = destination_of(topic, queue_id, properties, sys_flag, levels)
     target = parked(target, sys_flag, timers, now_ms)
-    return _again(head, record, target, sys_flag, head.physical_offset)
+    return _again(record, target, sys_flag, head.physical_offset)
 
 
-def renewed(head: RecordHead, record: Buffer, checks: int) -> Draft:
+def renewed(record: Record, checks: int) -> Draft:
     """Return the half message that replaces this one at the end of the half queue."""
-    properties = decode_properties(head.properties(record))
-    properties.pop(keys.TRAN_PREPARED_QUEUE_OFFSET, None)
-    properties[keys.PREVIOUS_HALF] = str(head.queue_offset)
+    properties = _without(record.properties, (keys.TRAN_PREPARED_QUEUE_OFFSET,))
+    properties[keys.PREVIOUS_HALF] = str(record.head.queue_offset)
     if checks:
         properties[keys.TRANSACTION_CHECK_TIMES] = str(checks)
-    return _again(head, record, Destination(HALF_TOPIC, HALF_QUEUE, properties), head.sys_flag)
+    return _half_again(record, properties)
 
 
-def resumed(head: RecordHead, record: Buffer, *, is_pending: bool) -> Draft:
+def resumed(record: Record, *, is_pending: bool) -> Draft:
     """Return the half message with which the questions begin anew; it replaces a half message that ``is_pending``."""
-    properties = decode_properties(head.properties(record))
-    for key in _OURS:
-        properties.pop(key, None)
+    properties = _without(record.properties, _OURS)
     if is_pending:
-        properties[keys.PREVIOUS_HALF] = str(head.queue_offset)
+        properties[keys.PREVIOUS_HALF] = str(record.head.queue_offset)
     properties[keys.TRANSACTION_CHECK_TIMES] = "0"
-    return _again(head, record, Destination(HALF_TOPIC, HALF_QUEUE, properties), head.sys_flag)
+    return _half_again(record, properties)
 
 
-def as_stored(head: RecordHead, record: Buffer) -> tuple[Draft, Appended]:
+def as_stored(record: Record) -> tuple[Draft, Appended]:
     """Return a half message as it is, and its place: to ask about it without writing it again."""
-    stored = Destination(HALF_TOPIC, HALF_QUEUE, decode_properties(head.properties(record)))
-    draft = _again(head, record, stored, head.sys_flag)
+    head, draft = record.head, _half_again(record, record.properties)
     place = Appended(head.physical_offset, head.queue_offset, head.physical_offset + head.size, head.store_timestamp)
     return draft, place
 
 
-def given_up(head: RecordHead, record: Buffer) -> Draft:
+def given_up(record: Record) -> Draft:
     """Return the message for the topic of transactions that nobody ended."""
-    properties = decode_properties(head.properties(record))
-    for key in _OURS:
-        properties.pop(key, None)
-    return _again(head, record, Destination(CHECK_MAX_TIME_TOPIC, 0, properties), head.sys_flag)
+    target = Destination(CHECK_MAX_TIME_TOPIC, 0, _without(record.properties, _OURS))
+    return _again(record, target, record.head.sys_flag)
 
 
-def _again(head: RecordHead, record: Buffer, target: Destination, sys_flag: int, prepared: int = 0) -> Draft:
+def _without(properties: Mapping[str, str], left_out: tuple[str, ...]) -> dict[str, str]:
+    return {key: value for key, value in properties.items() if key not in left_out}
+
+
+def _half_again(record: Record, properties: Mapping[str, str]) -> Draft:
+    return _again(record, Destination(HALF_TOPIC, HALF_QUEUE, properties), record.head.sys_flag)
+
+
+def _again(record: Record, target: Destination, sys_flag: int, prepared: int = 0) -> Draft:
+    head = record.head
     return Draft(
         target.topic,
         target.queue_id,
-        head.body(record),
+        head.body(record.data),
         encode_properties(target.properties),
         head.born_timestamp,
         head.born_host,

@@ -16,16 +16,15 @@ from datetime import UTC
 from typing import Final
 
 from firearrow.broker.tables.tables import Tables
-from firearrow.broker.transaction.half import HALF_QUEUE, half_of, is_final_of, op_message
+from firearrow.broker.transaction.half import HALF_QUEUE, Record, half_of, is_final_of, op_message
 from firearrow.broker.transaction.ledger import Half, Ledger
 from firearrow.errors import BadRecord, OffsetNotStored
 from firearrow.model import EpochMs, keys
 from firearrow.model.names import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, TRANSACTION_GROUP
-from firearrow.record.decode import RecordHead, heads, peek
+from firearrow.record.decode import heads, peek
 from firearrow.record.encode import Draft
 from firearrow.record.message_id import UniqueKeys
 from firearrow.record.op_message import op_bodies, parse_op
-from firearrow.record.properties import decode_properties
 from firearrow.store.log.waiters import OnReached
 from firearrow.store.pacing import Pace
 from firearrow.store.placement import FLUSHED, WRITTEN, Appended
@@ -37,10 +36,10 @@ FINALS_LOOKED_AT: Final = 8
 """Messages with the key of a half message that are looked at for its final message."""
 FINAL_BEFORE_MS: Final = 600_000
 """A half message that Apache wrote again may be so much younger than its final message."""
+RECENT_BYTES: Final = 1 << 20
+"""The last half messages of so many bytes, and up to as many before them, need not be read for their end."""
 
 log = logging.getLogger(__name__)
-
-Record = tuple[RecordHead, bytes]
 
 
 class Journal:
@@ -58,6 +57,9 @@ class Journal:
         chance = tables.chance
         self._unique_keys = UniqueKeys(tables.identity.ip, chance.getrandbits(16), chance.getrandbits(32), UTC)
         self._kept_at = FLUSHED if tables.settings.value.log.syncs_first else WRITTEN
+        self._recent: dict[int, Record] = {}  # the half messages that were folded last, by physical offset
+        self._less_recent: dict[int, Record] = {}
+        self._recent_bytes = 0
         self.owed: dict[int, int] = {}
         """Half messages that are over without an op message, and the ends of the records that say so."""
         self.on_taken_back: Callable[[], None] = lambda: None
@@ -109,7 +111,11 @@ class Journal:
         ledger = self.ledger
         for buffer in pulled.buffers:
             for head in heads(buffer):
-                ledger.took_half(half_of(head, decode_properties(head.properties(buffer))))
+                record = self._recent[head.physical_offset] = Record.of(head, buffer)
+                ledger.took_half(half_of(record))
+            self._recent_bytes += len(buffer)
+        if self._recent_bytes > RECENT_BYTES:
+            self._less_recent, self._recent, self._recent_bytes = self._recent, {}, 0
         self._skip(HALF_TOPIC, pulled, ledger.half_next)
         ledger.skip_halves(pulled.next_offset)
 
@@ -142,16 +148,25 @@ class Journal:
                 offsets.commit(TRANSACTION_GROUP, topic, HALF_QUEUE, done)
                 self._offsets_changed()
 
+    def take_recent(self, physical: int) -> Record | None:
+        """Return a half message of this process that was folded just now, once; None for all others.
+
+        Its transaction is at `Ledger.now_at`, and has no final message that the ledger does not know of.
+        """
+        log = self._store.log
+        record = self._recent.pop(physical, None) or self._less_recent.pop(physical, None)
+        return None if physical < log.opened_at or physical < log.min_offset else record
+
     async def record_at(self, physical: int, size: int = 0) -> Record | None:
         """Return the record at a place of the log, which was checked when it was folded if its ``size`` is given."""
         try:
-            record = self._store.bytes.read_hot(physical, size) if size else None
-            if record is None:
-                record = await self._store.lookups.by_physical(physical)
-            head = peek(record)
+            data = self._store.bytes.read_hot(physical, size) if size else None
+            if data is None:
+                data = await self._store.lookups.by_physical(physical)
+            record = Record.read(data)
         except (OffsetNotStored, BadRecord):
             return None
-        return (head, record) if head.physical_offset == physical else None
+        return record if record.head.physical_offset == physical else None
 
     async def record_of(self, half: Half) -> Record | None:
         """Return the record of a half message; None when it is damaged or deleted."""
@@ -162,10 +177,9 @@ class Journal:
 
         Without the key index (``messageIndexEnable``) that is not known, and the answer is False.
         """
-        head, data = record
+        head, properties = record.head, record.properties
         if head.physical_offset >= self._store.log.opened_at:
             return False
-        properties = decode_properties(head.properties(data))
         unique, topic = properties.get(keys.UNIQ_KEY), properties.get(keys.REAL_TOPIC)
         if not unique or not topic:
             return False
@@ -182,10 +196,10 @@ class Journal:
         The ledger knows most by itself. After a start it does not know offsets from before the last question: the
         pending half message is looked up by its key.
         """
-        head, data = record
+        head = record.head
         offset = self.ledger.now_at(head.queue_offset)
         is_known = self.ledger.pending.get(offset) or self.ledger.outcome_at(offset)
-        unique = decode_properties(head.properties(data)).get(keys.UNIQ_KEY)
+        unique = record.properties.get(keys.UNIQ_KEY)
         if is_known or head.physical_offset >= self._store.log.opened_at or not unique:
             return offset
         found = await self._store.lookups.by_key(

@@ -4,8 +4,8 @@ That is for a transaction that is pending or was given up. One that was committe
 about it again, and stores its message a second time. Java: ``AdminBrokerProcessor.resumeCheckHalfMessage``.
 """
 
-from firearrow.broker.transaction.half import resumed
-from firearrow.broker.transaction.journal import Journal, Record
+from firearrow.broker.transaction.half import Record, resumed
+from firearrow.broker.transaction.journal import Journal
 from firearrow.broker.transaction.ledger import Outcome
 from firearrow.broker.transaction.slice import Slice
 from firearrow.errors import FireArrowError
@@ -13,14 +13,13 @@ from firearrow.model import keys
 from firearrow.model.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.refusal import Refused
-from firearrow.record.properties import decode_properties
 
 
 async def resume(journal: Journal, record: Record) -> None:
     """Ask about the half message in a record again, from the first question on; return when that is kept."""
-    head, data = record
+    head = record.head
     is_half = head.topic in (HALF_TOPIC, CHECK_MAX_TIME_TOPIC)
-    if not is_half or keys.REAL_TOPIC not in decode_properties(head.properties(data)):
+    if not is_half or keys.REAL_TOPIC not in record.properties:
         text = f"the message is not a half message: it is not one of {HALF_TOPIC} or {CHECK_MAX_TIME_TOPIC} "
         raise Refused(ResponseCode.SYSTEM_ERROR, text + f"with property {keys.REAL_TOPIC}")
     is_pending = head.topic == HALF_TOPIC
@@ -28,12 +27,12 @@ async def resume(journal: Journal, record: Record) -> None:
         record = await _present(journal, record)
     work = Slice(journal)
     try:
-        end = journal.append(resumed(*record, is_pending=is_pending)).end
+        end = journal.append(resumed(record, is_pending=is_pending)).end
     except FireArrowError as error:
         work.failed(error)
         raise
     if is_pending:
-        work.over(record[0].queue_offset, Outcome.MOVED, end)
+        work.over(record.head.queue_offset, Outcome.MOVED, end)
     await work.kept()
 
 
@@ -42,9 +41,9 @@ async def _present(journal: Journal, record: Record) -> Record:
     ledger = journal.ledger
     offset = await journal.pending_of(record)
     half = ledger.open_at(offset)
-    if half is not None and half.physical != record[0].physical_offset:
+    if half is not None and half.physical != record.head.physical_offset:
         record = await journal.record_of(half) or record
-    if record[0].queue_offset == offset and (
+    if record.head.queue_offset == offset and (
         ledger.open_at(offset) is not None or ledger.outcome_at(offset) is Outcome.GIVEN_UP
     ):
         return record

@@ -7,6 +7,7 @@ even answer it, so a producer that waits for an answer waits until its timeout.
 
 from firearrow.broker.jobs import Jobs
 from firearrow.broker.transaction.ends import OUTCOMES
+from firearrow.broker.transaction.half import Record
 from firearrow.broker.transaction.resumption import resume
 from firearrow.broker.transaction.transactions import Transactions
 from firearrow.errors import FireArrowError
@@ -14,7 +15,6 @@ from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.command import ONEWAY_FLAG
 from firearrow.protocol.refusal import Refused
 from firearrow.protocol.requests.transaction.transaction import EndTransaction, ResumeCheckHalfMessage
-from firearrow.record.decode import peek
 from firearrow.remoting.handlers import Call, Handlers, Later
 from firearrow.store.read.lookup import Lookups
 
@@ -48,8 +48,8 @@ class TransactionHandlers:
     async def _resume(self, message_id: str) -> None:
         try:
             await self._transactions.caught_up()
-            record = await self._lookups.by_message_id(message_id)
-            await resume(self._transactions.journal, (peek(record), record))
+            record = Record.read(await self._lookups.by_message_id(message_id))
+            await resume(self._transactions.journal, record)
         except FireArrowError as error:
             if isinstance(error, Refused):
                 raise

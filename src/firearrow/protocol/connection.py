@@ -42,7 +42,7 @@ from firearrow.protocol.conversation import Empty, Fields, Request
 from firearrow.protocol.frame import PREFIX_SIZE, Frame, FrameLimits, FrameSplitter
 from firearrow.protocol.header_json import REFUSALS
 from firearrow.protocol.refusal import Refused, unsupported
-from firearrow.protocol.sends import SEND_BEGINNINGS, WORTH_IT, SendReader, SendsArrived, SendShapes
+from firearrow.protocol.sends import BEGINNINGS, WORTH_IT, SendReader, SendsArrived, SendShapes
 from firearrow.protocol.serialize import (
     ENCODERS,
     Catalogue,
@@ -190,7 +190,7 @@ class Connection:
         splitter = self._splitter
         if (
             self._sends is not None
-            and data.startswith(SEND_BEGINNINGS, PREFIX_SIZE)
+            and data.startswith(BEGINNINGS, PREFIX_SIZE)
             and len(data) >= WORTH_IT * int.from_bytes(data[:4])
             and not self.kept
             and len(data) <= self._whole_below

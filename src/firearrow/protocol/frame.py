@@ -26,7 +26,7 @@ FRAME_MAX: Final = 16 * 1024 * 1024
 
 HEADER_MAX: Final = 0xFFFFFF
 PREFIX_SIZE: Final = 8
-_LENGTH_SIZE: Final = 4
+LENGTH_SIZE: Final = 4
 WORD_SIZE: Final = 4
 PREFIX: Final = struct.Struct(">II")
 
@@ -81,16 +81,16 @@ class FrameSplitter:
             self.kept = 0
         frames: list[Frame] = []
         at, size, wanted = 0, len(data), PREFIX_SIZE
-        longest, longest_header = self._limits.frame_max - _LENGTH_SIZE, self._limits.header_max
+        longest, longest_header = self._limits.frame_max - LENGTH_SIZE, self._limits.header_max
         while size - at >= PREFIX_SIZE:
             length, word = PREFIX.unpack_from(data, at)
             header_size = word & 0xFFFFFF
             if length > longest or header_size > length - WORD_SIZE or header_size > longest_header or word >> 25:
                 self.fault = self._explain(length, word)
                 return frames
-            end = at + _LENGTH_SIZE + length
+            end = at + LENGTH_SIZE + length
             if end > size:
-                wanted = _LENGTH_SIZE + length
+                wanted = LENGTH_SIZE + length
                 break
             body_at = at + PREFIX_SIZE + header_size
             frames.append((word >> 24, data[at + PREFIX_SIZE : body_at], data[body_at:end]))
@@ -105,8 +105,8 @@ class FrameSplitter:
         header_size, encoding = word & 0xFFFFFF, word >> 24
         if (stranger := _STRANGERS.get(length >> 16)) is not None:
             return BadFrame(stranger)
-        if length + _LENGTH_SIZE > self._limits.frame_max:
-            return BadFrame(f"a frame of {length + _LENGTH_SIZE} bytes exceeds the limit of {self._limits.frame_max}")
+        if length + LENGTH_SIZE > self._limits.frame_max:
+            return BadFrame(f"a frame of {length + LENGTH_SIZE} bytes exceeds the limit of {self._limits.frame_max}")
         if encoding not in (0, 1):
             return BadFrame(f"header encoding {encoding} is unknown: 0 is JSON, 1 is compact")
         if header_size > length - WORD_SIZE:

@@ -3,7 +3,11 @@
 A producer of many messages sends headers that hardly differ (`send_shape`). When several reads have begun with sends
 whose headers have one length, a shape is learned from the next, if the server wants such sends as one event. From then
 on a read that begins with several such sends gives one `SendsArrived` instead of a `RequestArrived` for each. All other
-frames, and all behind the first send that differs, are left for the decoder. Pure.
+frames, and all behind the first send that differs, are left for the decoder.
+
+A producer of transactions sends half messages and the ends of earlier transactions in turn. The ends are taken from
+between the sends and left for the decoder too: an end names a transaction whose send was answered, so nothing depends
+on the order of the two. Pure.
 """
 
 from collections.abc import Callable
@@ -11,14 +15,18 @@ from typing import Final
 
 import msgspec
 
-from firearrow.protocol.frame import PREFIX_SIZE
+from firearrow.protocol.frame import LENGTH_SIZE, PREFIX_SIZE
 from firearrow.protocol.requests.message.send import Send, SendBatchMessage, SendMessage, SendMessageV2, ShortSend
+from firearrow.protocol.requests.transaction.transaction import EndTransaction
 from firearrow.protocol.send_shape import SendColumns, SendShape
 from firearrow.protocol.shedding import beginnings
 
 SEND_CODES: Final = frozenset({int(SendMessage.code), int(SendMessageV2.code), int(SendBatchMessage.code)})
 SEND_BEGINNINGS: Final = beginnings(SEND_CODES)
 """The bytes after a frame's prefix by which sends are recognised."""
+END_BEGINNINGS: Final = beginnings([int(EndTransaction.code)])
+BEGINNINGS: Final = SEND_BEGINNINGS + END_BEGINNINGS
+"""The bytes after the first prefix of a read that may hold many sends."""
 LEARNED_AFTER: Final = 4
 """Reads that begin with a header of one length before its shape is learned; doubles whenever the shape does not fit."""
 WORTH_IT: Final = 4
@@ -75,9 +83,13 @@ class SendReader:
         self._lengths: dict[bytes, _Length] = {}
 
     def read(self, data: bytes) -> tuple[list[SendsArrived], bytes]:
-        """The sends at the beginning of ``data`` as events, and the rest of ``data``."""
+        """The sends at the beginning of ``data`` as events, and the rest of ``data``, ends of transactions first."""
         events: list[SendsArrived] = []
+        ends: bytes | None = None
         while len(data) > PREFIX_SIZE and len(data) >= WORTH_IT * int.from_bytes(data[:4]):
+            if ends is None and data.startswith(END_BEGINNINGS, PREFIX_SIZE):
+                ends, data = _ends_apart(data)
+                continue
             seen = self._of(data[4:PREFIX_SIZE])
             columns = None if seen.shape is None else seen.shape.cut(data)
             if seen.shape is None or columns is None:
@@ -85,7 +97,7 @@ class SendReader:
                 break
             events.append(SendsArrived(seen.shape, columns, data[: columns.end]))
             data = data[columns.end :]
-        return events, data
+        return events, data if ends is None else ends + data
 
     def _of(self, word: bytes) -> _Length:
         """What is known about sends whose frames have this word: the encoding and the length of the header."""
@@ -102,3 +114,18 @@ class SendReader:
         if seen.misses >= seen.next_try:
             seen.next_try *= 2
             seen.shape = self._shapes.learn(int.from_bytes(data[4:PREFIX_SIZE]), data) or seen.shape
+
+
+def _ends_apart(data: bytes) -> tuple[bytes, bytes]:
+    """The whole frames in ``data`` that end transactions, and all others with what is left at the end."""
+    ends: list[bytes] = []
+    others: list[bytes] = []
+    at, size = 0, len(data)
+    while size - at > PREFIX_SIZE:
+        end = at + LENGTH_SIZE + int.from_bytes(data[at : at + LENGTH_SIZE])
+        if not at + PREFIX_SIZE < end <= size:
+            break
+        (ends if data.startswith(END_BEGINNINGS, at + PREFIX_SIZE) else others).append(data[at:end])
+        at = end
+    others.append(data[at:])
+    return b"".join(ends), b"".join(others)

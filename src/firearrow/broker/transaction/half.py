@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from firearrow.broker.send.incoming import Destination, delay_level, destination_of
+from firearrow.broker.send.incoming import Destination, delay_level, destination_of, is_plain
 from firearrow.broker.timer.admission import parked
 from firearrow.broker.transaction.ledger import Half
 from firearrow.model import EpochMs, PhysicalOffset, QueueOffset, keys
@@ -29,7 +29,7 @@ from firearrow.record.hosts import HostBytes
 from firearrow.record.layout import MAX_PROPERTIES_BYTES, Buffer
 from firearrow.record.message_id import offset_message_id
 from firearrow.record.op_message import OP_TAG
-from firearrow.record.properties import decode_properties, encode_properties
+from firearrow.record.properties import decode_properties, encode_properties, format_properties
 from firearrow.store.placement import Appended
 from firearrow.store.timer.config import TimerConfig
 
@@ -39,10 +39,9 @@ _OURS: Final = (keys.PREVIOUS_HALF, keys.TRAN_PREPARED_QUEUE_OFFSET)
 """Properties that only brokers set on half messages."""
 _NOT_FINAL: Final = (keys.REAL_TOPIC, keys.REAL_QID, keys.TRAN_MSG, *_OURS)
 """Properties of a half message that its final message does not have."""
-
-
 PROPERTIES_LEFT: Final = 256
 """Bytes that a half message leaves for properties that the broker adds later: its counter, the time of its delivery."""
+MAX_HALF_PROPERTIES: Final = MAX_PROPERTIES_BYTES - PROPERTIES_LEFT
 
 
 # ---- a send
@@ -70,11 +69,40 @@ def half_destination(topic: str, queue_id: int, group: str, properties: Mapping[
         stored[keys.TRANSACTION_ID] = unique
     stored[keys.REAL_TOPIC] = topic
     stored[keys.REAL_QID] = str(queue_id)
-    most = MAX_PROPERTIES_BYTES - PROPERTIES_LEFT
-    if sum(len(key.encode()) + len(value.encode()) + 2 for key, value in stored.items()) > most:
-        text = f"the properties of a half message take more than {most} bytes: the broker adds its own ones later"
+    if sum(len(key.encode()) + len(value.encode()) + 2 for key, value in stored.items()) > MAX_HALF_PROPERTIES:
+        text = f"the properties of a half message take more than {MAX_HALF_PROPERTIES} bytes: "
+        text += "the broker adds its own ones later"
         raise Refused(ResponseCode.MESSAGE_ILLEGAL, text)
     return Destination(HALF_TOPIC, HALF_QUEUE, stored)
+
+
+_PLAIN_MARK: Final = f"{keys.TRAN_MSG}\x01true\x02"
+_GROUP_MARK: Final = f"\x02{keys.PGROUP}\x01"
+
+
+def is_plain_half(sys_flag: int, properties: str, *, syncs: bool) -> bool:
+    """Whether a first send, and every one that differs only in keys and tags, begins a transaction and no more.
+
+    Then `half_ending` is all that the broker adds to its properties; False says nothing.
+    """
+    before, mark, after = properties.partition(_PLAIN_MARK)
+    others = before + after
+    return (
+        bool(mark)
+        and before[-1:] in ("", "\x02")
+        and sys_flag & TRANSACTION_MASK in (0, PREPARED)
+        and "__" not in others  # TRANSACTION_ID, PREVIOUS_HALF
+        and "REAL_" not in others
+        and "\x01\x02" not in others
+        and is_plain(sys_flag & ~TRANSACTION_MASK, others, syncs=syncs)
+    )
+
+
+def half_ending(topic: str, group: str, properties: str) -> bytes:
+    """Return what `half_destination` adds to the properties of a plain half message: a template for key and queue."""
+    added = {} if _GROUP_MARK in f"\x02{properties}" else {keys.PGROUP: group.replace("%", "%%")}
+    added |= {keys.TRANSACTION_ID: "%b", keys.REAL_TOPIC: topic.replace("%", "%%"), keys.REAL_QID: "%d"}
+    return format_properties(added).encode()
 
 
 # ---- reading

@@ -50,7 +50,7 @@ class SendHandlers:
         checked = CheckedTopics(tables)
         self._known = checked.by_name
         self._checked = CheckedSends(tables, checked, self.replies, is_congested)
-        self._bulk = BulkSends(tables.store, self._known, self.replies, self.admission)
+        self._bulk = BulkSends(tables, self._known, self.replies, self.admission)
 
     def add_to(self, handlers: Handlers) -> None:
         """Register the handlers of this class."""

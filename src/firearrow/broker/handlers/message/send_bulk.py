@@ -1,43 +1,66 @@
 """Takes many sends of one shape by columns, without a request and a draft for every message.
 
 The sends pass the checks of the short way of `SendHandlers`, once for the shape (`is_wanted`) or once for all columns,
-and are stored, counted and answered as there. If any check fails, none of the sends is taken here, and all of them are
-handled one by one.
+and are stored, counted and answered as there. Half messages of transactions are stored as the careful way stores them.
+If any check fails, none of the sends is taken here, and all of them are handled one by one.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from firearrow.broker.send.admission import Admission
 from firearrow.broker.send.checked_topics import Checked
 from firearrow.broker.send.incoming import MAX_SENT_PROPERTIES, is_plain
 from firearrow.broker.send.marks import born_of
 from firearrow.broker.send.replies import SendReplies
+from firearrow.broker.statistics.meters import Counts
+from firearrow.broker.tables.tables import Tables
+from firearrow.broker.transaction.half import HALF_QUEUE, MAX_HALF_PROPERTIES, half_ending, is_plain_half
 from firearrow.errors import IllegalMessage
+from firearrow.model import keys
+from firearrow.model.flags import TRANSACTION_MASK
+from firearrow.model.names import HALF_TOPIC
 from firearrow.protocol.conversation import Fields
 from firearrow.protocol.requests.message.send import Send, ShortSend
 from firearrow.protocol.send_shape import SendColumns
 from firearrow.protocol.sends import SendsArrived
 from firearrow.record.columns import Envelope, MessageColumns
 from firearrow.remoting.handlers import OWED_OVERHEAD_BYTES, SUCCESS, Creditor, ManyLater
-from firearrow.store.placement import AppendedColumns
-from firearrow.store.store import Store
+from firearrow.store.placement import AppendedColumns, QueueTail
+
+
+class _Target(NamedTuple):
+    """Where messages are stored: the topic, the queue of each message, and the topic's counter."""
+
+    topic: str
+    queue_ids: list[int]
+    tails: list[QueueTail]
+    counts: Counts
 
 
 class BulkSends:
     """Takes many sends at a time."""
 
-    def __init__(self, store: Store, known: dict[str, Checked], replies: SendReplies, admission: Admission) -> None:
-        self._append = store.log.append_columns_if_room
-        self._retention = store.retention
+    def __init__(self, tables: Tables, known: dict[str, Checked], replies: SendReplies, admission: Admission) -> None:
+        self._append = tables.store.log.append_columns_if_room
+        self._retention = tables.store.retention
+        self._settings = tables.settings
         self._known = known
+        self._counts_of = tables.stats.of_topic
+        self._tail_of = tables.store.queues.tail_of
         self._replies = replies
         self._admission = admission
 
     def is_wanted(self, request: Send | ShortSend) -> bool:
         """Whether sends that differ from ``request`` only in keys, tags, queue and birth may be taken by columns."""
         properties = request.properties or ""
-        is_one = not request.batch and properties.endswith("\x02")
-        return is_one and is_plain(request.sys_flag, properties, syncs=self._replies.syncs)
+        if request.batch or not properties.endswith("\x02"):
+            return False
+        sys_flag, syncs = request.sys_flag, self._replies.syncs
+        if keys.TRAN_MSG not in properties:
+            return is_plain(sys_flag, properties, syncs=syncs)
+        is_first = not request.reconsume_times and request.producer_group.isprintable()
+        return is_first and is_plain_half(sys_flag, properties, syncs=syncs)
 
     def send(self, sends: SendsArrived, peer: Creditor) -> bool:
         """Store many messages; return False when no message was taken."""
@@ -45,32 +68,42 @@ class BulkSends:
         known, count = self._known.get(request.topic), len(sends.columns.bodies)
         if known is None or self._retention.refusal is not None:
             return False
-        properties = sends.shape.properties(columns, replies.marks.suffix)
-        if not _fits(columns, properties, known.limit, replies.max_body) or not self._admission.lets_in(count):
+        are_halves = keys.TRAN_MSG in (request.properties or "")
+        if are_halves and self._settings.value.transactions.reject_transaction_message:
             return False
+        properties = sends.shape.properties(columns, replies.marks.suffix)
+        most = MAX_SENT_PROPERTIES
+        if are_halves:
+            properties, most = _of_halves(request, columns, properties), MAX_HALF_PROPERTIES
+        if not _fits(columns, properties, known.limit, replies.max_body, most) or not self._admission.lets_in(count):
+            return False
+        target = self._halves(count) if are_halves else _target(known, columns)
         envelope = Envelope(
-            request.topic,
+            target.topic,
             born_of(peer),
             replies.marks.store_host,
-            request.sys_flag | known.added_flags,
+            (request.sys_flag & ~TRANSACTION_MASK) | known.added_flags,
             request.reconsume_times or 0,
         )
-        tails = [known.tails.get(queue) or known.tail(queue) for queue in columns.queue_ids]
         flags = [request.flag] * count
-        messages = MessageColumns(columns.queue_ids, columns.births, flags, columns.bodies, properties)
+        messages = MessageColumns(target.queue_ids, columns.births, flags, columns.bodies, properties)
         try:
-            place = self._append(envelope, tails, messages)
+            place = self._append(envelope, target.tails, messages)
         except IllegalMessage:
             return False
         if place is None:
             return False
-        known.counts.messages += count
-        known.counts.size += place.end - place.physical_offsets[0]
+        target.counts.messages += count
+        target.counts.size += place.end - place.physical_offsets[0]
         size = columns.end + OWED_OVERHEAD_BYTES * count
         peer.owe(size)
         later = ManyLater(peer, sends.shape.encoding, self._answers(columns, place), size)
         replies.acks.add(place.end, later, SUCCESS)
         return True
+
+    def _halves(self, count: int) -> _Target:
+        tail = self._tail_of(HALF_TOPIC, HALF_QUEUE)
+        return _Target(HALF_TOPIC, [HALF_QUEUE] * count, [tail] * count, self._counts_of(HALF_TOPIC))
 
     def _answers(self, columns: SendColumns, place: AppendedColumns) -> Sequence[tuple[int, Fields]]:
         """Return the opaque and the answer of every send."""
@@ -88,11 +121,26 @@ class BulkSends:
         ]
 
 
-def _fits(columns: SendColumns, properties: list[bytes], queues: int, max_body: int) -> bool:
+def _target(known: Checked, columns: SendColumns) -> _Target:
+    queue_ids = columns.queue_ids
+    tails = [known.tails.get(queue) or known.tail(queue) for queue in queue_ids]
+    return _Target(known.topic, queue_ids, tails, known.counts)
+
+
+def _of_halves(request: Send | ShortSend, columns: SendColumns, properties: list[bytes]) -> list[bytes]:
+    """Return the properties of half messages, from the same as those of plain messages have."""
+    ending = half_ending(request.topic, request.producer_group, request.properties or "")
+    return [
+        own + ending % (unique, queue_id)
+        for own, unique, queue_id in zip(properties, columns.unique_keys, columns.queue_ids, strict=True)
+    ]
+
+
+def _fits(columns: SendColumns, properties: list[bytes], queues: int, max_body: int, max_properties: int) -> bool:
     sizes = list(map(len, columns.bodies))
     return (
         max(columns.queue_ids) < queues
         and max(sizes) <= max_body
         and min(sizes) > 0
-        and max(map(len, properties)) <= MAX_SENT_PROPERTIES
+        and max(map(len, properties)) <= max_properties
     )

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
+from pyspark.errors import StreamingQueryException
 
 from firearrow.blocking import Message
 from firearrow.errors import SettingsError
@@ -92,7 +94,7 @@ def test_json_bodies_fill_a_typed_table_and_a_quarantine(spark: "SparkSession", 
     assert {row.name for row in typed.where("price = 7").collect()} == {"n7"}
     rejected = access.read(spark, what.tables()[archive.QUARANTINE]).collect()
     assert sorted(bytes(row.body) for row in rejected) == bad
-    assert {row.reason for row in rejected} == {"the body is not JSON of the schema"}
+    assert {row.reason for row in rejected} == {"the body is not JSON: Expecting value (character 0)"}
     assert archive.register_views(spark, what) == ["typed", "quarantine"]
     assert spark.sql("select count(*) as n from typed where name like 'n1%'").first()["n"] > 100  # type: ignore[index]
 
@@ -140,6 +142,22 @@ def test_store_files_fill_a_table_in_one_commit(spark: "SparkSession", broker: S
     for _ in range(2):
         archive.backfill(spark, {"path": str(snapshot), "subscribe": "orders"}, table, "first")
     assert places(spark, table) == truth(broker)
+
+
+def test_bodies_that_are_not_of_the_schema_end_an_archive_or_are_left_out(
+    spark: "SparkSession", broker: Served, tmp_path: Path
+) -> None:
+    what = job("delta", broker, tmp_path, body_schema="name string, price long", bronze=False, on_error="fail")
+    assert list(what.tables()) == [archive.TYPED]
+    with pytest.raises(StreamingQueryException, match="the body is not JSON: Expecting value"):
+        run(spark, what)
+    assert access.read(spark, what.tables()[archive.TYPED]).count() == 0
+    run(spark, replace(what, on_error="skip"))
+    good = [text for *_, text in truth(broker) if not text.startswith(b"nonsense")]
+    assert access.read(spark, what.tables()[archive.TYPED]).count() == len(good)
+    for wrong in (replace(what, on_error="ignore"), replace(what, on_error="fail", body_schema="")):
+        with pytest.raises(SettingsError, match="--on-error"):
+            wrong.checked()
 
 
 def test_an_archive_that_fills_nothing_is_refused() -> None:

@@ -6,9 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
+from pyspark.errors import PythonException
 from pyspark.testing import assertDataFrameEqual
 
 from firearrow.errors import SettingsError
+from firearrow.spark.bodies.body_format import BodyFormat
 from firearrow.spark.pipelines import audit, replay, transforms
 from firearrow.spark.schema import ROW_DDL
 from tests.spark import auditset
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 NOON = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
-DDL = "name string, price double"
+DDL = BodyFormat(schema="name string, price double")
 
 
 def row(offset: int, body: bytes | None, topic: str = "t", queue: int = 0, **more: object) -> dict[str, object]:
@@ -58,46 +61,62 @@ def test_json_bodies_are_typed_or_quarantined_never_both(spark: "SparkSession") 
     bad = {one.queue_offset: one.reason for one in transforms.quarantine(given, DDL).collect()}
     assert sorted(bad) == [2, 3, 4, 5, 6]
     assert bad[4] == "the body is empty"
-    assert bad[5] == "the body is not UTF-8"
+    assert bad[5] == "the body is not UTF-8 (byte 0)"
     assert transforms.quarantine(given, DDL).columns == [*given.columns, "reason"]
 
 
-STRICT = "id long NOT NULL, at timestamp, size float, inner struct<a: int NOT NULL>"
+STRICT = BodyFormat(schema="id long NOT NULL, at timestamp, size float, inner struct<a: int NOT NULL>")
 
 
-@pytest.mark.parametrize(
-    ("body", "reason"),
-    [
-        (b'{"id":1} trailing', "not one JSON object and nothing else"),
-        (b'{"id":400}{"id":401}', "not one JSON object and nothing else"),
-        (b'{"id":1},{"id":2}', "not one JSON object and nothing else"),
-        (b'[{"id":1},{"id":2}]', "not JSON of the schema"),
-        (b'{"id":1,"id":2}', "repeats a field"),
-        (b'{"id":null}', "field id must not be null"),
-        (b"{}", "field id must not be null"),
-        (b'{"id":1,"inner":{}}', "field inner.a must not be null"),
-        (b'{"id":1,"at":1700000000000}', "field at is outside of the years 1 to 9999"),
-        (b'{"id":1,"size":1e400}', "field size is too large"),
-        (b'{"id":9223372036854775808}', "not JSON of the schema"),
-    ],
-)
-def test_what_is_not_a_row_of_the_schema_is_quarantined(spark: "SparkSession", body: bytes, reason: str) -> None:
-    given = rows(spark, row(0, body))
-    (bad,) = transforms.quarantine(given, STRICT).collect()
-    assert reason in bad.reason
+def test_what_is_not_a_row_of_the_schema_is_quarantined(spark: "SparkSession") -> None:
+    wrong = {
+        b'{"id":1} trailing': "goes on after its JSON value",
+        b'{"id":400}{"id":401}': "goes on after its JSON value",
+        b'{"id":1},{"id":2}': "goes on after its JSON value",
+        b'[{"id":1},{"id":2}]': "the body is an array, not an object",
+        b'{"id":1,"id":2}': "repeats a field: id",
+        b'{"id":1,"inner":{"a":1,"a":2}}': "repeats a field: a",
+        b'{"id":null}': "field id must not be null or missing",
+        b"{}": "field id must not be null or missing",
+        b'{"id":1,"inner":{}}': "field inner.a must not be null",
+        b'{"id":1,"at":1700000000000}': "field at is outside of the years 1 to 9999",
+        b'{"id":1,"size":1e400}': "field size is too large",
+        b'{"id":1,"size":3.5e38}': "field size is too large",
+        b'{"id":9223372036854775808}': "field id is 9223372036854775808, which does not fit 64 bits",
+        b"{'id':1}": "the body is not JSON",
+    }
+    given = rows(spark, *(row(offset, body) for offset, body in enumerate(wrong)))
+    bad = transforms.quarantine(given, STRICT).orderBy("queue_offset").collect()
+    assert [bytes(one.body) for one in bad] == list(wrong)
+    for one, reason in zip(bad, wrong.values(), strict=True):
+        assert reason in one.reason
     assert transforms.typed(given, STRICT).collect() == []
 
 
-def test_fields_that_the_schema_does_not_have_are_named(spark: "SparkSession") -> None:
+def test_what_the_schema_does_not_have_is_rescued(spark: "SparkSession") -> None:
     given = rows(
         spark,
         row(0, b' {"id": 1, "at": 1700000000, "inner": {"a": 2}} \n'),
-        row(1, b'{"id": 2, "new": 5, "inner": {"a": 2, "newer": {}}}'),
+        row(1, b'{"id": 2, "new": 5.10, "inner": {"a": 2, "newer": {}}}'),
     )
     one, two = transforms.typed(given, STRICT).orderBy("id").collect()
-    assert (one._unknown_fields, one.inner.a) == (None, 2)
-    assert two._unknown_fields == ["new", "inner.newer"]
+    assert (one._rescued_data, one.inner.a, one.at) == (None, 2, datetime(2023, 11, 14, 22, 13, 20))  # noqa: DTZ001 - as Spark hands it out
+    assert two._rescued_data == '{"new":5.10,"inner":{"newer":{}}}'
     assert transforms.quarantine(given, STRICT).collect() == []
+    named = transforms.typed(given, replace(STRICT, rescued="left_over"))
+    assert "left_over" in named.columns
+
+
+def test_a_body_that_is_not_of_the_schema_ends_a_job_that_says_fail(spark: "SparkSession") -> None:
+    given = rows(spark, row(0, b'{"id": 1}'), row(7, b'{"id": "x"}'))
+    with pytest.raises(PythonException, match=r"field id is \"x\", not an integer \(topic t, broker b, queue"):
+        transforms.typed(given, STRICT, transforms.FAIL).collect()
+
+
+def test_two_columns_of_one_name_are_refused(spark: "SparkSession") -> None:
+    given = rows(spark, row(0, b"{}"))
+    with pytest.raises(SettingsError, match="two columns _Topic"):
+        transforms.typed(given, BodyFormat(schema="_Topic string"))
 
 
 def test_a_body_that_does_not_inflate_is_quarantined_as_it_is_stored(spark: "SparkSession") -> None:
@@ -110,7 +129,7 @@ def test_a_body_that_does_not_inflate_is_quarantined_as_it_is_stored(spark: "Spa
 
 def test_fields_of_bodies_may_be_called_like_columns_of_messages(spark: "SparkSession") -> None:
     given = rows(spark, row(0, b'{"topic": "mine", "body": "too"}'))
-    (one,) = transforms.typed(given, "topic string, body string").collect()
+    (one,) = transforms.typed(given, BodyFormat(schema="topic string, body string")).collect()
     assert (one._topic, one.topic, one.body) == ("t", "mine", "too")
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from firearrow.spark.bodies.body_format import BodyFormat
     from firearrow.spark.lake.table import LakeTable
 
 LOOK_EVERY_S: Final = 1
@@ -45,6 +46,10 @@ Storage = Annotated[
 Native = Annotated[bool, typer.Option(help="Use the format's own runtime inside Spark; its jar must be installed.")]
 StorePath = Annotated[str, typer.Option(help="Directory of a broker's store: read its files instead of a table.")]
 
+BodySchema = Annotated[str, typer.Option(help="Schema of JSON bodies (DDL); also fills a table of typed columns.")]
+RescuedColumn = Annotated[str, typer.Option(help="Column for what a body has and the schema does not, as JSON.")]
+OnError = Annotated[str, typer.Option(help="Bodies that are not of the schema: fail, quarantine or skip.")]
+
 
 @pipeline.command()
 def archive(
@@ -60,9 +65,9 @@ def archive(
     catalog: Catalog = None,
     storage: Storage = None,
     native: Native = False,
-    body_schema: Annotated[
-        str, typer.Option(help="Schema of JSON bodies (DDL); also fills a table of typed columns.")
-    ] = "",
+    body_schema: BodySchema = "",
+    rescued_column: RescuedColumn = "_rescued_data",
+    on_error: OnError = "quarantine",
     follow: Annotated[
         bool, typer.Option("--follow/--once", help="Keep archiving, or stop at the present end.")
     ] = False,
@@ -77,7 +82,9 @@ def archive(
         from firearrow.spark.pipelines.archive import Archive, drains, start
 
         source = {**_reached(context, servers), "subscribe": topics, **_pairs(option)}
-        job = Archive(source, _table(form, location, table, catalog, storage, native), checkpoint, body_schema)
+        target = _table(form, location, table, catalog, storage, native)
+        bodies = _bodies(body_schema, rescued_column)
+        job = Archive(source, target, checkpoint, bodies=bodies, on_error=on_error).checked()
         trigger: dict[str, str | bool] = {"processingTime": every} if follow else {"availableNow": True}
         with _session(master, conf) as spark:
             for _ in range(1 if follow else drains(spark)):
@@ -282,6 +289,13 @@ def _table(
         raise SettingsError(f"--format is one of {', '.join(FORMATS)}, not {form!r}")
     where = location if "://" in location or not location else os.path.abspath(location)
     return LakeTable(form, where, name, _pairs(catalog), native, _pairs(storage)).checked()  # type: ignore[arg-type]
+
+
+def _bodies(schema: str, rescued: str) -> "BodyFormat | None":
+    """Return how bodies are read; None if they are not."""
+    from firearrow.spark.bodies.body_format import BodyFormat
+
+    return BodyFormat(schema=schema, rescued=rescued).checked() if schema else None
 
 
 def _reached(context: typer.Context, servers: str) -> dict[str, str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from firearrow.errors import SettingsError
+from firearrow.spark.bodies.body_format import BodyFormat
 from firearrow.spark.lake import access
 from firearrow.spark.lake.access import Trigger
 from firearrow.spark.lake.table import LakeTable, beside
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 BRONZE: Final = "bronze"
 TYPED: Final = "typed"
-QUARANTINE: Final = "quarantine"
+QUARANTINE: Final = transforms.QUARANTINE
 ROWS_PER_BATCH: Final = 2_000_000
 
 
@@ -30,9 +31,10 @@ class Archive(Struct, frozen=True):
     """What to archive where.
 
     ``source`` holds options of ``format("rocketmq")``; reading begins with everything the topics hold, unless it says
-    otherwise. With ``body_schema`` (Spark's DDL) JSON bodies also fill a typed table and a quarantine, beside the
-    bronze one unless named. ``bronze=False`` leaves the bronze table out. ``name`` begins the names of the queries:
-    give each archive of a session its own.
+    otherwise. With ``bodies``, or ``body_schema`` (Spark's DDL) for JSON, bodies also fill a typed table and a
+    quarantine, beside the bronze one unless named. ``on_error`` says what becomes of bodies that are not of the schema:
+    ``quarantine``, ``fail`` or ``skip`` (both without a quarantine). ``bronze=False`` leaves the bronze table out.
+    ``name`` begins the names of the queries: give each archive of a session its own.
     """
 
     source: Mapping[str, str]
@@ -43,13 +45,29 @@ class Archive(Struct, frozen=True):
     quarantine_table: LakeTable | None = None
     bronze: bool = True
     name: str = "archive"
+    bodies: BodyFormat | None = None
+    on_error: str = QUARANTINE
+
+    @property
+    def body_format(self) -> BodyFormat | None:
+        """How bodies are read; None if they are not."""
+        return self.bodies or (BodyFormat(schema=self.body_schema) if self.body_schema else None)
+
+    def checked(self) -> "Archive":
+        """Return this archive; raise ``SettingsError`` if it contradicts itself."""
+        if self.on_error not in transforms.ERROR_MODES:
+            raise SettingsError(f"--on-error is one of {', '.join(transforms.ERROR_MODES)}, not {self.on_error!r}")
+        if self.on_error != QUARANTINE and self.body_format is None:
+            raise SettingsError(f"--on-error {self.on_error} is about bodies; give --body-schema too")
+        return self
 
     def tables(self) -> dict[str, LakeTable]:
         """The tables that are filled."""
         found = {BRONZE: self.table} if self.bronze else {}
-        if self.body_schema:
+        if self.body_format is not None:
             found[TYPED] = self.typed_table or beside(self.table, TYPED)
-            found[QUARANTINE] = self.quarantine_table or beside(self.table, QUARANTINE)
+            if self.on_error == QUARANTINE:
+                found[QUARANTINE] = self.quarantine_table or beside(self.table, QUARANTINE)
         if not found:
             raise SettingsError("nothing to fill: leave the bronze table in, or give a schema of bodies")
         return found
@@ -70,15 +88,16 @@ def stream(spark: "SparkSession", archive: Archive) -> "DataFrame":
 
 def frames(rows: "DataFrame", archive: Archive) -> "dict[str, DataFrame]":
     """What goes into each table."""
-    made = {BRONZE: lambda: rows}
-    made[TYPED] = lambda: transforms.typed(rows, archive.body_schema)
-    made[QUARANTINE] = lambda: transforms.quarantine(rows, archive.body_schema)
+    made, how = {BRONZE: lambda: rows}, archive.body_format
+    if how is not None:
+        made[TYPED] = lambda: transforms.typed(rows, how, archive.on_error)
+        made[QUARANTINE] = lambda: transforms.quarantine(rows, how)
     return {name: made[name]() for name in archive.tables()}
 
 
 def start(spark: "SparkSession", archive: Archive, trigger: Trigger = access.DRAIN) -> "list[StreamingQuery]":
     """Begin, or go on; a query for each table."""
-    tables = archive.tables()
+    tables = archive.checked().tables()
     rows = stream(spark, archive)
     return [
         access.start(frame, tables[name], f"{archive.checkpoint.rstrip('/')}/{name}", trigger, f"{archive.name}-{name}")

@@ -1,0 +1,103 @@
+"""Arrow batches of messages -> batches of typed rows, or of those that are none with their reasons, in Python workers.
+
+Both halves come from one decision (`_read`), so that a row is in exactly one of them. Only columns that were asked for
+reach a worker. A worker makes its decoder once for each task.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import pyarrow as pa
+from msgspec import Struct
+
+from firearrow.errors import FireArrowError
+from firearrow.model.flags import COMPRESSED
+from firearrow.spark.bodies.body_format import BodyFormat, Decoder, decoder
+from firearrow.spark.bodies.misfit import Decoded, Misfit
+
+Batches = Iterable[pa.RecordBatch]
+REASON: Final = "reason"
+
+
+class BodyRefused(FireArrowError):
+    """A body is not of the schema, and the error mode is ``fail``."""
+
+
+class TypedRows(Struct, frozen=True):
+    """What ``mapInArrow`` runs for a typed table: columns of the message, then the rest, then the fields."""
+
+    how: BodyFormat
+    columns: dict[str, str]
+    """Columns of the message that are kept, and their names in the typed table."""
+    schema: Any
+    fails: bool = False
+    """Whether a body that is not of the schema ends the job; else its row is left out."""
+
+    def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        """The rows whose bodies are of the schema."""
+        from firearrow.spark.lake.sink import arrow_schema
+
+        made, wanted = decoder(self.how), arrow_schema(self.schema)
+        for batch in batches:
+            found = [_read(made, *row) for row in _rows(batch)]
+            if self.fails:
+                _require_all(batch, found)
+            yield self._typed(batch, found, wanted)
+
+    def _typed(self, batch: pa.RecordBatch, found: list[Decoded | str], wanted: pa.Schema) -> pa.RecordBatch:
+        good = [each for each in found if isinstance(each, Decoded)]
+        kept = batch.filter(pa.array([isinstance(each, Decoded) for each in found], pa.bool_()))
+        columns = [kept.column(name).cast(wanted.field(typed).type) for name, typed in self.columns.items()]
+        columns.append(pa.array([each.rescued for each in good], wanted.types[len(columns)]))
+        fields = wanted.types[len(columns) :]
+        values = zip(*(each.values for each in good), strict=True) if good else ([] for _ in fields)
+        columns += [pa.array(column, kind) for column, kind in zip(values, fields, strict=True)]
+        return pa.RecordBatch.from_arrays(columns, schema=wanted)
+
+
+class QuarantinedRows(Struct, frozen=True):
+    """What ``mapInArrow`` runs for a quarantine: rows whose bodies are not of the schema, whole, with a reason."""
+
+    how: BodyFormat
+
+    def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        """The rows whose bodies are not of the schema."""
+        made = decoder(self.how)
+        for batch in batches:
+            reasons = [_reason(_read(made, *row)) for row in _rows(batch)]
+            kept = batch.filter(pa.array([reason is not None for reason in reasons], pa.bool_()))
+            yield kept.append_column(
+                REASON, pa.array([reason for reason in reasons if reason is not None], pa.string())
+            )
+
+
+def _reason(found: Decoded | str) -> str | None:
+    return found if isinstance(found, str) else None
+
+
+def _rows(batch: pa.RecordBatch) -> Iterator[tuple[bytes | None, int]]:
+    flags = batch.column("sys_flag").to_pylist() if "sys_flag" in batch.schema.names else [0] * batch.num_rows
+    return zip(batch.column("body").to_pylist(), flags, strict=True)
+
+
+def _read(made: Decoder, body: bytes | None, sys_flag: int | None) -> Decoded | str:
+    """A row's body as values, or why it is none."""
+    if not body:
+        return "the body is empty"
+    if (sys_flag or 0) & COMPRESSED:
+        return "the body is compressed and does not inflate; it stands here as it is stored"
+    try:
+        return made.decode(body)
+    except Misfit as wrong:
+        return str(wrong)
+
+
+def _require_all(batch: pa.RecordBatch, found: list[Decoded | str]) -> None:
+    for number, each in enumerate(found):
+        if isinstance(each, str):
+            names = [name for name in ("topic", "broker", "queue_id", "queue_offset") if name in batch.schema.names]
+            place = ", ".join(f"{name} {batch.column(name)[number].as_py()}" for name in names)
+            raise BodyRefused(
+                f"a body is not of the schema: {each} ({place}). Nothing of its batch was written. Mend the schema and "
+                "start again with the same checkpoint, or choose --on-error quarantine"
+            )

@@ -50,7 +50,6 @@ class SimulatedCluster:
         self._settings = broker_settings(settings)
         self._brokers = {name: world.node(name) for name in names_of(brokers)}
         self._serving = {name: asyncio.Event() for name in self._brokers}
-        self._boots = dict.fromkeys(self._brokers, 0)
 
     @property
     def address(self) -> str:
@@ -95,9 +94,7 @@ class SimulatedCluster:
 
     async def cut_power(self, name: str | None = None) -> None:
         """Cut the power of a broker's machine: unsynced data may be lost."""
-        node = self._node(name)
-        self._boots[node.name] += 1
-        await node.power_loss()
+        await self._node(name).power_loss()
 
     def _node(self, name: str | None) -> Node:
         if name is None:
@@ -110,7 +107,7 @@ class SimulatedCluster:
         await NameServer(NameServerConfig(listen_port=NAMES_PORT), network=node.network, disk=node.disk).run()
 
     async def _serve_broker(self, node: Node) -> None:
-        machine = Machine(node.name, node.host, MEMORY_BYTES, f"boot-{self._boots[node.name]}")
+        machine = Machine(node.name, node.host, MEMORY_BYTES, node.boot_id)
         chance = random.Random(node.rng.random())
         broker = Broker(
             self._of(node.name), machine, network=node.network, disk=node.disk, clock=node.clock, chance=chance

@@ -169,7 +169,6 @@ class BrokerNode:
     node: Node
     name: str
     settings: BrokerSettings
-    boots: int = 0
     port: int = PORT
     stopped_in_order: bool = False
     serving: asyncio.Event = field(default_factory=asyncio.Event)
@@ -185,7 +184,7 @@ class BrokerNode:
         return self.broker is not None and hasattr(self.broker, "store") and self.broker.store.log.fenced is not None
 
     async def run(self, node: Node) -> None:
-        machine = Machine(self.name, node.host, 8 << 30, f"boot-{self.boots}")
+        machine = Machine(self.name, node.host, 8 << 30, node.boot_id)
         settings = replace(self.settings, broker=replace(self.settings.broker, listen_port=self.port))
         self.broker = WatchedBroker(
             settings,
@@ -211,7 +210,6 @@ class BrokerNode:
     async def crash(self, *, power: bool) -> None:
         self.stopped_in_order = False
         if power:
-            self.boots += 1
             await self.node.power_loss()
         else:
             await self.node.crash()

@@ -37,8 +37,8 @@ class Course:
 
 
 MACHINES: Final = (
-    "crash", "crash", "crash", "stop", "bounce", "freeze", "thaw", "restart", "move", "crash_names", "crash_consumer",
-    "another_consumer", "grow", "crash_transactions", "step_clock", "expire", "expire",
+    "crash", "crash", "crash", "crash", "stop", "bounce", "freeze", "thaw", "restart", "move", "crash_names",
+    "crash_consumer", "another_consumer", "grow", "crash_transactions", "step_clock", "expire", "expire",
 )  # fmt: skip
 CABLES: Final = ("cut", "heal", "reset")
 DISKS: Final = (

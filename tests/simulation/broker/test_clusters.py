@@ -24,7 +24,7 @@ FLOORS = {
     "unknown": 5,
     "read": 4_000,
     "valid runs": 10,
-    "crash": 2,
+    "crash": 3,
     "restart": 8,
     "stop": 3,
     "sent back": 300,

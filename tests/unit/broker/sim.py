@@ -58,7 +58,6 @@ class SimBroker:
         self.node = node
         self.settings = settings
         self.ready = asyncio.Event()
-        self.boots = 0
         self.store: Store
         self.tables: Tables
         self.consuming: Consuming
@@ -76,7 +75,7 @@ class SimBroker:
 
     @asynccontextmanager
     async def serving(self, node: Node) -> AsyncIterator[None]:
-        store = self.store = await Store.open(node.disk, node.clock, self.config(), f"boot-{self.boots}")
+        store = self.store = await Store.open(node.disk, node.clock, self.config(), node.boot_id)
         topics = self.topics = Topics(node.disk, node.clock, [TopicConfig(topic_name="T")])
         tables = self.tables = Tables.make(
             Identity(name="b", cluster="DefaultCluster", ip=node.host, port=PORT),
@@ -113,7 +112,6 @@ class SimBroker:
     async def restart(self, *, power: bool = False) -> None:
         """Kill the process, or cut the power, and start again."""
         await (self.node.power_loss() if power else self.node.crash())
-        self.boots += power
         self.ready.clear()
         self.node.start(self.run)
         await self.ready.wait()

@@ -38,7 +38,6 @@ def test_a_recall_holds_over_a_power_loss_past_the_due_time() -> None:
         put_recalled(broker, broker.node.clock.now_ms() + 5_000)
         await broker.store.reached(broker.store.log.tail, FLUSHED)
         await broker.node.power_loss()
-        broker.boots += 1
         await asyncio.sleep(10)
         await start(broker)
         assert await everything_delivered(broker) == []

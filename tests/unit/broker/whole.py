@@ -52,7 +52,7 @@ class Simulated:
         return Address(self.node.host, PORT)
 
     async def run(self, node: Node) -> None:
-        machine = Machine(name=node.name, ip=node.host, memory_bytes=8 << 30, boot_id=f"boot-{node.name}")
+        machine = Machine(name=node.name, ip=node.host, memory_bytes=8 << 30, boot_id=node.boot_id)
         self.broker = Broker(
             self.settings,
             machine,

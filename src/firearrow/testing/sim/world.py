@@ -5,9 +5,9 @@ node, the cables and the scenario have a generator of their own, so that adding 
 move the others. A run is repeatable bit for bit; ``world.trace.digest`` says so.
 
 A ``Node`` is a machine: its disk and its clock outlive its process. ``crash`` ends the process and keeps
-every byte it wrote; ``power_loss`` also forgets what was not synced. Both unplug first and cancel second:
-``finally`` blocks run against dead cables and a dead disk. After either, ``node.disk`` and ``node.network``
-are new doors for the next process; the old ones stay dead.
+every byte it wrote; ``power_loss`` also forgets what was not synced, and the machine boots anew (``boot_id``).
+Both unplug first and cancel second: ``finally`` blocks run against dead cables and a dead disk. After either,
+``node.disk`` and ``node.network`` are new doors for the next process; the old ones stay dead.
 """
 
 import asyncio
@@ -51,6 +51,7 @@ class Node:
         self._program: Program | None = None
         self._main: asyncio.Task[None] | None = None
         self._runs = 0
+        self._power_losses = 0
         self._new_process()
 
     def _new_process(self) -> None:
@@ -58,6 +59,11 @@ class Node:
         self.process = Process(self.name, self._runs)
         self.disk = SimDisk(self.image, self._world.loop, self.process, self._profile)
         self.network = NodeNetwork(self._world.network, self.process)
+
+    @property
+    def boot_id(self) -> str:
+        """The id of the machine's boot, as Linux has it: another one after every loss of power."""
+        return f"boot-{self._power_losses}"
 
     @property
     def running(self) -> bool:
@@ -130,6 +136,7 @@ class Node:
         self.disk.unplug()
         if power:
             self.image.lose_power()
+            self._power_losses += 1
         loop.thaw(process)
         await self._bury(process)
         loop.forget(process)

@@ -30,6 +30,18 @@ def test_clocks_skew_drift_and_jump() -> None:
     World(1).run(scenario)
 
 
+def test_a_machine_boots_anew_after_a_power_loss_alone() -> None:
+    async def scenario(world: World) -> None:
+        node = world.node("node")
+        first = node.boot_id
+        await node.crash()
+        assert node.boot_id == first
+        await node.power_loss()
+        assert node.boot_id != first
+
+    World(1).run(scenario)
+
+
 def test_a_crash_unplugs_first_and_cancels_second() -> None:
     told: list[str] = []
 

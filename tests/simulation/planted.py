@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 import pytest
 
+from tests.simulation.messageplants import MESSAGE_PLANTS
 from tests.simulation.partplants import PART_PLANTS, PartPlant
 from tests.simulation.plants import PLANTS, Plant
 
@@ -36,7 +37,7 @@ def caught(plant: Plant | PartPlant, seeds: int = SEEDS) -> Caught | None:
         for seed in range(seeds):
             try:
                 plant.hunt(seed)
-            except Exception as error:  # noqa: BLE001 - whatever a suite raises is what it saw
+            except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 - whatever a suite raises is what it saw
                 line = traceback.extract_tb(error.__traceback__)[-1].line or ""
                 words = f"{error}".partition("\n")[0] or line
                 return Caught(seed + 1, words, is_expected=re.search(plant.rule, f"{error}\n{line}") is not None)
@@ -46,7 +47,7 @@ def caught(plant: Plant | PartPlant, seeds: int = SEEDS) -> Caught | None:
 def main() -> int:
     """Print the table."""
     logging.getLogger("firearrow").propagate = False
-    plants: list[Plant | PartPlant] = [*PLANTS, *PART_PLANTS]
+    plants: list[Plant | PartPlant] = [*PLANTS, *PART_PLANTS, *MESSAGE_PLANTS]
     wanted = [plant for plant in plants if not sys.argv[1:] or plant.finding.split()[0] in sys.argv[1:]]
     missed = 0
     print("| finding | planted bug | caught | seeds needed | seen as | seconds |\n|---|---|---|---|---|---|")

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.simulation.messageplants import MESSAGE_PLANTS
 from tests.simulation.partplants import PART_PLANTS, PartPlant
 from tests.simulation.planted import SEEDS, caught
 from tests.simulation.plants import PLANTS, Plant
@@ -15,7 +16,7 @@ def test_a_fault_that_is_put_back_is_caught(plant: Plant) -> None:
     assert seen.is_expected, f"{plant.put_back.__name__} was seen as something else: {seen.words}"
 
 
-@pytest.mark.parametrize("plant", PART_PLANTS, ids=lambda plant: plant.put_back.__name__)
+@pytest.mark.parametrize("plant", [*PART_PLANTS, *MESSAGE_PLANTS], ids=lambda plant: plant.put_back.__name__)
 def test_a_fault_of_one_part_is_caught_by_its_test(plant: PartPlant) -> None:
     seen = caught(plant, 1)
     assert seen is not None, f"{plant.put_back.__name__} was not seen"

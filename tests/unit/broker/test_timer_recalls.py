@@ -5,9 +5,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from firearrow.broker.timer.enqueue import PORTION
 from firearrow.model.names import TIMER_TOPIC
 from firearrow.store.placement import FLUSHED
 from firearrow.store.timer.config import TimerConfig
+from firearrow.testing.sim.disk import DiskProfile
 from firearrow.testing.sim.world import World
 from tests.unit.broker.sim import SimBroker, SimClient, simulate, until
 from tests.unit.broker.test_retry import stored
@@ -41,6 +43,24 @@ def test_a_recall_holds_over_a_power_loss_past_the_due_time() -> None:
         await asyncio.sleep(10)
         await start(broker)
         assert await everything_delivered(broker) == []
+
+    simulate(scenario, sync=True)
+
+
+def test_a_recall_far_behind_its_message_in_the_queue_holds_past_the_due_time() -> None:
+    async def scenario(_world: World, broker: SimBroker, _client: SimClient) -> None:
+        due_ms = broker.node.clock.now_ms() + 5_000
+        put_timed(broker, b"gone", TIMER_DELIVER_MS=str(due_ms))
+        for _ in range(2 * PORTION):
+            put_timed(broker, b"other", TIMER_DELIVER_MS=str(due_ms + 10_000))
+        put_timed(broker, b"gone", TIMER_DELIVER_MS=str(due_ms), TIMER_DEL_UNIQKEY="gone")
+        await broker.store.reached(broker.store.log.tail, FLUSHED)
+        await broker.node.power_loss()
+        await asyncio.sleep(10)
+        broker.node.disk.profile = DiskProfile(cold_chance=1.0)  # other tasks run between two reads
+        await start(broker)
+        await until(lambda: count(broker) > PORTION, 60)
+        assert b"gone" not in await everything_delivered(broker)
 
     simulate(scenario, sync=True)
 

@@ -40,8 +40,8 @@ def check(message: StoredMessage) -> TransactionState:
     with closing(database()) as shop, shop:
         shop.execute("INSERT INTO outcomes VALUES (?, 'given up') ON CONFLICT DO NOTHING", (message.unique_key,))
         found = shop.execute("SELECT outcome FROM outcomes WHERE message_id = ?", (message.unique_key,))
-        (outcome,) = found.fetchone()
-    return TransactionState.COMMIT if outcome == "placed" else TransactionState.ROLLBACK
+        is_placed = found.fetchone() == ("placed",)
+    return TransactionState.COMMIT if is_placed else TransactionState.ROLLBACK
 
 
 def main(numbers: list[str]) -> None:

@@ -217,13 +217,13 @@ class Chaos:
             await self.world.nodes[hostile.name].crash()
 
     async def drain(self) -> None:
-        """Wait until every group has everything; delayed and retried messages come late, so look twice."""
-        start, quiet = self.world.loop.time(), 0
+        """Wait until every group has everything and nothing comes any more: delayed and retried messages come late."""
+        start, quiet, come = self.world.loop.time(), 0, 0
         await asyncio.sleep(max(self.settled_s() - start, 0.0))
         while quiet < 3:
             await asyncio.sleep(4.0)
-            behind = await self.cluster.behind(GROUPS, CONSUMED)
-            quiet = quiet + 1 if behind == 0 else 0
+            behind, before, come = await self.cluster.behind(GROUPS, CONSUMED), come, self.history.come
+            quiet = quiet + 1 if behind == 0 and come == before else 0
             passed = self.world.loop.time() - start
             assert passed < DRAIN_S, f"I18: {behind} messages are not consumed after {passed:.0f} s"
 

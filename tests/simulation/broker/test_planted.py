@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from firearrow.broker.delivery import retry
-from firearrow.broker.delivery.schedule import DelayedDelivery
+from firearrow.broker.delivery.schedule import DelayedDelivery, Due
 from firearrow.broker.handlers.message import return_message as sendback
 from firearrow.broker.pull import checks as pullchecks
 from firearrow.broker.send.waiting_answers import Acks
@@ -84,8 +84,8 @@ def tries_once_too_often(patch: pytest.MonkeyPatch) -> None:
 
 
 def delivers_early(patch: pytest.MonkeyPatch) -> None:
-    async def at_once(_self: DelayedDelivery, _due_ms: int, _level: int) -> None:
-        return
+    async def at_once(_self: DelayedDelivery, _first: Due, _level: int) -> int:
+        return 0
 
     patch.setattr(DelayedDelivery, "_until", at_once)
 

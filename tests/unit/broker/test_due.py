@@ -23,5 +23,9 @@ def test_what_is_due_behind_one_that_is_not_waits_for_it() -> None:
     assert delivered(due(100, 900, 100)) == [(100, [0]), (900, [1, 2])]
 
 
+def test_what_has_waited_for_the_whole_delay_is_delivered_together() -> None:
+    assert [one.offset for one in due_first(due(900, 910, 100, 920), 0, 3)] == [0, 1, 2]
+
+
 def test_what_is_due_together_is_delivered_together() -> None:
     assert delivered(due(100, 100, 90, 200)) == [(100, [0, 1, 2]), (200, [3])]

@@ -4,9 +4,10 @@ A delayed message lies in ``SCHEDULE_TOPIC_XXXX``, in the queue of its level, un
 level. The messages of a level are due in queue order, so every level has one task, which waits for the first message
 and appends all due messages to their real topics, as new records with the same contents.
 
-Never early: a message is due by the wall clock. If the clock was set back, a message waits the delay of its level once
-more, counted in elapsed time from the first look at it, and no longer. Never lost: the offset behind a delivery is
-written only when the delivery is durable (`StateFile.settled`), so deliveries that a crash loses are repeated.
+Never early: a message is due by the wall clock. If the clock was set back, all messages of a level that are there at
+the first look wait the delay of the level once more, counted in elapsed time, and no longer. Never lost: the offset
+behind a delivery is written only when the delivery is durable (`StateFile.settled`), so deliveries that a crash loses
+are repeated.
 """
 
 import asyncio
@@ -62,6 +63,8 @@ class DelayedDelivery:
         self._clock = tables.clock
         self._levels = tables.settings.broker.delays_ms
         self._arrivals = [asyncio.Event() for _ in self._levels]
+        self._seen = [(0, 0.0)] * len(self._levels)
+        """By level: the end of its queue at a moment of the event loop, and that moment."""
 
     async def load(self) -> None:
         """Load the offsets. Offsets that had to be lowered are saved before new messages get these offsets."""
@@ -126,20 +129,25 @@ class DelayedDelivery:
         """Deliver the messages of a read, each when it is due."""
         waiting = list(_delayed(pulled, self._levels))
         while waiting:
-            await self._until(waiting[0].due_ms, level)
-            due = due_first(waiting, self._clock.now_ms())
+            seen_end = await self._until(waiting[0], level)
+            due = due_first(waiting, self._clock.now_ms(), seen_end)
             await self._put(level, due)
             waiting = waiting[len(due) :]
         self._advance(level, pulled.next_offset)
 
-    async def _until(self, due_ms: int, level: int) -> None:
+    async def _until(self, first: Due, level: int) -> int:
+        """Wait until a message is due; return the offset below which messages have waited for the whole delay, or 0."""
         loop = asyncio.get_running_loop()
-        longest = loop.time() + delay_of_level(self._levels, level) / 1000
-        while (left_ms := due_ms - self._clock.now_ms()) > 0:
+        if first.offset >= self._seen[level - 1][0]:
+            self._seen[level - 1] = self.end_of(level), loop.time()
+        end, seen_s = self._seen[level - 1]
+        longest = seen_s + delay_of_level(self._levels, level) / 1000
+        while (left_ms := first.due_ms - self._clock.now_ms()) > 0:
             left_s = min(left_ms, LONGEST_SLEEP_MS) / 1000
             if loop.time() >= longest:
-                return
+                return end
             await asyncio.sleep(min(left_s, max(longest - loop.time(), 0.001)))
+        return 0
 
     async def _put(self, level: int, due: list[Due]) -> None:
         """Append messages to their topics and count them as delivered once they are written."""
@@ -163,13 +171,15 @@ class DelayedDelivery:
         await self.file.close()
 
 
-def due_first(waiting: list[Due], now_ms: int) -> list[Due]:
+def due_first(waiting: list[Due], now_ms: int, seen_end: int = 0) -> list[Due]:
     """Return the first message, which is due, and the messages directly behind it up to the first that is not due.
+
+    Messages below the offset ``seen_end`` are due whatever the clock says.
 
     The offset of a level counts every message below it as delivered. So where store times go back, as in a log of
     Apache's whose clock was set back, a due message waits for a message before it that is not due yet.
     """
-    return [waiting[0], *takewhile(lambda one: one.due_ms <= now_ms, waiting[1:])]
+    return [waiting[0], *takewhile(lambda one: one.due_ms <= now_ms or one.offset < seen_end, waiting[1:])]
 
 
 def _delayed(pulled: ReadResult, levels: tuple[int, ...]) -> Iterator[Due]:

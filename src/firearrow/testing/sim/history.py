@@ -140,6 +140,11 @@ class History:
     broken: list[str] = field(default_factory=list)
     """What clients found wrong while it happened."""
 
+    @property
+    def come(self) -> int:
+        """How many messages consumers have received."""
+        return sum(map(len, self.reads.values()))
+
     def attempts(self) -> list[Sent]:
         """Return every attempt to send, half messages among them."""
         return [*self.sends, *(half.sent for half in self.halves.values())]

@@ -49,7 +49,7 @@ def main(numbers: list[str]) -> None:
     with closing(database()) as shop, Producer(ADDRESS, group=GROUP, check=check) as producer:
         for number in numbers:
             place_order(producer, shop, number)
-        placed = {number for (number,) in shop.execute("SELECT number FROM orders")}
+        placed = {number for (number,) in shop.execute("SELECT number FROM orders")} & set(numbers)
     asked_for: set[str] = set()
     with Consumer(ADDRESS, group="cashier", topics=TOPIC, start="first") as consumer:
         for message in consumer:

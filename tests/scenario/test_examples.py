@@ -64,8 +64,11 @@ def test_the_tutorial_shows_the_example() -> None:
 
 
 def test_the_tutorial_shows_what_differs_with_postgresql() -> None:
-    programs = [(EXAMPLES / f"{name}.py").read_text() for name in ("order_and_payment", "order_and_payment_postgresql")]
-    lines = difflib.unified_diff(*(text.splitlines() for text in programs), n=0, lineterm="")
+    sqlite, other = (
+        (EXAMPLES / f"{name}.py").read_text().splitlines()
+        for name in ("order_and_payment", "order_and_payment_postgresql")
+    )
+    lines = difflib.unified_diff(sqlite, other, n=0, lineterm="")
     changes = [line for line in lines if line[:3] not in ("---", "+++", "@@ ") and line[1:].strip()]
     shown = re.findall(r"```diff\n(.*?)```", TUTORIAL.read_text(), re.DOTALL)
     assert [line for line in shown[0].splitlines() if line[:1] in ("+", "-")] == changes

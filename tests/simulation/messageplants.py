@@ -21,7 +21,8 @@ from firearrow.broker.timer.records import TimedRecord, delivered, timed_record
 from firearrow.broker.timer.slot_delivery import Recalled
 from firearrow.broker.transaction import decisions, resumption, transactions
 from firearrow.broker.transaction.checks import Checks
-from firearrow.broker.transaction.journal import Journal, Record
+from firearrow.broker.transaction.half import Record
+from firearrow.broker.transaction.journal import Journal
 from firearrow.broker.transaction.ledger import Ledger
 from firearrow.broker.transaction.producers import ConnectedProducers
 from firearrow.broker.transaction.slice import Slice
@@ -77,7 +78,7 @@ def forgets_first_offsets_at_a_restart(patch: pytest.MonkeyPatch) -> None:
     """After a start a transaction is known by the offset of its last question alone."""
 
     async def pending_of(self: Journal, record: Record) -> int:
-        return self.ledger.now_at(record[0].queue_offset)
+        return self.ledger.now_at(record.head.queue_offset)
 
     patch.setattr(Journal, "pending_of", pending_of)
 

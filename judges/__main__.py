@@ -1,4 +1,7 @@
-"""`python -m judges install [--only NAME ...]`: fetch and build what the tests need, once."""
+"""`python -m judges install [--only NAME ...]`: fetch and build what the tests need, once.
+
+Without `--only` everything is made but what takes long: `rust` is made when it is named.
+"""
 
 import argparse
 import shutil
@@ -9,17 +12,18 @@ from concurrent.futures import ThreadPoolExecutor
 
 from firearrow.errors import FireArrowError
 from judges.install.archives import PAIRS, java_programs, make_archives
-from judges.install.artifacts import all_artifacts, lanes
+from judges.install.artifacts import BY_NAME_ONLY, RUST_TARGET, all_artifacts, lanes
 from judges.install.cache import Artifact, cache_root, say
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command."""
     names = list(all_artifacts())
+    quick = [name for name in names if name not in BY_NAME_ONLY]
     parser = argparse.ArgumentParser(prog="python -m judges", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     install = commands.add_parser("install", help="fetch and build; what is there already is left alone")
-    install.add_argument("--only", nargs="+", choices=names, default=names, metavar="NAME", help=", ".join(names))
+    install.add_argument("--only", nargs="+", choices=names, default=quick, metavar="NAME", help=", ".join(names))
     install.add_argument("--no-archives", action="store_true", help="skip the archives that make JVMs start faster")
     commands.add_parser("clean", help="remove what an older version of this package made")
     commands.add_parser("list", help="show what there is and whether it is installed")
@@ -55,7 +59,7 @@ def _walk(lane: Sequence[Artifact], names: Sequence[str]) -> None:
 
 def _clean() -> int:
     archives = [program.archive() for servers in PAIRS for program in java_programs(servers)]
-    current = {artifact.path.name for artifact in (*all_artifacts().values(), *archives)}
+    current = {RUST_TARGET, *(artifact.path.name for artifact in (*all_artifacts().values(), *archives))}
     for path in cache_root().iterdir():
         name = path.name.removesuffix(".log").removesuffix(".lock")
         if name not in current:

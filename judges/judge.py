@@ -22,7 +22,7 @@ from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack
 import msgspec
 
 from judges.conversation import Conversation
-from judges.install.artifacts import cpp_judge, go_judge, node_judge
+from judges.install.artifacts import BY_NAME_ONLY, all_artifacts, cpp_judge, go_judge, node_judge, rust_judge
 from judges.install.java import JavaProgram
 from judges.install.toolchain import tool
 from judges.payload import Payload
@@ -52,8 +52,10 @@ CAPABILITIES: Mapping[str, frozenset[str]] = {
     "go": frozenset(_FULL),
     "node": frozenset(_EVERY | {"async", "ordered_send", "sql", "timestamp", "retry_limit"}),
     "cpp": frozenset(_EVERY | {"async", "oneway", "ordered_send", "ordered_receive", "lite"}),
+    "rust": frozenset(_FULL | {"lite_sql", "timer"}) - {"broadcast"},
 }
-CLIENTS = tuple(CAPABILITIES)
+CLIENTS = tuple(client for client in CAPABILITIES if client not in BY_NAME_ONLY)
+"""The clients that `python -m judges install` makes without being told their names."""
 
 T = TypeVar("T")
 
@@ -63,6 +65,11 @@ _numbers = itertools.count(1)
 def fresh(label: str) -> str:
     """Return an unused name for a topic or group."""
     return f"{label.replace('.', '_')}-{os.getpid()}-{next(_numbers)}"
+
+
+def is_installed(client: str) -> bool:
+    """Whether a client can be used without making it first, or is made in little time."""
+    return client in CLIENTS or all_artifacts()[client].installed
 
 
 def java_judge_program(version: str) -> JavaProgram:
@@ -136,12 +143,16 @@ class _Done(msgspec.Struct):
 
 
 class JudgeProcess:
-    """One stock client, started with the first request."""
+    """One stock client, started with the first request.
 
-    def __init__(self, client: str) -> None:
-        if client not in CAPABILITIES:
-            raise ValueError(f"no stock client {client!r}; there are {', '.join(CLIENTS)}")
+    Another client that speaks as the stock clients' programs do is given with its command.
+    """
+
+    def __init__(self, client: str, command: Sequence[str] = ()) -> None:
+        if not command and client not in CAPABILITIES:
+            raise ValueError(f"no stock client {client!r}; there are {', '.join(CAPABILITIES)}")
         self.client = client
+        self._command = list(command)
         self.home = Path(tempfile.mkdtemp(prefix=f"firearrow-{client}-"))
         self.log = self.home / "output.log"
         self._conversation: Conversation | None = None
@@ -152,7 +163,7 @@ class JudgeProcess:
 
     def can(self, *capabilities: str) -> bool:
         """Whether the client has these abilities at all."""
-        return CAPABILITIES[self.client].issuperset(capabilities)
+        return CAPABILITIES.get(self.client, frozenset()).issuperset(capabilities)
 
     def conversation(self) -> Conversation:
         """The running process, started now if it is not there."""
@@ -183,11 +194,15 @@ class JudgeProcess:
         shutil.rmtree(self.home, ignore_errors=True)
 
     def _words(self, flags: tuple[str, ...]) -> list[str]:
+        if self._command:
+            return self._command
         match self.client.partition("-"):
             case ("java", _, version):
                 return java_judge_program(version).command(self.home, flags=flags)
             case ("go", _, _):
                 return [str(go_judge().install() / "judge")]
+            case ("rust", _, _):
+                return [str(rust_judge().install() / "judge")]
             case ("node", _, _):
                 return [tool("node"), str(node_judge().install() / "judge.js")]
             case _:
@@ -213,6 +228,10 @@ class Judge:
     def client(self) -> str:
         """Which stock client it is."""
         return self.process.client
+
+    def another(self) -> JudgeProcess:
+        """The same client in another process, which may be killed."""
+        return JudgeProcess(self.client)
 
     def send(
         self,
@@ -258,7 +277,7 @@ class Judge:
         )
 
     def send_timed(self, topic: str, count: int, setter: TimerSetter, value: int) -> "Timed":
-        """Send messages for a time, which one of the setters of the client says; Java 5.x."""
+        """Send messages for a time, which one of the setters of the client says; Java 5.x and Rust (no handles)."""
         payload = Payload(fresh(self.client), 0)
         request = {
             "verb": "timed", "name_server": self.name_server, "topic": topic, "count": count, "setter": setter,
@@ -331,7 +350,7 @@ class Subscription:
         return ReceiveReport(tuple(collected.deliveries))
 
     def count(self) -> Counted:
-        """How much has been delivered until now; Java and Go."""
+        """How much has been delivered until now; Java, Go and Rust."""
         return self.judge.ask({"verb": "count", "handle": self.handle}, Counted, PATIENCE_SECONDS)
 
     def so_far(self) -> ReceiveReport:

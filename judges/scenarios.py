@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from judges.aging import age
-from judges.judge import ConsumerKind, Judge, JudgeProcess, fresh
+from judges.judge import ConsumerKind, Judge, fresh
 from judges.reports import ReceiveReport, SendReport
 from judges.server_process import answers, wait_for
 from judges.servers import ApacheBroker
@@ -286,7 +286,7 @@ def transacts(judge: Judge, topic: str) -> None:
 def transacts_after_a_death(judge: Judge, topic: str) -> None:
     """A producer is killed before it has decided: another one of its group is asked, and decides."""
     group = fresh("group")
-    with JudgeProcess(judge.client) as other:
+    with judge.another() as other:
         doomed = other.at(judge.name_server)
         sent = doomed.send(topic, 3, mode="transaction", outcomes=["unknown"], group=group, check="unknown")
         sent.assert_all_sent()

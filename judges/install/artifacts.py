@@ -5,6 +5,7 @@
 `java-VERSION`       our Java programs compiled against those
 `filter-VERSION`     our Java program that asks Apache's filter, compiled against the servers' jars
 `go`                 our Go program with the stock Go client
+`rust`               our Rust program with the stock Rust client; made only when it is named, because it takes long
 `cel-vectors`        the conformance vectors of CEL's specification
 `node`               our JavaScript program beside ali-ons
 `cpp`                our Python program beside the wheel that holds the C++ client
@@ -20,7 +21,7 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-from judges.install.cache import Artifact
+from judges.install.cache import Artifact, cache_root
 from judges.install.toolchain import run_tool
 
 SERVER_VERSIONS = ("5.5.0", "4.9.7")
@@ -29,8 +30,15 @@ GO_CLIENT = "v2.1.2"
 CEL_VECTORS = "v0.25.3"
 NODE_CLIENT = "3.12.0"
 CPP_WHEEL = "0.4.4"
+RUST_CLIENT = "1.0.0"
+"""As `programs/rust/Cargo.toml` has it."""
 JAVA_RELEASE = "17"
 DOWNLOADS = 16
+
+BY_NAME_ONLY = frozenset({"rust"})
+"""Artifacts that take so long to make that they are made only when they are named."""
+RUST_TARGET = "rust-target"
+"""Where Cargo keeps what it compiled, below the root of the cache: a change of our program compiles that alone."""
 
 # Which jar set serves mqadmin beside servers of a version.
 TOOLS_VERSION = {"5.5.0": "5.5.0", "4.9.7": "4.9.8", "4.9.8": "4.9.8"}
@@ -145,6 +153,20 @@ def go_judge() -> Artifact:
 
 
 @cache
+def rust_judge() -> Artifact:
+    """The Rust program: 10 to 40 minutes from nothing, seconds when `RUST_TARGET` is filled."""
+    sources = {**_sources("rust", "*.rs"), **_sources("rust", "Cargo.toml")}
+
+    def build(directory: Path, log: Path) -> None:
+        _write(sources, directory)
+        target = cache_root() / RUST_TARGET
+        run_tool(["cargo", "build", "-j", "2"], directory, log, {"CARGO_TARGET_DIR": str(target)})
+        shutil.copy(target / "debug" / "judge", directory)
+
+    return _artifact("rust", _inputs(sources), build)
+
+
+@cache
 def cel_vectors() -> Artifact:
     """The conformance vectors of CEL's specification, from its Go module: ``*.textproto``."""
 
@@ -204,4 +226,4 @@ def lanes() -> list[list[Artifact]]:
         *_each(classes, JAVA_CLIENT_VERSIONS),
         *_each(filter_judge, SERVER_VERSIONS),
     ]
-    return [java, [go_judge(), cel_vectors()], [node_judge(), cpp_judge()]]
+    return [java, [go_judge(), cel_vectors()], [node_judge(), cpp_judge()], [rust_judge()]]

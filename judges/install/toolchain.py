@@ -19,6 +19,7 @@ ADVICE = {
     "javac": "install a JDK, 17 or newer",
     "jcmd": "install a JDK, 17 or newer",
     "mvn": "install Apache Maven",
+    "cargo": "install Rust with Cargo, 1.95 or newer",
     "go": "install Go, 1.21 or newer",
     "node": "install Node.js, 18 or newer",
     "npm": "install Node.js with npm",

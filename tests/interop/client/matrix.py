@@ -1,32 +1,51 @@
 """Our client where a stock client would be: the same verbs, so that the stock clients' own scripts run with it.
 
 `OurJudge` answers in this process what a stock client's process answers; everything above that is the judges' own code.
-It uses the blocking client.
+It uses the blocking client. `main` does the same as a process of its own, for a script that kills its client.
 """
 
+import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
-from datetime import datetime
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import msgspec
 
-from firearrow.blocking import Consumer, Message, Producer, PullConsumer, ReceivedMessage, sql
+from firearrow.blocking import (
+    Consumer,
+    Message,
+    Producer,
+    PullConsumer,
+    ReceivedMessage,
+    SendResult,
+    TransactionalProducer,
+    TransactionState,
+    sql,
+)
 from firearrow.client.consumer.settings import ConsumerOptions
 from firearrow.client.producer.settings import ProducerOptions
 from firearrow.errors import FireArrowError
-from judges import Delivery, Judge, Payload
+from judges import Delivery, Judge, JudgeProcess, Payload
+from judges.conversation import ANSWER
 from judges.judge import CAPABILITIES
 from judges.server_process import wait_for
 from tests.interop.client.ours import delivery
 
 T = TypeVar("T")
 
-ABILITIES = CAPABILITIES["java-5.5.0"] - {"transaction", "pull"}
+ABILITIES = CAPABILITIES["java-5.5.0"] - {"pull"}
+STATES = {
+    "commit": TransactionState.COMMIT,
+    "rollback": TransactionState.ROLLBACK,
+    "unknown": TransactionState.UNKNOWN,
+}
 Request = Mapping[str, Any]
+_PROCESS = f"import sys; sys.path[:0] = [{str(Path(__file__).parents[3])!r}]; from {__name__} import main; main()"
 
 
 class OurJudge(Judge):
@@ -36,23 +55,62 @@ class OurJudge(Judge):
         process = SimpleNamespace(client="firearrow", can=lambda *needs: ABILITIES.issuperset(needs))
         super().__init__(process, name_server)  # type: ignore[arg-type]
         self._running: dict[int, Running] = {}
-        self._verbs = {"send": self._send, "subscribe": self._subscribe, "collect": self._collect, "close": self._close}
+        self._undecided: dict[str, Undecided] = {}
+        self._verbs: dict[str, Callable[[Request], dict[str, Any]]] = {
+            "send": self._send,
+            "timed": self._send_timed,
+            "checks": self._checks,
+            "subscribe": self._subscribe,
+            "collect": self._collect,
+            "close": self._close,
+        }
 
     def ask(self, request: Request, answer: type[T], timeout_seconds: float) -> T:  # noqa: ARG002 - each verb has its own
         """Do here what a stock client's process would be asked to do."""
-        return msgspec.convert(self._verbs[request["verb"]](request), answer)
+        return msgspec.convert(self.answer(request), answer)
+
+    def answer(self, request: Request) -> dict[str, Any]:
+        """Do what a request asks for, and return what a stock client's process would print."""
+        return self._verbs[request["verb"]](request)
+
+    def another(self) -> JudgeProcess:
+        """Our client in a process of its own."""
+        return JudgeProcess(self.client, [sys.executable, "-c", _PROCESS])
 
     def reset(self) -> None:
-        """End every consumer."""
+        """End every consumer, and the producers that are asked about transactions."""
         for number in list(self._running):
             self._close({"handle": number})
+        for undecided in self._undecided.values():
+            undecided.producer.close()
+        self._undecided.clear()
 
     def _send(self, request: Request) -> dict[str, Any]:
         begun, told = time.monotonic(), Sent(request)
-        options = ProducerOptions(send_timeout_ms=request["timeout_ms"])
-        with Producer(self.name_server, group=request["group"], **options) as producer:
-            told.send_with(producer)
+        if request["mode"] == "transaction":
+            undecided = self._undecided.get(request["group"]) or Undecided(request)
+            self._undecided[request["group"]] = undecided
+            undecided.state = STATES[request["check"]]
+            told.send_in_transactions(undecided.producer)
+        else:
+            options = ProducerOptions(send_timeout_ms=request["timeout_ms"])
+            with Producer(request["name_server"], group=request["group"], **options) as producer:
+                told.send_with(producer)
         return told.report(int((time.monotonic() - begun) * 1000))
+
+    def _send_timed(self, request: Request) -> dict[str, Any]:
+        payload, value = Payload(request["prefix"], 0), int(request["value"])
+        unit_ms = 1000 if request["setter"] == "setDelayTimeSec" else 1
+        timer: dict[str, Any] = {"delay": timedelta(milliseconds=value * unit_ms)}
+        if request["setter"] == "setDeliverTimeMs":
+            timer = {"deliver_at": value}
+        with Producer(request["name_server"], group=request["group"]) as producer:
+            numbers = range(request["count"])
+            sent = [producer.send(Message.of(request["topic"], payload.body(each), **timer)) for each in numbers]
+        return {"handles": [each.recall_handle or "" for each in sent]}
+
+    def _checks(self, request: Request) -> dict[str, int]:
+        return {"checks": self._undecided[request["group"]].checks}
 
     def _subscribe(self, request: Request) -> dict[str, int]:
         number = len(self._running) + 1
@@ -75,6 +133,23 @@ class OurJudge(Judge):
     def _close(self, request: Request) -> dict[str, Any]:
         self._running.pop(request["handle"]).close()
         return {}
+
+
+class Undecided:
+    """A producer that stays for the broker's questions, answers each with ``state`` and counts them."""
+
+    def __init__(self, request: Request) -> None:
+        self.state = TransactionState.UNKNOWN
+        self.checks = 0
+        options = ProducerOptions(send_timeout_ms=request["timeout_ms"])
+        self.producer = TransactionalProducer(
+            request["name_server"], group=request["group"], check=self._check, **options
+        )
+        self.producer.open()
+
+    def _check(self, _message: object) -> TransactionState:
+        self.checks += 1
+        return self.state
 
 
 class Sent:
@@ -124,8 +199,23 @@ class Sent:
             self._failed += numbers
             self._errors.append(str(error))
         else:
-            self._statuses.update(result.status.value for result in results)
-            self._queues.update(f"{result.queue.broker_name}:{result.queue.queue_id}" for result in results)
+            self._note(*results)
+
+    def send_in_transactions(self, producer: TransactionalProducer[bytes]) -> None:
+        outcomes = self._request["outcomes"]
+        for number in self._numbers:
+            state = STATES[outcomes[number % len(outcomes)]]
+            try:
+                sent = producer.send_in_transaction(self._message(number), lambda _, state=state: state)
+            except FireArrowError as error:
+                self._failed.append(number)
+                self._errors.append(str(error))
+            else:
+                self._note(sent.half)
+
+    def _note(self, *results: SendResult) -> None:
+        self._statuses.update(result.status.value for result in results)
+        self._queues.update(f"{result.queue.broker_name}:{result.queue.queue_id}" for result in results)
 
     def report(self, elapsed_ms: int) -> dict[str, Any]:
         return {
@@ -189,3 +279,12 @@ class Running:
             self._consumer.stop()
         self._thread.join()
         self._consumer.close()
+
+
+def main() -> None:
+    """Answer requests from standard input as the programs of the stock clients do, until it ends."""
+    judge = OurJudge("")
+    for line in sys.stdin.buffer:
+        given = msgspec.json.encode(judge.answer(msgspec.json.decode(line)))
+        sys.stdout.buffer.write(ANSWER + given + b"\n")
+        sys.stdout.buffer.flush()

@@ -4,13 +4,15 @@ What costs too much at size, or needs a log of Apache's with a clock that went b
 is drawn here: one run sees the fault or does not.
 """
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import pytest
 
 from firearrow.broker import registration
+from firearrow.broker.dedup import row_windows
+from firearrow.broker.dedup.window import Windows
 from firearrow.broker.delivery.notices import Notices
 from firearrow.broker.delivery.schedule import Due
 from firearrow.broker.registration import Registration
@@ -21,7 +23,7 @@ from firearrow.broker.statistics.watch import Watch
 from firearrow.errors import BadFrame
 from firearrow.protocol.requests.group.heartbeat import NotifyConsumerIdsChanged
 from firearrow.remoting.handlers import Peer
-from tests.unit.broker import test_due, test_membership, test_registration, test_stats, test_watch
+from tests.unit.broker import test_due, test_membership, test_registration, test_rows, test_stats, test_watch
 
 PutBack = Callable[[pytest.MonkeyPatch], None]
 FEW: Final = 50
@@ -105,6 +107,21 @@ def shows_constants(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Watch, "table", lambda self: dict.fromkeys(table(self), "0"))
 
 
+def begins_with_empty_windows(patch: pytest.MonkeyPatch) -> None:
+    """Rows 1: a window holds the rows that this process stored, and none from before its start."""
+
+    async def nothing(*_: Any) -> AsyncIterator[list[Any]]:
+        return
+        yield []
+
+    patch.setattr(row_windows, "rows_at_end", nothing)
+
+
+def remembers_rows_that_were_taken_back(patch: pytest.MonkeyPatch) -> None:
+    """Rows 2: a row whose write failed stays in the window, so its repeat is answered and stored nowhere."""
+    patch.setattr(Windows, "take_back", lambda *_: None)
+
+
 @dataclass(frozen=True)
 class PartPlant:
     """A fault, and the test that sees it."""
@@ -164,5 +181,13 @@ PART_PLANTS: Final = (
     PartPlant(
         "D9", "the status of a broker shows constants", shows_constants,
         test_watch.test_status_says_what_failed, "putMessageFailedTimes",
+    ),
+    PartPlant(
+        "R1", "a repeat after a crash is stored again", begins_with_empty_windows,
+        test_rows.window_rebuilt_after_a_crash, "602 rows are stored, of 301",
+    ),
+    PartPlant(
+        "R2", "a row whose write failed is never stored", remembers_rows_that_were_taken_back,
+        test_rows.row_stored_after_a_failed_write, "refused for ever",
     ),
 )  # fmt: skip

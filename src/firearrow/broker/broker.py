@@ -97,6 +97,7 @@ class Broker:
             transactions = self._transact(life, tables)
             registration = Registration(self._caller, self._name_servers, tables)
             sends = SendHandlers(tables, consuming.timers.is_congested)
+            life.spawn(sends.rows.windows.run(), "row windows")
             for_operators = self._operate(life, tables, sends, consuming, registration)
             parts: tuple[Registers, ...] = (consuming, sends, transactions, *for_operators, changes)
             handlers = Handlers()

@@ -154,6 +154,7 @@ def is_plain(sys_flag: int, properties: str, *, syncs: bool) -> bool:
         or "POP_CK" in properties
         or "INNER_N" in properties
         or "CLUSTER\x01" in properties
+        or keys.ROW_ID in properties
         or "#" in properties
         or (syncs and "WAIT\x01true" not in properties)
     )

@@ -15,6 +15,7 @@ from msgspec import Meta, Struct, field
 
 from firearrow.broker.settings.apache_keys import REFUSED, WITHOUT_EFFECT
 from firearrow.broker.settings.consumer_settings import ConsumingConfig
+from firearrow.broker.settings.dedup_settings import DedupConfig
 from firearrow.broker.settings.pull_settings import PullConfig
 from firearrow.broker.settings.transaction_settings import TransactionConfig
 from firearrow.errors import SettingsError
@@ -169,6 +170,7 @@ class BrokerSettings(Struct, frozen=True):
     consuming: ConsumingConfig = field(default_factory=ConsumingConfig)
     pull: PullConfig = field(default_factory=PullConfig)
     transactions: TransactionConfig = field(default_factory=TransactionConfig)
+    dedup: DedupConfig = field(default_factory=DedupConfig)
     log: LogConfig = field(default_factory=LogConfig)
     queues: QueueConfig = field(default_factory=QueueConfig)
     index: IndexConfig = field(default_factory=IndexConfig)

@@ -12,6 +12,7 @@ from typing import Final
 
 from firearrow.broker.handlers.message.send_bulk import BulkSends
 from firearrow.broker.handlers.message.send_checked import AnySend, CheckedSends
+from firearrow.broker.handlers.message.send_rows import RowSends
 from firearrow.broker.send.admission import Admission
 from firearrow.broker.send.batches import batch_of
 from firearrow.broker.send.checked_topics import Checked, CheckedTopics
@@ -49,7 +50,8 @@ class SendHandlers:
         self._syncs = self.replies.syncs
         checked = CheckedTopics(tables)
         self._known = checked.by_name
-        self._checked = CheckedSends(tables, checked, self.replies, is_congested)
+        self.rows: Final = RowSends(tables, self.replies)
+        self._checked = CheckedSends(tables, checked, self.replies, self.rows, is_congested)
         self._bulk = BulkSends(tables, self._known, self.replies, self.admission)
 
     def add_to(self, handlers: Handlers) -> None:
@@ -133,6 +135,8 @@ class SendHandlers:
             envelope, columns = batch_of(request, call.body, queue_id, known.added_flags, born, store_host)
         except Refused as refusal:
             return replies.refused(refusal)
+        if self.rows.are_in(columns):
+            return self._checked.put_rows(request, call, envelope, columns, unique)
         tails = [known.tails.get(queue_id) or known.tail(queue_id)] * len(columns.bodies)
         place = self._append_columns(envelope, tails, columns)
         places, counts = place.physical_offsets, known.counts

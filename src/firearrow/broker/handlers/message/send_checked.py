@@ -8,6 +8,7 @@ when the topic is durable, and is refused when the topic cannot be written. Apac
 from datetime import UTC
 from typing import Final
 
+from firearrow.broker.handlers.message.send_rows import RowSends
 from firearrow.broker.send.batches import batch_of, check_batch_size
 from firearrow.broker.send.checked_topics import CheckedTopics, added_flags
 from firearrow.broker.send.incoming import (
@@ -38,6 +39,7 @@ from firearrow.protocol.bodies.admin.topic import TopicConfig
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.refusal import Refused
 from firearrow.protocol.requests.message.send import Send, ShortSend
+from firearrow.record.columns import Envelope, MessageColumns
 from firearrow.record.encode import Draft
 from firearrow.record.message_id import UniqueKeys
 from firearrow.record.properties import StoredProperties, format_properties, parse_properties, stored_properties
@@ -52,7 +54,9 @@ AnySend = Send | ShortSend
 class CheckedSends:
     """Takes messages after every check."""
 
-    def __init__(self, tables: Tables, checked: CheckedTopics, replies: SendReplies, is_congested: Congestion) -> None:
+    def __init__(
+        self, tables: Tables, checked: CheckedTopics, replies: SendReplies, rows: RowSends, is_congested: Congestion
+    ) -> None:
         store, identity, chance = tables.store, tables.identity, tables.chance
         self._append = store.log.append
         self._append_columns = store.log.append_columns
@@ -63,6 +67,7 @@ class CheckedSends:
         self._locks = tables.locks
         self._checked = checked
         self._replies = replies
+        self._rows = rows
         self._is_congested = is_congested
         self._broker_name = identity.name
         self._settings = tables.settings
@@ -162,7 +167,16 @@ class CheckedSends:
         self._check_room()
         if target in self._topics.young:
             return self._wait_for_topic(target, request, call)
+        row = None if begins or keys.ROW_ID not in properties else self._rows.row_of(target, queue_id, draft)
+        if row is not None:
+            if not self._rows.windows.is_ready(target, queue_id):
+                return self._rows.wait(call, target, queue_id, lambda: self.send(request, call))
+            first = self._rows.first_of(row)
+            if first is not None:
+                return self._rows.repeated(call, first, queue_id, unique, waits=waits_for_store(properties))
         place = self._append(self._tails.tail_of(waits_at.topic, waits_at.queue_id), draft)
+        if row is not None:
+            self._rows.stored(row, place)
         self._count(waits_at.topic, 1, place.end - place.physical_offset)
         if target == request.topic:
             self._checked.remember(topic)
@@ -226,6 +240,9 @@ class CheckedSends:
         self._check_room()
         if name in self._topics.young:
             return self._wait_for_topic(name, request, call)
+        if self._rows.are_in(columns):
+            self._checked.remember(topic)
+            return self.put_rows(request, call, envelope, columns, shared.get(keys.UNIQ_KEY))
         tails = [self._tails.tail_of(name, queue_id)] * len(columns.bodies)
         place = self._append_columns(envelope, tails, columns)
         places = place.physical_offsets
@@ -234,6 +251,13 @@ class CheckedSends:
         unique = shared.get(keys.UNIQ_KEY)
         answer = self._replies.stored(self._replies.ids_of(places), queue_id, place.queue_offsets[0], unique)
         return self._replies.acknowledge(call, place.end, answer, waits=waits_for_store(shared))
+
+    def put_rows(
+        self, request: AnySend, call: Call, envelope: Envelope, columns: MessageColumns, unique: str | None
+    ) -> Answer | Later:
+        """Store a batch of rows with identities that passed every check, without the repeated rows."""
+        waits = waits_for_store(parse_properties(request.properties or ""))
+        return self._rows.put(call, envelope, columns, unique, lambda: self.send(request, call), waits=waits)
 
     # ---- topics that are not durable yet
 

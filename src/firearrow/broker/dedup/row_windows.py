@@ -1,0 +1,162 @@
+"""The windows of a broker's queues, as sends use them.
+
+A send with rows asks `find` for first copies and tells `stored` what it appended; both in one turn of the loop, so no
+other send comes between. A queue whose window is not rebuilt yet makes the send wait (`is_ready`, `when_ready`).
+
+A row that is delayed is stored in a queue of delayed messages and counts as a row of its own queue: one window of all
+delayed rows is looked at beside that of the queue. It remembers a row also after its delivery.
+
+A row whose record is taken back by a failed write is forgotten before its sender hears of it.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from firearrow.broker.dedup.queue_tail import rows_at_end
+from firearrow.broker.dedup.row_identity import key_in_queue
+from firearrow.broker.dedup.window import Bounds, FirstCopy, Window, Windows
+from firearrow.broker.tables.tables import Tables
+from firearrow.errors import FireArrowError, StoreFenced
+from firearrow.model.names import SCHEDULE_TOPIC, TIMER_TOPIC
+from firearrow.store.log.waiters import OnReached
+from firearrow.store.placement import WRITTEN
+
+Queue = tuple[str, int]
+TIMER_QUEUE: Final = 0
+
+
+class RowWindows:
+    """Finds repeated rows."""
+
+    def __init__(self, tables: Tables) -> None:
+        config = tables.settings.value.dedup
+        self._store = tables.store
+        self._clock = tables.clock
+        self._bounds = Bounds(config.dedup_window_count, config.dedup_window_ms)
+        self._levels = len(tables.settings.broker.delays_ms)
+        self.all: Final = Windows(self._bounds, config.dedup_max_identities)
+        self._ready: dict[Queue, Window] = {}
+        self._delayed: Window | None = None
+        self._delayed_rows = 0
+        self._waiting: dict[Queue, list[OnReached]] = {}
+        self._wanted = asyncio.Event()
+        self._closed = False
+        self.repeats = 0
+        """Number of rows that were not stored because their queue had them."""
+        tables.topics.on_deleted.append(self._forget_topic)
+
+    @property
+    def are_on(self) -> bool:
+        """Whether rows are remembered at all."""
+        return self._bounds.count > 0
+
+    # ---- rebuilding
+
+    def is_ready(self, topic: str, queue_id: int) -> bool:
+        """Whether the window of a queue is rebuilt."""
+        return (topic, queue_id) in self._ready
+
+    def when_ready(self, topic: str, queue_id: int, call: OnReached) -> None:
+        """Call ``call`` once the window of a queue is rebuilt, or with the error that prevents it."""
+        if self._closed:
+            call(_stopping())
+            return
+        self._waiting.setdefault((topic, queue_id), []).append(call)
+        self._wanted.set()
+
+    async def run(self) -> None:
+        """Rebuild windows that are asked for, until cancelled."""
+        try:
+            while True:
+                await self._wanted.wait()
+                self._wanted.clear()
+                while self._waiting:
+                    await self._serve(next(iter(self._waiting)))
+        finally:
+            self._closed = True
+            for calls in list(self._waiting.values()):
+                for call in calls:
+                    call(_stopping())
+
+    async def _serve(self, queue: Queue) -> None:
+        error = None
+        try:
+            await self._rebuild(queue)
+        except FireArrowError as wrong:
+            error = wrong
+        for call in self._waiting.pop(queue):
+            call(error)
+
+    async def _rebuild(self, queue: Queue) -> None:
+        if self._delayed is None:
+            delayed = Window()
+            for place in [*((SCHEDULE_TOPIC, level) for level in range(self._levels)), (TIMER_TOPIC, TIMER_QUEUE)]:
+                await self._fold(delayed, place, self._next_delayed)
+            self._delayed = delayed
+        window, queues = Window(), self._store.queues
+        try:
+            read = None
+            while read is None or read is not queues.find(*queue):  # the topic may have been deleted meanwhile
+                read = queues.tail_of(*queue)
+                self.all.drop(window)
+                await self._fold(window, queue, lambda copy: copy.queue_offset)
+        except BaseException:
+            self.all.drop(window)
+            raise
+        self._ready[queue] = window
+
+    async def _fold(self, window: Window, queue: Queue, position_of: Callable[[FirstCopy], int]) -> None:
+        async for rows in rows_at_end(self._store, *queue, self._bounds, self._clock.now_ms()):
+            for row in rows:
+                if window.find(row.key) is None:
+                    self.all.add(window, row.key, row.copy, position_of(row.copy), row.store_ms)
+
+    def _next_delayed(self, _copy: FirstCopy) -> int:
+        """Return the position of the next delayed row: they are counted, because they come from many queues."""
+        self._delayed_rows += 1
+        return self._delayed_rows
+
+    def _forget_topic(self, topic: str) -> None:
+        for queue in [queue for queue in self._ready if queue[0] == topic]:
+            self.all.drop(self._ready.pop(queue))
+
+    # ---- rows
+
+    def find(self, topic: str, queue_id: int, key: bytes) -> FirstCopy | None:
+        """Return the first copy of a row in a queue whose window is ready; None for a row that is to be stored."""
+        first = self._ready[topic, queue_id].find(key)
+        if first is None and self._delayed is not None and self._delayed.generations:
+            first = self._delayed.find(key_in_queue(key, topic, queue_id))
+        return first
+
+    def forget_old(self, topic: str, queue_id: int) -> None:
+        """Forget the rows that have left the window of a queue. Ask before the rows of a send are looked for."""
+        now_ms = self._clock.now_ms()
+        tail = self._store.queues.tail_of(topic, queue_id)
+        self.all.forget_old(self._ready[topic, queue_id], tail.next_offset, now_ms)
+        if self._delayed is not None:
+            self.all.forget_old(self._delayed, self._delayed_rows, now_ms)
+
+    def stored(
+        self, queue: Queue, rows: Sequence[tuple[bytes, FirstCopy]], end: int, store_ms: int, *, delayed: bool = False
+    ) -> None:
+        """Remember rows that were just appended to the log, up to ``end``."""
+        window = self._delayed if delayed else self._ready[queue]
+        assert window is not None
+        if delayed:
+            rows = [(key_in_queue(key, *queue), copy) for key, copy in rows]
+        add = self.all.add
+        for key, copy in rows:
+            add(window, key, copy, self._next_delayed(copy) if delayed else copy.queue_offset, store_ms)
+
+        def written(error: FireArrowError | None) -> None:
+            if error is not None:
+                for key, copy in rows:
+                    self.all.take_back(window, key, copy)
+
+        self._store.on_reached(end, WRITTEN, written)
+
+
+def _stopping() -> StoreFenced:
+    return StoreFenced("the broker is stopping and takes no messages; send to another broker")

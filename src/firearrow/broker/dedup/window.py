@@ -1,0 +1,124 @@
+"""Windows: which rows a queue holds, by identity, and where their first copies are. Pure.
+
+A window remembers identities in *generations*: a generation takes the rows of a quarter of the window, by position or
+by time, and is forgotten as a whole. So no row costs more than a lookup and an insertion, whatever leaves the window.
+
+The promise: an identity is found while its row is among the last ``count`` positions and not older than ``age_ms``,
+unless `Windows` had to forget it because all windows together hold ``most`` identities; then the oldest generation of
+all goes first. It may be found for up to a quarter longer. What is found was added and not taken back.
+
+The position of a row is its queue offset. So the rows that a window must remember are the same after a restart, when
+the end of the queue is read and its rows are added again, and nothing is stored beside the log.
+"""
+
+from typing import Final, NamedTuple
+
+from msgspec import Struct
+
+GENERATIONS: Final = 4
+_OFFSET_BITS: Final = 64
+_OFFSET_MASK: Final = (1 << _OFFSET_BITS) - 1
+
+
+class Bounds(Struct, frozen=True):
+    """How far a window reaches back."""
+
+    count: int
+    """Messages of the queue."""
+    age_ms: int
+
+
+class FirstCopy(NamedTuple):
+    """Where the first copy of a row is stored."""
+
+    physical: int
+    queue_offset: int
+
+
+class Generation:
+    """The rows of a part of a window."""
+
+    __slots__ = ("copies", "first", "first_ms", "last", "last_ms")
+
+    def __init__(self, position: int, store_ms: int) -> None:
+        self.copies: dict[bytes, int] = {}
+        """The first copies by key, each packed into one integer: a tuple would take three times the memory."""
+        self.first = self.last = position
+        self.first_ms = self.last_ms = store_ms
+
+
+class Window:
+    """The rows of one queue that are remembered."""
+
+    __slots__ = ("generations",)
+
+    def __init__(self) -> None:
+        self.generations: list[Generation] = []
+        """Oldest first."""
+
+    def __len__(self) -> int:
+        return sum(len(generation.copies) for generation in self.generations)
+
+    def find(self, key: bytes) -> FirstCopy | None:
+        """Return where the row with this key is stored; None when no such row is remembered."""
+        for generation in self.generations:
+            packed = generation.copies.get(key)
+            if packed is not None:
+                return FirstCopy(packed >> _OFFSET_BITS, packed & _OFFSET_MASK)
+        return None
+
+
+class Windows:
+    """All windows of a broker, under one limit of identities."""
+
+    def __init__(self, bounds: Bounds, most: int) -> None:
+        self._bounds = bounds
+        self._span = -(-bounds.count // GENERATIONS)
+        self._span_ms = -(-bounds.age_ms // GENERATIONS)
+        self._most = most
+        self._part = -(-most // GENERATIONS)
+        self._alive: dict[Generation, Window] = {}  # in the order in which they began
+        self.size = 0
+        """The number of identities in all windows."""
+
+    def add(self, window: Window, key: bytes, copy: FirstCopy, position: int, store_ms: int) -> None:
+        """Remember a row that the window does not know."""
+        generations = window.generations
+        last = generations[-1] if generations else None
+        if last is None or self._is_full(last, position, store_ms):
+            last = Generation(position, store_ms)
+            generations.append(last)
+            self._alive[last] = window
+        last.copies[key] = copy.physical << _OFFSET_BITS | copy.queue_offset
+        last.last, last.last_ms = max(last.last, position), max(last.last_ms, store_ms)
+        self.size += 1
+        while self.size > self._most:
+            self._forget(next(iter(self._alive)))
+
+    def _is_full(self, generation: Generation, position: int, store_ms: int) -> bool:
+        is_long = position - generation.first >= self._span or store_ms - generation.first_ms >= self._span_ms
+        return is_long or len(generation.copies) >= self._part
+
+    def take_back(self, window: Window, key: bytes, copy: FirstCopy) -> None:
+        """Forget a row whose record was not written."""
+        packed = copy.physical << _OFFSET_BITS | copy.queue_offset
+        for generation in window.generations:
+            if generation.copies.get(key) == packed:
+                del generation.copies[key]
+                self.size -= 1
+
+    def forget_old(self, window: Window, position: int, now_ms: int) -> None:
+        """Forget the generations that have left the window. ``position`` is that of the next row."""
+        oldest, oldest_ms = position - self._bounds.count, now_ms - self._bounds.age_ms
+        generations = window.generations
+        while generations and (generations[0].last < oldest or generations[0].last_ms < oldest_ms):
+            self._forget(generations[0])
+
+    def drop(self, window: Window) -> None:
+        """Forget all rows of a window."""
+        while window.generations:
+            self._forget(window.generations[0])
+
+    def _forget(self, generation: Generation) -> None:
+        self._alive.pop(generation).generations.remove(generation)
+        self.size -= len(generation.copies)

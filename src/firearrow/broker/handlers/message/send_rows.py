@@ -1,0 +1,161 @@
+"""Sends of rows with an identity: a row that its queue holds already is answered with its first copy.
+
+The answer to a repeat has the message id and the queue offset of the first copy, and leaves when the first copy is as
+safe as the answer to it promised: under SYNC_FLUSH a repeat waits for the sync of a first copy that is not synced yet.
+A batch may hold repeats and new rows: the new ones are appended, and the answer lists the ids of all in their order.
+Messages without an identity never come here.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from msgspec import Struct
+
+from firearrow.broker.dedup.row_identity import has_windows, hold_rows, key_of
+from firearrow.broker.dedup.row_windows import RowWindows
+from firearrow.broker.dedup.window import FirstCopy
+from firearrow.broker.send.replies import SendReplies
+from firearrow.broker.tables.tables import Tables
+from firearrow.errors import FireArrowError, StoreFenced
+from firearrow.protocol.requests.message.send import SendAnswer
+from firearrow.record.columns import Envelope, MessageColumns
+from firearrow.record.encode import Draft
+from firearrow.remoting.handlers import Answer, Call, Later
+from firearrow.store.placement import Appended
+
+Again = Callable[[], Answer | Later]
+"""Begins a send anew, from its first check on."""
+
+
+class Row(Struct, frozen=True):
+    """A single row of a queue."""
+
+    topic: str
+    queue_id: int
+    key: bytes
+    is_delayed: bool
+    """Whether it waits in another queue for its delivery."""
+
+
+class RowSends:
+    """Takes rows with an identity."""
+
+    def __init__(self, tables: Tables, replies: SendReplies) -> None:
+        self._log = tables.store.log
+        self._tails = tables.store.queues
+        self._replies = replies
+        self._stats = tables.stats
+        self.windows: Final = RowWindows(tables)
+
+    # ---- single rows
+
+    def row_of(self, topic: str, queue_id: int, draft: Draft) -> Row | None:
+        """Return the row that a message for a queue is; None for a message that is stored whenever it is sent."""
+        key = key_of(draft.properties) if has_windows(topic, draft.sys_flag) and self.windows.are_on else b""
+        is_delayed = (draft.topic, draft.queue_id) != (topic, queue_id)
+        return Row(topic, queue_id, key, is_delayed) if key else None
+
+    def first_of(self, row: Row) -> FirstCopy | None:
+        """Return the first copy of a row; None for a new one. The window of the queue must be ready."""
+        self.windows.forget_old(row.topic, row.queue_id)
+        return self.windows.find(row.topic, row.queue_id, row.key)
+
+    def stored(self, row: Row, place: Appended) -> None:
+        """Remember a new row that was just appended."""
+        copy = FirstCopy(place.physical_offset, place.queue_offset)
+        queue = (row.topic, row.queue_id)
+        self.windows.stored(queue, [(row.key, copy)], place.end, place.store_timestamp, delayed=row.is_delayed)
+
+    def repeated(self, call: Call, first: FirstCopy, queue_id: int, unique: str, *, waits: bool) -> Answer | Later:
+        """Answer a repeated row with its first copy."""
+        self.windows.repeats += 1
+        answer = self._replies.stored(self._replies.id_of(first.physical), queue_id, first.queue_offset, unique)
+        return self._answer(call, first.physical, answer, waits=waits)
+
+    def _answer(self, call: Call, physical: int, answer: SendAnswer, *, waits: bool) -> Answer | Later:
+        """Answer when the record at ``physical``, and all before it, are as safe as the sender wants them."""
+        log = self._log
+        if physical >= log.tail:
+            # The write of the first copy failed. Its sender is not told before the cut of the log is durable.
+            raise log.fenced or StoreFenced("the log undoes a failed write; send again in a moment")
+        if physical < (log.flushed if waits and self._replies.syncs else log.written):
+            return Answer(answer)
+        return self._replies.acknowledge(call, log.tail, answer, waits=waits)
+
+    # ---- batches
+
+    def are_in(self, columns: MessageColumns) -> bool:
+        """Whether messages of a batch may be rows."""
+        return hold_rows(columns.properties) and self.windows.are_on
+
+    def put(
+        self, call: Call, envelope: Envelope, columns: MessageColumns, unique: str | None, again: Again, *, waits: bool
+    ) -> Answer | Later:
+        """Store a batch without the rows that its queue holds already."""
+        topic, queue_id = envelope.topic, columns.queue_ids[0]
+        if not self.windows.is_ready(topic, queue_id):
+            return self.wait(call, topic, queue_id, again)
+        self.windows.forget_old(topic, queue_id)
+        places, fresh, end = self._append(envelope, columns, list(map(key_of, columns.properties)))
+        answer = self._replies.stored(
+            self._replies.ids_of([place.physical for place in places]), queue_id, places[0].queue_offset, unique
+        )
+        if len(fresh) == len(places):
+            return self._replies.acknowledge(call, end, answer, waits=waits)
+        self.windows.repeats += len(places) - len(fresh)
+        return self._answer(call, max(place.physical for place in places), answer, waits=waits)
+
+    def _append(
+        self, envelope: Envelope, columns: MessageColumns, keys: list[bytes]
+    ) -> tuple[list[FirstCopy], list[int], int]:
+        """Append the new rows of a batch; return where every row is, the numbers of the new ones, and their end."""
+        topic, queue_id = queue = envelope.topic, columns.queue_ids[0]
+        find, firsts = self.windows.find, dict[bytes, int]()  # rows of this batch, by key
+        copies = [find(topic, queue_id, key) if key else None for key in keys]
+        fresh = [
+            number
+            for number, (key, copy) in enumerate(zip(keys, copies, strict=True))
+            if copy is None and (not key or firsts.setdefault(key, number) == number)
+        ]
+        if not fresh:
+            return [copy for copy in copies if copy is not None], fresh, 0
+        new = columns if len(fresh) == len(keys) else _chosen(columns, fresh)
+        place = self._log.append_columns(envelope, [self._tails.tail_of(topic, queue_id)] * len(fresh), new)
+        stored = list(map(FirstCopy, place.physical_offsets, place.queue_offsets))
+        counts = self._stats.of_topic(topic)
+        counts.messages += len(stored)
+        counts.size += place.end - stored[0].physical
+        rows = [(keys[number], copy) for number, copy in zip(fresh, stored, strict=True) if keys[number]]
+        self.windows.stored(queue, rows, place.end, place.store_timestamp)
+        if len(fresh) == len(keys):
+            return stored, fresh, place.end
+        by_number = dict(zip(fresh, stored, strict=True))
+        places = [
+            copy or by_number.get(number) or by_number[firsts[keys[number]]] for number, copy in enumerate(copies)
+        ]
+        return places, fresh, place.end
+
+    # ---- windows that are not rebuilt yet
+
+    def wait(self, call: Call, topic: str, queue_id: int, again: Again) -> Later:
+        """Begin a send anew when the window of its queue is rebuilt."""
+        later = call.later()
+        self.windows.when_ready(topic, queue_id, partial(self._resume, later, again))
+        return later
+
+    def _resume(self, later: Later, again: Again, error: FireArrowError | None) -> None:
+        answer = again() if error is None else self._replies.not_stored(error)
+        if isinstance(answer, Answer):
+            later.answer(answer)
+
+
+def _chosen(columns: MessageColumns, numbers: list[int]) -> MessageColumns:
+    """Return the columns of some of the messages."""
+    return MessageColumns(
+        [columns.queue_ids[number] for number in numbers],
+        [columns.births[number] for number in numbers],
+        [columns.flags[number] for number in numbers],
+        [columns.bodies[number] for number in numbers],
+        [columns.properties[number] for number in numbers],
+    )

@@ -1,0 +1,107 @@
+"""Windows of rows against a model that forgets nothing: what must be found is found, and what is found is right."""
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from firearrow.broker.dedup.row_identity import LONGEST_KEY, hold_rows, key_in_queue, key_of
+from firearrow.broker.dedup.window import GENERATIONS, Bounds, FirstCopy, Window, Windows
+from firearrow.model import keys
+from firearrow.record.properties import encode_properties
+
+steps = st.lists(
+    st.tuples(
+        st.integers(0, 2),  # the queue
+        st.integers(0, 6),  # the row
+        st.integers(0, 4),  # messages without an identity before it
+        st.integers(0, 12),  # milliseconds since the last one
+        st.booleans(),  # whether its write fails
+    ),
+    max_size=120,
+)
+
+
+@given(steps, st.integers(1, 20), st.integers(1, 60), st.integers(1, 40))
+def test_what_must_be_remembered_is_found(
+    given_steps: list[tuple[int, int, int, int, bool]], count: int, age_ms: int, most: int
+) -> None:
+    windows, queues = Windows(Bounds(count, age_ms), most), [Window() for _ in range(3)]
+    stored: list[list[tuple[bytes, FirstCopy, int]]] = [[] for _ in queues]
+    offsets, now_ms, physical = [0] * len(queues), 1_000, 0
+    for queue, number, others, waited_ms, fails in given_steps:
+        now_ms += waited_ms
+        offsets[queue] += others
+        key, window = b"row %d" % number, queues[queue]
+        windows.forget_old(window, offsets[queue], now_ms)
+        found = window.find(key)
+        known = [copy for name, copy, _ in stored[queue] if name == key]
+        assert found is None or found in known
+        due = [
+            copy
+            for name, copy, ms in stored[queue]
+            if name == key and copy.queue_offset >= offsets[queue] - count and ms >= now_ms - age_ms
+        ]
+        if due and sum(map(len, stored)) <= most // 2:
+            assert found == due[0]
+        if found is None:
+            physical += 100
+            copy = FirstCopy(physical, offsets[queue])
+            windows.add(window, key, copy, offsets[queue], now_ms)
+            if fails:
+                windows.take_back(window, key, copy)
+                assert window.find(key) is None
+            else:
+                stored[queue].append((key, copy, now_ms))
+                offsets[queue] += 1
+        assert windows.size == sum(map(len, queues)) <= most
+        assert len(window) <= count + -(-count // GENERATIONS)
+
+
+@given(st.lists(st.integers(0, 50), unique=True, max_size=50), st.integers(1, 60), st.integers(0, 50))
+def test_a_rebuilt_window_knows_what_the_first_knew(numbers: list[int], count: int, forgotten: int) -> None:
+    """The rows at the end of the queue, added again, give a window that finds what must be found."""
+    bounds = Bounds(count, 1_000)
+    first, rebuilt, again = Windows(bounds, 1_000), Windows(bounds, 1_000), Window()
+    window = Window()
+    for offset, number in enumerate(numbers):
+        first.add(window, b"%d" % number, FirstCopy(offset * 10, offset), offset, offset)
+    for offset in range(max(0, len(numbers) - count), len(numbers)):
+        rebuilt.add(again, b"%d" % numbers[offset], FirstCopy(offset * 10, offset), offset, offset)
+    first.forget_old(window, len(numbers), len(numbers))
+    for offset in range(max(0, len(numbers) - count), len(numbers)):
+        key = b"%d" % numbers[offset]
+        assert window.find(key) == again.find(key) == FirstCopy(offset * 10, offset)
+    rebuilt.drop(again)
+    assert (rebuilt.size, len(again), again.find(b"%d" % forgotten)) == (0, 0, None)
+
+
+texts = st.text(st.characters(codec="utf-8", exclude_characters="\x00\x01\x02"), max_size=120)
+
+
+@given(
+    st.lists(
+        st.dictionaries(st.sampled_from([keys.ROW_ID, keys.TAGS, keys.ROW_REPEATS, "a"]), texts), min_size=1, max_size=5
+    )
+)
+def test_a_key_is_that_of_the_identity_alone(given_properties: list[dict[str, str]]) -> None:
+    encoded = [encode_properties(each) for each in given_properties]
+    found = list(map(key_of, encoded))
+    assert not any(found) or hold_rows(encoded)
+    names = [
+        each.get(keys.ROW_ID, "") if keys.ROW_REPEATS not in each or not each[keys.ROW_REPEATS] else ""
+        for each in given_properties
+    ]
+    for key, name, each in zip(found, names, given_properties, strict=True):
+        if keys.ROW_REPEATS in each and name:
+            continue  # an empty value may or may not count as given
+        assert bool(key) == bool(name)
+        assert len(key) <= LONGEST_KEY
+    pairs = {name: key for name, key in zip(names, found, strict=True) if key}
+    assert all(count == 1 for count in Counter(pairs.values()).values())
+
+
+@given(texts, st.integers(0, 9), texts, st.integers(0, 9))
+def test_keys_of_two_queues_differ(topic: str, queue: int, other: str, other_queue: int) -> None:
+    same = (topic, queue) == (other, other_queue)
+    assert (key_in_queue(b"k", topic, queue) == key_in_queue(b"k", other, other_queue)) == same

@@ -7,7 +7,9 @@ from pathlib import Path
 from firearrow.broker.settings.apache_keys import REFUSED, WITHOUT_EFFECT
 from firearrow.broker.settings.config import CHANGEABLE, BrokerConfig
 from firearrow.broker.settings.consumer_settings import ConsumingConfig
+from firearrow.broker.settings.dedup_settings import DedupConfig
 from firearrow.broker.settings.pull_settings import PullConfig
+from firearrow.broker.settings.transaction_settings import TransactionConfig
 from firearrow.remoting.limits import Limits
 from firearrow.runtime.tls_settings import ServerTls
 from firearrow.settings import reference_table
@@ -31,6 +33,8 @@ file and in the environment (`FIREARROW_` and Python's name in capitals). Every 
 PARTS = (
     ("Consumer offsets", ConsumingConfig),
     ("Pulling", PullConfig),
+    ("Transactions", TransactionConfig),
+    ("Rows that are stored once", DedupConfig),
     ("Commit log", LogConfig),
     ("Consume queues", QueueConfig),
     ("Key index", IndexConfig),

@@ -24,7 +24,7 @@ PAGES = {
     "how-to/fastapi.md": ["1 passed"],
     "how-to/worker-processes.md": ["squares 100 exits [0, 0]"],
     "how-to/pytest.md": ["2 passed", "1 passed"],
-    "how-to/idempotent-handlers.md": ["deliveries 2 payments 1"],
+    "how-to/idempotent-handlers.md": ["deliveries 2 payments 1", "handled 1 repeats 1"],
     "how-to/slow-consumers.md": ["handled 500 messages", "loaded 100 rows"],
     "how-to/logging.md": ['"event": "an example", "topic": "orders"'],
     "how-to/tls.md": ["sent 1 message to secrets", "plaintext is refused", "heard hush"],

@@ -1,6 +1,7 @@
 """The client: producers and consumers, on asyncio. ``firearrow.blocking`` has the same without ``await``."""
 
 from firearrow.client.consumer.broker_queries import Bounds, PulledBytes, PullStatus
+from firearrow.client.consumer.handled_rows import HandledRows
 from firearrow.client.consumer.message import ReceivedMessage
 from firearrow.client.consumer.pull_consumer import PullConsumer
 from firearrow.client.consumer.push_consumer import Consumer
@@ -21,6 +22,7 @@ __all__ = [
     "ClientTls",
     "Consumer",
     "Filter",
+    "HandledRows",
     "Message",
     "MessageQueue",
     "Producer",

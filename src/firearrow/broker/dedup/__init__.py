@@ -1,1 +1,1 @@
-"""Rows with an identity are stored once: a window of identities for each queue, rebuilt from the log."""
+"""Rows with an identity are stored once: windows of identities, rebuilt from the log."""

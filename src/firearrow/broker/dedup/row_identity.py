@@ -20,10 +20,10 @@ from firearrow.record.columns import UniformProperties
 from firearrow.store.property_fields import field
 
 ROW_ID_MARK: Final = keys.ROW_ID.encode() + b"\x01"
-_EXEMPT: Final = tuple(
-    key.encode() + b"\x01" for key in (keys.ROW_REPEATS, keys.ORIGIN_MESSAGE_ID, keys.RECONSUME_TIME)
-)
-"""``ORIGIN_MESSAGE_ID`` is also the end of ``DLQ_ORIGIN_MESSAGE_ID``."""
+_ROW_REPEATS_MARK: Final = keys.ROW_REPEATS.encode() + b"\x01"
+_ORIGIN_MARK: Final = keys.ORIGIN_MESSAGE_ID.encode() + b"\x01"
+"""Also the end of the mark of DLQ_ORIGIN_MESSAGE_ID."""
+_RECONSUME_MARK: Final = keys.RECONSUME_TIME.encode() + b"\x01"
 LONGEST_KEY: Final = 96
 """Identities of more bytes are remembered by their digest."""
 DIGEST_BYTES: Final = 16
@@ -31,10 +31,8 @@ DIGEST_BYTES: Final = 16
 
 def key_of(properties: bytes) -> bytes:
     """Return the key of the identity in stored properties; empty for a message that is stored whenever it is sent."""
-    if ROW_ID_MARK not in properties:
-        return b""
     identity = field(properties, ROW_ID_MARK)
-    if not identity or any(mark in properties for mark in _EXEMPT):
+    if not identity or _ROW_REPEATS_MARK in properties or _ORIGIN_MARK in properties or _RECONSUME_MARK in properties:
         return b""
     if len(identity) <= LONGEST_KEY:
         return identity

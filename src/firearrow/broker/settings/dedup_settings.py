@@ -30,7 +30,7 @@ class DedupConfig(Struct, frozen=True, kw_only=True, rename="camel"):
         Meta(
             ge=1,
             le=1_000_000_000,
-            description="Identities that the broker remembers for all queues together, about 250 bytes each; the "
+            description="Identities that the broker remembers for all queues together, about 200 bytes each; the "
             "oldest are forgotten first.",
         ),
     ] = 1_000_000

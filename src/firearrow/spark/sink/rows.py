@@ -23,14 +23,15 @@ from firearrow.columns.batch_entries import as_binary
 from firearrow.errors import IllegalMessage, SettingsError
 from firearrow.model import Message, keys
 
-ROW_ID_PROPERTY: Final = "FIREARROW_ROW_ID"
-"""The property with the identity of a row, by which a consumer can recognise a repeated row."""
+ROW_ID_PROPERTY: Final = keys.ROW_ID
+"""The property with the identity of a row, by which our broker stores it once and a consumer recognises a repeat."""
 
+KEEP: Final = "keep"
 _KEPT: Final = frozenset({keys.KEYS, keys.TAGS, keys.WAIT, keys.CORRELATION_ID, keys.REPLY_TO_CLIENT, keys.TTL})
 NOT_TAKEN_OVER: Final = (keys.RESERVED - _KEPT) | {
     keys.TRACE_CONTEXT, keys.TRANSACTION_ID, keys.TRANSACTION_CHECK_TIMES, keys.TRANS_OFFSET, keys.REDIRECT,
     keys.FORWARD_QUEUE_ID, keys.INNER_NUM, keys.INNER_BASE, keys.INNER_MULTI_DISPATCH, keys.TIMER_ROLL_LABEL,
-    keys.POP_CK, keys.CHECK_IMMUNITY_TIME, ROW_ID_PROPERTY,
+    keys.POP_CK, keys.CHECK_IMMUNITY_TIME, ROW_ID_PROPERTY, keys.ROW_REPEATS,
 }  # fmt: skip
 """Properties that describe the message a row was read from, and must not be copied to a new message."""
 
@@ -58,6 +59,8 @@ class RowShape(Struct, frozen=True):
 
     topic: str = ""
     identity_columns: tuple[str, ...] = ()
+    keeps_repeats: bool = False
+    """Whether brokers are asked to store a row also when its queue holds it already."""
 
     def check(self, names: Sequence[str]) -> None:
         """Raise ``SettingsError`` unless columns of these names can become messages."""
@@ -85,6 +88,8 @@ def messages_of(batch: pa.RecordBatch, shape: RowShape, identities: Sequence[str
             if value:
                 properties[name] = value
         properties[ROW_ID_PROPERTY] = identities[row]
+        if shape.keeps_repeats:
+            properties[keys.ROW_REPEATS] = KEEP
         found.append(Message(topics[row], bodies[row], properties))
     return found
 

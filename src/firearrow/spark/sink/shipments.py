@@ -22,6 +22,7 @@ from firearrow.record.message_id import DRAWN_DIGITS
 from firearrow.spark.sink.identities import identities_of
 from firearrow.spark.sink.lanes import BatchRules, Queues, Rows, Span, by_queue, choose, order_of, spans
 from firearrow.spark.sink.rows import (
+    KEEP,
     NOT_TAKEN_OVER,
     ROW_ID_PROPERTY,
     Origin,
@@ -125,6 +126,8 @@ class Table:
         properties = [] if self._mapped is None else [self._mapped.fields()]
         properties += [fields(name, values) for name, values in self._parts]
         properties.append(fields(ROW_ID_PROPERTY, self._identities))
+        if self._shape.keeps_repeats:
+            properties.append(fields(keys.ROW_REPEATS, pa.repeat(KEEP, len(self)).cast(pa.large_string())))
         unique = join_columns(drawn.head, of_width(drawn.ends, DRAWN_DIGITS))
         properties.append(fields(keys.UNIQ_KEY, unique))
         return entries_of(self._bodies, properties)

@@ -8,7 +8,7 @@ from msgspec import Struct
 from firearrow.errors import SettingsError
 from firearrow.spark.option_list import CONNECTION, Option
 from firearrow.spark.options import Connection, Given, connection_options
-from firearrow.spark.sink.rows import RowShape
+from firearrow.spark.sink.rows import KEEP, RowShape
 
 SINK_GROUP: Final = "firearrow-spark-sink"
 
@@ -18,6 +18,12 @@ BATCH_BYTES: Final = 1 << 18
 SINK: Final = (
     Option("topic", "column topic", "Topic of every row; without it rows need a column `topic`.", "topic"),
     Option("identityColumns", "row_id, else made", "Columns that identify a row, separated by commas."),
+    Option(
+        "repeats",
+        "drop",
+        "`drop`: our brokers store a row that is sent again only once. `keep`: they store it again. "
+        "Apache's brokers always store it again.",
+    ),
     Option("producerGroup", SINK_GROUP, "Producer group.", "kafka.client.id"),
     Option("sendTimeoutMs", "10000", "Timeout of a request.", "kafka.request.timeout.ms"),
     Option("retryTimeoutMs", "120000", "How long a refused request is retried.", "kafka.delivery.timeout.ms"),
@@ -48,7 +54,7 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
     columns = tuple(name for each in given.text("identityColumns").split(",") if (name := each.strip()))
     return SinkOptions(
         connection_options(given),
-        RowShape(given.text("topic"), columns),
+        RowShape(given.text("topic"), columns, _keeps(given.text("repeats", "drop"))),
         given.text("producerGroup", SINK_GROUP),
         given.number("sendTimeoutMs", 10_000),
         given.number("retryTimeoutMs", 120_000, 0),
@@ -56,6 +62,12 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
         _rate(given.text("rateLimit")),
         given.text("jobId"),
     )
+
+
+def _keeps(text: str) -> bool:
+    if text not in ("drop", KEEP):
+        raise SettingsError(f"option repeats is {text!r}; it takes 'drop' or 'keep'")
+    return text == KEEP
 
 
 def _rate(text: str) -> float:

@@ -24,6 +24,7 @@ def test_every_option_is_read_whatever_its_case() -> None:
     given = {
         "topic": "orders",
         "identityColumns": "a, b",
+        "repeats": "keep",
         "producerGroup": "g",
         "sendTimeoutMs": "5",
         "retryTimeoutMs": "6",
@@ -33,7 +34,7 @@ def test_every_option_is_read_whatever_its_case() -> None:
     }
     assert {option.name for option in SINK} == set(given)
     read = sink_options({"NAMESERVER": "h:9876", **{name.upper(): value for name, value in given.items()}})
-    assert read.shape == RowShape("orders", ("a", "b"))
+    assert read.shape == RowShape("orders", ("a", "b"), keeps_repeats=True)
     assert (read.group, read.send_timeout_ms, read.retry_timeout_ms, read.batch_bytes) == ("g", 5, 6, 7)
     assert (read.rate_limit, read.job_id) == (8.5, "j")
 
@@ -43,6 +44,7 @@ def test_every_option_is_read_whatever_its_case() -> None:
     [
         ({}, "nameServer is missing"),
         ({**REACH, "rateLimit": "fast"}, "messages a second"),
+        ({**REACH, "repeats": "sometimes"}, "takes 'drop' or 'keep'"),
         ({**REACH, "rateLimit": "-1"}, "0 .no limit. or more"),
         ({**REACH, "batchBytes": "0"}, "1 or more"),
         ({**REACH, "topik": "x"}, "did you mean topic"),

@@ -69,6 +69,7 @@ def main() -> None:
             queue = producer.queues("rows")[0]
             send(producer, queue, plain(given.rows // 10))
             before = resident(broker.pid)
+            fresh: Sequence[Message] = ()
             for number in range(given.rounds):
                 fresh = rows(str(number), given.rows)
                 for kind, messages in (

@@ -29,8 +29,8 @@ def row(identity: str, unique: str = "K", **more: str) -> str:
     return format_properties({keys.ROW_ID: identity, keys.UNIQ_KEY: unique, keys.WAIT: "true", **more})
 
 
-async def send(client: Client, identity: str, body: bytes = b"x", topic: str = "T", **more: str) -> SendAnswer:
-    answer = (await client.send(topic, body, properties=row(identity, **more))).answer
+async def send(client: Client, identity: str, topic: str = "T", **more: str) -> SendAnswer:
+    answer = (await client.send(topic, b"x", properties=row(identity, **more))).answer
     assert isinstance(answer, SendAnswer)
     return answer
 

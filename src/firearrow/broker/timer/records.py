@@ -2,7 +2,9 @@
 for `read_records`. Java: ``TimerMessageStore.convert``, ``convertMessage``."""
 
 from collections.abc import AsyncIterator, Container, Iterator, Sequence
+from functools import lru_cache
 from itertools import groupby
+from operator import attrgetter
 from typing import Final, NamedTuple, Protocol
 
 from firearrow.broker.timer.admission import slot_ms, wanted_ms
@@ -13,18 +15,15 @@ from firearrow.model.numbers import INT_MAX, whole_number
 from firearrow.record.columns import Envelope, MessageColumns
 from firearrow.record.decode import RecordHead, check_body, peek
 from firearrow.record.encode import Draft
-from firearrow.record.layout import Buffer
-from firearrow.record.properties import (
-    StoredProperties,
-    decode_properties,
-    encode_properties,
-    stored_properties,
-    without_stamps,
-)
+from firearrow.record.layout import MAX_PROPERTIES_BYTES, Buffer
+from firearrow.record.properties import StoredProperties, decode_properties, encode_properties, without_stamps
 from firearrow.store.timer.layout import PRECISIONS_MS
 
 _MARKS: Final = f"{keys.TIMER_ENQUEUE_MS}\x01%d\x02{keys.TIMER_DEQUEUE_MS}\x01%d\x02".encode()
 _SEPARATOR: Final = 2
+_REAL_TOPIC: Final = f"\x02{keys.REAL_TOPIC}\x01".encode()
+_DESTINATION_ENDS: Final = 3
+"""Separators from the one before REAL_TOPIC on, when REAL_QID follows it and nothing else does."""
 SPAN_BYTES: Final = 256 << 10
 """Most bytes of the log read with one call."""
 SPAN_GAP: Final = 4096
@@ -78,20 +77,13 @@ def value_of(raw: bytes, key: str) -> str | None:
 
 async def read_records(
     log: LogReader, segment_bytes: int, physicals: Sequence[int], sizes: Sequence[int]
-) -> AsyncIterator[tuple[int, TimedRecord | None]]:
-    """Return the records at some places, by their number among the places; None for one that is not there."""
+) -> AsyncIterator[list[tuple[int, TimedRecord | None]]]:
+    """Return the records at some places, those that were read together in one list, by their number among the places;
+    None for one that is not there."""
     first = 0
     while first < len(physicals):
-        start, end = physicals[first], physicals[first] + sizes[first]
-        last = first + 1
-        while (
-            last < len(physicals)
-            and end <= physicals[last] <= end + SPAN_GAP
-            and physicals[last] + sizes[last] - start <= SPAN_BYTES
-            and physicals[last] // segment_bytes == start // segment_bytes
-        ):
-            end = physicals[last] + sizes[last]
-            last += 1
+        last, end = _span(segment_bytes, physicals, sizes, first)
+        start = physicals[first]
         try:
             data = await log.read_cold(start, end - start)
         except OffsetNotStored:
@@ -99,9 +91,25 @@ async def read_records(
         if not data and last - first > 1:
             last = first + 1  # the gap between two records, or one of them, is not there: try each alone
             data = await _alone(log, start, sizes[first])
-        for number in range(first, last):
-            yield number, _record(data, physicals[number] - start, physicals[number], sizes[number])
+        yield [
+            (number, _record(data, physicals[number] - start, physicals[number], sizes[number]))
+            for number in range(first, last)
+        ]
         first = last
+
+
+def _span(segment_bytes: int, physicals: Sequence[int], sizes: Sequence[int], first: int) -> tuple[int, int]:
+    """Return the number behind the last place that is read together with the first, and the offset where it ends."""
+    start = physicals[first]
+    last, end, most = first + 1, start + sizes[first], start + SPAN_BYTES
+    segment_end = start - start % segment_bytes + segment_bytes
+    while last < len(physicals):
+        physical = physicals[last]
+        after = physical + sizes[last]
+        if not end <= physical <= end + SPAN_GAP or after > most or physical >= segment_end:
+            break
+        last, end = last + 1, after
+    return last, end
 
 
 async def _alone(log: LogReader, physical: int, size: int) -> bytes:
@@ -156,10 +164,23 @@ def delivered(record: TimedRecord, added_ms: int, now_ms: int) -> Draft | None:
 
     REAL_TOPIC and REAL_QID stay among the properties, as they do at Apache's broker.
     """
-    topic, queue_id = record.value(keys.REAL_TOPIC), whole_number(record.value(keys.REAL_QID), INT_MAX)
+    raw = record.raw
+    at = raw.rfind(_REAL_TOPIC)
+    end = raw[at:] if at >= 0 else raw
+    # This broker writes the two last, so that all messages for a queue end in the same bytes.
+    is_usual = at >= 0 and end.count(b"\x02") == _DESTINATION_ENDS
+    topic, queue_id = _remembered_destination(end) if is_usual else _destination(raw)
     if topic is None or queue_id is None:
         return None
-    return _draft(record, topic, queue_id, _marked(record.raw, added_ms, now_ms))
+    return _draft(record, topic, queue_id, _marked(raw, added_ms, now_ms))
+
+
+def _destination(raw: bytes) -> tuple[str | None, int | None]:
+    """Return the topic and queue that properties name; None for one that they do not name."""
+    return value_of(raw, keys.REAL_TOPIC), whole_number(value_of(raw, keys.REAL_QID), INT_MAX)
+
+
+_remembered_destination = lru_cache(1024)(_destination)
 
 
 def rolled(record: TimedRecord, added_ms: int, now_ms: int) -> Draft:
@@ -180,10 +201,8 @@ def _marked(raw: bytes, added_ms: int, now_ms: int) -> StoredProperties:
         properties[keys.TIMER_DEQUEUE_MS] = str(now_ms)
         return _fitting(properties, raw)
     closed = raw if not raw or raw[-1] == _SEPARATOR else raw + b"\x02"
-    try:
-        return stored_properties(closed + _MARKS % (added_ms, now_ms))
-    except IllegalMessage:
-        return StoredProperties(raw)
+    marked = closed + _MARKS % (added_ms, now_ms)
+    return StoredProperties(marked if len(marked) <= MAX_PROPERTIES_BYTES else raw)
 
 
 def _fitting(properties: dict[str, str], raw: bytes) -> StoredProperties:
@@ -226,11 +245,11 @@ def is_recalled(record: TimedRecord, recalled: Container[tuple[str, str]]) -> bo
 
 def in_columns(drafts: Sequence[Draft]) -> Iterator[tuple[list[Draft], Envelope, MessageColumns]]:
     """Return drafts, and the same by columns, in order: those next to each other that share an envelope."""
-    for envelope, some in groupby(drafts, _envelope):
+    for shared, some in groupby(drafts, _shared):
         rows = list(some)
         yield (
             rows,
-            envelope,
+            Envelope(*shared),
             MessageColumns(
                 [draft.queue_id for draft in rows],
                 [draft.born_timestamp for draft in rows],
@@ -241,5 +260,4 @@ def in_columns(drafts: Sequence[Draft]) -> Iterator[tuple[list[Draft], Envelope,
         )
 
 
-def _envelope(draft: Draft) -> Envelope:
-    return Envelope(draft.topic, draft.born_host, draft.store_host, draft.sys_flag, draft.reconsume_times)
+_shared = attrgetter("topic", "born_host", "store_host", "sys_flag", "reconsume_times")

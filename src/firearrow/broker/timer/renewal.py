@@ -96,8 +96,8 @@ class Renewal:
     async def _renew(self, unit: Unit) -> int:
         """Store a message again; return the end of its new record, 0 when the old one cannot be read."""
         end, segment_bytes = 0, self._store.opened.segments.size
-        async for _, record in read_records(self._store.bytes, segment_bytes, [unit.physical], [unit.record_bytes]):
-            if record is not None:
+        async for records in read_records(self._store.bytes, segment_bytes, [unit.physical], [unit.record_bytes]):
+            for record in (record for _, record in records if record is not None):
                 now_ms = self._clock.now_ms()
                 draft = rolled(record, unit.written_ms, now_ms)
                 # Also while sends are refused: the deletion that waits for this makes room.

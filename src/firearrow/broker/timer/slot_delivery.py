@@ -9,6 +9,7 @@ is written; after a crash before that, all of it is delivered again.
 import asyncio
 import heapq
 import logging
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
@@ -28,7 +29,8 @@ from firearrow.errors import DiskError, IllegalMessage
 from firearrow.model import keys
 from firearrow.record.encode import Draft
 from firearrow.store.placement import WRITTEN
-from firearrow.store.timer.files import Chain, TimerFiles
+from firearrow.store.timer.chain import Chain
+from firearrow.store.timer.files import TimerFiles
 from firearrow.store.timer.layout import DELETES, NO_POSITION, ROLLS
 
 PORTION: Final = 128
@@ -167,26 +169,23 @@ class SlotDelivery:
     async def _deleted(self, chain: Chain, numbers: Sequence[int]) -> Recalled:
         """Return what the recalls of a slot with these numbers take back."""
         places = [chain.physicals[number] for number in numbers], [chain.sizes[number] for number in numbers]
-        found = read_records(self._store.bytes, self._segment_bytes, *places)
-        return {one async for _, record in found if record is not None for one in taken_back(record)}
+        found: Recalled = set()
+        async for records in read_records(self._store.bytes, self._segment_bytes, *places):
+            found.update(one for _, record in records if record is not None for one in taken_back(record))
+        return found
 
     async def _store_portion(self, chain: Chain, portion: list[int], deleted: Recalled) -> int:
         """Store some messages of a slot; return how many of them are not in the log any more."""
         places = [chain.physicals[number] for number in portion], [chain.sizes[number] for number in portion]
         now_ms, missing = self._clock.now_ms(), 0
         drafts: list[Draft] = []
-        async for at, record in read_records(self._store.bytes, self._segment_bytes, *places):
-            if record is None:
-                # Those of deleted files were stored again before the deletion (`Renewal`).
-                missing += chain.physicals[portion[at]] >= self._store.log.min_offset
-                continue
-            try:
-                draft = self._draft(record, chain.magics[portion[at]], chain.written[portion[at]], deleted, now_ms)
-            except Exception as error:  # a record that any client may have sent must not stop the timers
-                log.exception("a timed message cannot be delivered", extra={"reason": str(error)})
-                continue
-            if draft is not None:
-                drafts.append(draft)
+        async for records in read_records(self._store.bytes, self._segment_bytes, *places):
+            # Records of deleted files were stored again before the deletion (`Renewal`).
+            missing += sum(
+                record is None and chain.physicals[portion[at]] >= self._store.log.min_offset for at, record in records
+            )
+            found = [(portion[at], record) for at, record in records if record is not None]
+            drafts += self._drafts(found, chain, deleted, now_ms)
         end = self._append(drafts)
         if end:
             await self._store.reached(end, WRITTEN)
@@ -198,7 +197,8 @@ class SlotDelivery:
         if store.retention.refusal is not None:
             raise store.retention.refusal
         for rows, envelope, columns in in_columns(drafts):
-            tails = [store.queues.tail_of(envelope.topic, queue_id) for queue_id in columns.queue_ids]
+            queues = {queue_id: store.queues.tail_of(envelope.topic, queue_id) for queue_id in set(columns.queue_ids)}
+            tails = [queues[queue_id] for queue_id in columns.queue_ids]
             try:
                 end = store.log.append_columns(envelope, tails, columns).end
             except IllegalMessage:
@@ -215,15 +215,35 @@ class SlotDelivery:
                 log.exception("a timed message cannot be delivered", extra={"reason": str(error)})
         return end
 
-    def _draft(self, record: TimedRecord, magic: int, added_ms: int, deleted: Recalled, now_ms: int) -> Draft | None:
-        if magic & ROLLS or is_early(record, self._precision_ms, now_ms):
-            self._counts.change(record.value(keys.REAL_TOPIC) or "", 1 if record.is_deletion else -1, now_ms)
-            return rolled(record, added_ms, now_ms)
-        self._counts.change(record.value(keys.REAL_TOPIC) or "", -1, now_ms)
-        if deleted and is_recalled(record, deleted):
-            return None
-        self._counts.delivered += 1
-        return delivered(record, added_ms, now_ms)
+    def _drafts(
+        self, found: list[tuple[int, TimedRecord]], chain: Chain, deleted: Recalled, now_ms: int
+    ) -> list[Draft]:
+        """Return what is stored for some messages of a slot, and count them."""
+        drafts: list[Draft] = []
+        came: list[str] = []
+        for number, record in found:
+            try:
+                if chain.magics[number] & ROLLS or is_early(record, self._precision_ms, now_ms):
+                    drafts.append(self._rolled(record, chain.written[number], now_ms))
+                elif (draft := self._delivered(record, chain.written[number], deleted, now_ms)) is not None:
+                    drafts.append(draft)
+                    came.append(draft.topic)
+            except Exception as error:  # a record that any client may have sent must not stop the timers
+                log.exception("a timed message cannot be delivered", extra={"reason": str(error)})
+        for topic, count in Counter(came).items():
+            self._counts.change(topic, -count, now_ms)
+        self._counts.delivered += len(came)
+        return drafts
+
+    def _rolled(self, record: TimedRecord, added_ms: int, now_ms: int) -> Draft:
+        self._counts.change(record.value(keys.REAL_TOPIC) or "", 1 if record.is_deletion else -1, now_ms)
+        return rolled(record, added_ms, now_ms)
+
+    def _delivered(self, record: TimedRecord, added_ms: int, deleted: Recalled, now_ms: int) -> Draft | None:
+        draft = None if deleted and is_recalled(record, deleted) else delivered(record, added_ms, now_ms)
+        if draft is None:
+            self._counts.change(record.value(keys.REAL_TOPIC) or "", -1, now_ms)
+        return draft
 
 
 async def _divided(chain: Chain) -> tuple[list[int], list[int]]:

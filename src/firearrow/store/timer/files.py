@@ -4,7 +4,6 @@ Order of a flush: the commit log (records and deliveries), the timer log, the wh
 never counts a message as delivered or added that a power loss can take away, and the wheel never names a lost unit.
 """
 
-from array import array
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final, NamedTuple
 
@@ -12,6 +11,7 @@ from firearrow.errors import DiskError, NotNow
 from firearrow.model import PhysicalOffset
 from firearrow.runtime.disk.door import Disk
 from firearrow.store.pacing import Pace
+from firearrow.store.timer.chain import Chain, read_chain
 from firearrow.store.timer.config import TimerConfig
 from firearrow.store.timer.layout import (
     CHECK_BYTES,
@@ -24,9 +24,7 @@ from firearrow.store.timer.layout import (
     Slot,
     Span,
     TimerCheck,
-    Unit,
     slot_span,
-    unit_at,
 )
 from firearrow.store.timer.places import free_span
 from firearrow.store.timer.recovery import (
@@ -38,11 +36,10 @@ from firearrow.store.timer.recovery import (
     recover,
     snapshots,
 )
-from firearrow.store.timer.timer_log import CHAIN_READ_BYTES, TimerLog
+from firearrow.store.timer.timer_log import TimerLog
 from firearrow.store.timer.wheel import PATH, Wheel
 
 CONFIG: Final = "config"
-_CHAIN_WORK: Final = 1024
 _PAGES_AT_ONCE: Final = 64
 _TIMES_ENOUGH: Final = 4096
 """Slots from which the precision of a wheel is told."""
@@ -61,24 +58,6 @@ class Timed(NamedTuple):
     deletes: bool = False
     exact_ms: int = 0
     topic: str = ""
-
-
-class Chain(NamedTuple):
-    """The units of a slot by columns, oldest first."""
-
-    physicals: "array[int]"
-    sizes: "array[int]"
-    magics: "array[int]"
-    written: "array[int]"
-    exact: "array[int]"
-
-    def add(self, unit: Unit) -> None:
-        """Add a unit behind the others."""
-        self.physicals.append(unit.physical)
-        self.sizes.append(unit.record_bytes)
-        self.magics.append(unit.magic)
-        self.written.append(unit.written_ms)
-        self.exact.append(unit.exact_ms)
 
 
 class TimerFiles:
@@ -180,48 +159,7 @@ class TimerFiles:
 
     async def chain(self, slot: Slot, after: int = NO_POSITION) -> Chain:
         """Return the units of a slot behind a position of the timer log, oldest first."""
-        columns = Chain(array("q"), array("i"), array("b"), array("q"), array("q"))
-        pace = Pace(_CHAIN_WORK)
-        position, data, data_at = slot.last, b"", 0
-        while position > after:
-            if not data_at <= position <= data_at + len(data) - UNIT_BYTES:
-                data_at, data = await self._around(position)
-                if not data_at <= position <= data_at + len(data) - UNIT_BYTES:
-                    break
-            unit = unit_at(data, position - data_at)
-            if not unit.is_valid or unit.due_ms // self.precision_ms != slot.time or unit.before >= position:
-                await self._search(slot, after, position, columns)
-                break
-            columns.add(unit)
-            position = unit.before
-            await pace.did()
-        for column in columns:
-            column.reverse()
-        return columns
-
-    async def _search(self, slot: Slot, after: int, behind: int, columns: Chain) -> None:
-        """Add the units of a slot between two positions to a chain, newest first, whatever the links say.
-
-        After a power loss a slot of 5.5.0 may name units that are lost, and whose places were used again.
-        """
-        found: list[Unit] = []
-        pace = Pace(_CHAIN_WORK)
-        async for position, unit in self.log.units(max(after + 1, 0)):
-            if position > behind:
-                break
-            if unit.due_ms // self.precision_ms == slot.time:
-                found.append(unit)
-            await pace.did()
-        for unit in reversed(found):
-            columns.add(unit)
-
-    async def _around(self, position: int) -> tuple[int, bytes]:
-        """Return bytes of one file that end with the unit at a position, and where they begin."""
-        start = self.log.file_start(position)
-        if start is None:
-            return position, b""
-        first = max(start, position + UNIT_BYTES - CHAIN_READ_BYTES)
-        return first, await self.log.read(first, position + UNIT_BYTES - first)
+        return await read_chain(self.log, slot, self.precision_ms, after)
 
     async def overdue(self, until_ms: int) -> AsyncIterator[int]:
         """Return the times of all slots with units before ``until_ms``, ascending. For a long way to go."""

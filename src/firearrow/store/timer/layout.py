@@ -36,7 +36,8 @@ ROLLS: Final = 2
 """The message is due later than the wheel reaches: it is stored again when the slot is due."""
 DELETES: Final = 4
 """The message takes back another one of the same slot."""
-_MAGIC_BITS: Final = 0xF
+MAGIC_BITS: Final = 0xF
+"""The bits that the magic of a unit may have (Java: ``isMagicOK``)."""
 
 FILLER: Final = struct.Struct(">iqi")
 FILLER_BYTES: Final = FILLER.size
@@ -71,7 +72,7 @@ class Unit(NamedTuple):
     @property
     def is_valid(self) -> bool:
         """Whether the bytes are a unit (Java: ``isMagicOK``)."""
-        return self.size == UNIT_BYTES and self.magic | _MAGIC_BITS == _MAGIC_BITS
+        return self.size == UNIT_BYTES and self.magic | MAGIC_BITS == MAGIC_BITS
 
 
 class Slot(NamedTuple):

@@ -1,7 +1,6 @@
 """Fills the directory of a broker with pending timers, through the code of the broker but for network and requests.
 
-The records are those that a send makes (`parked` is asked), the timers' own loops put them into the wheel, and the store
-ends in order or as a process that is killed.
+The records are those that a send makes (`parked` is asked), and the timers' own loops put them into the wheel.
 """
 
 import asyncio
@@ -73,7 +72,7 @@ async def filling(directory: str, settings: BrokerSettings) -> AsyncIterator[Fil
 
 
 async def fill(at: Filling, topic: str, count: int, due_ms: Callable[[int], int]) -> None:
-    """Store messages for queue 0 of a topic; return when all of them are in the wheel. ``due_ms`` is asked by number."""
+    """Store messages for queue 0 of a topic; return when all are in the wheel. ``due_ms`` is asked by number."""
     for first in range(0, count, AT_ONCE):
         append(at, topic, [Timer(number, due_ms(number)) for number in range(first, min(first + AT_ONCE, count))])
         await in_wheel(at, MOST_AHEAD)
@@ -84,7 +83,7 @@ async def in_wheel(at: Filling, but: int) -> None:
     """Wait until all messages but some are in the wheel."""
     files = at.timers.files
     assert files is not None
-    while at.store.max_offset(TIMER_TOPIC, 0) - files.queue_offset > but:
+    while at.store.max_offset(TIMER_TOPIC, 0) - files.queue_offset > but:  # noqa: ASYNC110 - looked at for every batch
         await asyncio.sleep(LOOK_AGAIN_S if but == 0 else 0)
 
 

@@ -29,11 +29,12 @@ def row(number: int, queue: ConsumeQueue, properties: Properties, sys_flag: int 
 def uniform(draw: st.DrawFn) -> list[Row]:
     """Rows of one topic that are written the same way."""
     has_keys = draw(st.booleans())
+    behind = draw(st.sampled_from([[], [("TIMER_OUT_MS", "1700000000000"), ("REAL_QID", "0")]]))
     word = st.text("abc-", min_size=1, max_size=32)
     rows = []
     for number in range(draw(st.integers(16, 40))):
         properties = [("KEYS", draw(word))] if has_keys else []
-        properties += [("row", str(number)), ("UNIQ_KEY", draw(uniques))]
+        properties += [("row", str(number)), ("UNIQ_KEY", draw(uniques)), *behind]
         rows.append(row(number, draw(st.sampled_from(QUEUES)), properties))
     return rows
 

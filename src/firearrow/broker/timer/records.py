@@ -1,15 +1,15 @@
 """The records of timed messages: read from the log, and written again for their topic or for the next roll. Pure but
-for `read_records`. Java: ``TimerMessageStore.convert``, ``convertMessage``."""
+for `read_spans`. Java: ``TimerMessageStore.convert``, ``convertMessage``."""
 
 from collections.abc import AsyncIterator, Container, Iterator, Sequence
 from functools import lru_cache
-from itertools import groupby
+from itertools import groupby, repeat
 from operator import attrgetter
 from typing import Final, NamedTuple, Protocol
 
 from firearrow.broker.timer.admission import slot_ms, wanted_ms
 from firearrow.errors import BadRecord, IllegalMessage, OffsetNotStored
-from firearrow.model import keys
+from firearrow.model import EpochMs, keys
 from firearrow.model.names import TIMER_TOPIC
 from firearrow.model.numbers import INT_MAX, whole_number
 from firearrow.record.columns import Envelope, MessageColumns
@@ -19,9 +19,9 @@ from firearrow.record.layout import MAX_PROPERTIES_BYTES, Buffer
 from firearrow.record.properties import StoredProperties, decode_properties, encode_properties, without_stamps
 from firearrow.store.timer.layout import PRECISIONS_MS
 
-_MARKS: Final = f"{keys.TIMER_ENQUEUE_MS}\x01%d\x02{keys.TIMER_DEQUEUE_MS}\x01%d\x02".encode()
+MARKS: Final = f"{keys.TIMER_ENQUEUE_MS}\x01%d\x02{keys.TIMER_DEQUEUE_MS}\x01%d\x02".encode()
 _SEPARATOR: Final = 2
-_REAL_TOPIC: Final = f"\x02{keys.REAL_TOPIC}\x01".encode()
+REAL_TOPIC_MARK: Final = f"\x02{keys.REAL_TOPIC}\x01".encode()
 _DESTINATION_ENDS: Final = 3
 """Separators from the one before REAL_TOPIC on, when REAL_QID follows it and nothing else does."""
 SPAN_BYTES: Final = 256 << 10
@@ -75,11 +75,26 @@ def value_of(raw: bytes, key: str) -> str | None:
     return value.decode("utf-8", "replace") or None
 
 
-async def read_records(
+class ReadSpan(NamedTuple):
+    """Records that were read together: those from number ``first`` to before ``last`` of the places asked for."""
+
+    first: int
+    last: int
+    data: bytes
+    starts: list[int]
+    """Where each record begins in the data."""
+    physicals: Sequence[int]
+    sizes: Sequence[int]
+
+    def records(self) -> list[TimedRecord | None]:
+        """Return the records; None for one that is not there."""
+        return list(map(_record, repeat(self.data), self.starts, self.physicals, self.sizes))
+
+
+async def read_spans(
     log: LogReader, segment_bytes: int, physicals: Sequence[int], sizes: Sequence[int]
-) -> AsyncIterator[list[tuple[int, TimedRecord | None]]]:
-    """Return the records at some places, those that were read together in one list, by their number among the places;
-    None for one that is not there."""
+) -> AsyncIterator[ReadSpan]:
+    """Return the records at some places, those that are near each other together."""
     first = 0
     while first < len(physicals):
         last, end = _span(segment_bytes, physicals, sizes, first)
@@ -91,10 +106,8 @@ async def read_records(
         if not data and last - first > 1:
             last = first + 1  # the gap between two records, or one of them, is not there: try each alone
             data = await _alone(log, start, sizes[first])
-        yield [
-            (number, _record(data, physicals[number] - start, physicals[number], sizes[number]))
-            for number in range(first, last)
-        ]
+        places = physicals[first:last]
+        yield ReadSpan(first, last, data, [place - start for place in places], places, sizes[first:last])
         first = last
 
 
@@ -165,11 +178,8 @@ def delivered(record: TimedRecord, added_ms: int, now_ms: int) -> Draft | None:
     REAL_TOPIC and REAL_QID stay among the properties, as they do at Apache's broker.
     """
     raw = record.raw
-    at = raw.rfind(_REAL_TOPIC)
-    end = raw[at:] if at >= 0 else raw
-    # This broker writes the two last, so that all messages for a queue end in the same bytes.
-    is_usual = at >= 0 and end.count(b"\x02") == _DESTINATION_ENDS
-    topic, queue_id = _remembered_destination(end) if is_usual else _destination(raw)
+    end = raw[raw.rfind(REAL_TOPIC_MARK) :]
+    topic, queue_id = remembered_destination(end) if is_destination(end) else _destination(raw)
     if topic is None or queue_id is None:
         return None
     return _draft(record, topic, queue_id, _marked(raw, added_ms, now_ms))
@@ -180,7 +190,16 @@ def _destination(raw: bytes) -> tuple[str | None, int | None]:
     return value_of(raw, keys.REAL_TOPIC), whole_number(value_of(raw, keys.REAL_QID), INT_MAX)
 
 
-_remembered_destination = lru_cache(1024)(_destination)
+remembered_destination = lru_cache(1024)(_destination)
+"""The same, for properties that `is_destination` holds for."""
+
+
+def is_destination(end: bytes) -> bool:
+    """Whether the end of properties is REAL_TOPIC, REAL_QID and nothing else.
+
+    This broker writes the two last, so that all messages for a queue end in the same bytes.
+    """
+    return end.startswith(REAL_TOPIC_MARK) and end.count(b"\x02") == _DESTINATION_ENDS and end[-1] == _SEPARATOR
 
 
 def rolled(record: TimedRecord, added_ms: int, now_ms: int) -> Draft:
@@ -201,7 +220,7 @@ def _marked(raw: bytes, added_ms: int, now_ms: int) -> StoredProperties:
         properties[keys.TIMER_DEQUEUE_MS] = str(now_ms)
         return _fitting(properties, raw)
     closed = raw if not raw or raw[-1] == _SEPARATOR else raw + b"\x02"
-    marked = closed + _MARKS % (added_ms, now_ms)
+    marked = closed + MARKS % (added_ms, now_ms)
     return StoredProperties(marked if len(marked) <= MAX_PROPERTIES_BYTES else raw)
 
 
@@ -243,12 +262,11 @@ def is_recalled(record: TimedRecord, recalled: Container[tuple[str, str]]) -> bo
     return (record.value(keys.REAL_TOPIC) or "", record.value(keys.UNIQ_KEY) or "") in recalled
 
 
-def in_columns(drafts: Sequence[Draft]) -> Iterator[tuple[list[Draft], Envelope, MessageColumns]]:
-    """Return drafts, and the same by columns, in order: those next to each other that share an envelope."""
+def in_columns(drafts: Sequence[Draft]) -> Iterator[tuple[Envelope, MessageColumns]]:
+    """Return drafts by columns, in order: those next to each other that share an envelope."""
     for shared, some in groupby(drafts, _shared):
         rows = list(some)
         yield (
-            rows,
             Envelope(*shared),
             MessageColumns(
                 [draft.queue_id for draft in rows],
@@ -261,3 +279,20 @@ def in_columns(drafts: Sequence[Draft]) -> Iterator[tuple[list[Draft], Envelope,
 
 
 _shared = attrgetter("topic", "born_host", "store_host", "sys_flag", "reconsume_times")
+
+
+def drafts_of(envelope: Envelope, columns: MessageColumns) -> Iterator[Draft]:
+    """Return the messages of columns one by one."""
+    for queue_id, birth, flag, body, properties in zip(*columns, strict=True):
+        yield Draft(
+            envelope.topic,
+            queue_id,
+            body,
+            StoredProperties(properties),
+            EpochMs(birth),
+            envelope.born_host,
+            envelope.store_host,
+            flag,
+            envelope.sys_flag,
+            envelope.reconsume_times,
+        )

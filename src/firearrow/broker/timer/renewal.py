@@ -13,7 +13,7 @@ from typing import Final
 from firearrow.broker.tables.tables import Tables
 from firearrow.broker.timer.counts import TimerCounts
 from firearrow.broker.timer.dequeue import Dequeue
-from firearrow.broker.timer.records import read_records, rolled
+from firearrow.broker.timer.records import read_spans, rolled
 from firearrow.errors import ResourceShortage
 from firearrow.model import PhysicalOffset, keys
 from firearrow.model.names import TIMER_TOPIC
@@ -96,8 +96,8 @@ class Renewal:
     async def _renew(self, unit: Unit) -> int:
         """Store a message again; return the end of its new record, 0 when the old one cannot be read."""
         end, segment_bytes = 0, self._store.opened.segments.size
-        async for records in read_records(self._store.bytes, segment_bytes, [unit.physical], [unit.record_bytes]):
-            for record in (record for _, record in records if record is not None):
+        async for span in read_spans(self._store.bytes, segment_bytes, [unit.physical], [unit.record_bytes]):
+            for record in filter(None, span.records()):
                 now_ms = self._clock.now_ms()
                 draft = rolled(record, unit.written_ms, now_ms)
                 # Also while sends are refused: the deletion that waits for this makes room.

@@ -9,31 +9,21 @@ is written; after a crash before that, all of it is delivered again.
 import asyncio
 import heapq
 import logging
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from firearrow.broker.tables.tables import Tables
 from firearrow.broker.timer.counts import TimerCounts
-from firearrow.broker.timer.records import (
-    TimedRecord,
-    delivered,
-    in_columns,
-    is_early,
-    is_recalled,
-    read_records,
-    rolled,
-    taken_back,
-)
+from firearrow.broker.timer.due_messages import Columns, DueMessages, Recalled
+from firearrow.broker.timer.records import drafts_of, read_spans, taken_back
 from firearrow.errors import DiskError, IllegalMessage
-from firearrow.model import keys
 from firearrow.record.encode import Draft
 from firearrow.store.placement import WRITTEN
 from firearrow.store.timer.chain import Chain
 from firearrow.store.timer.files import TimerFiles
 from firearrow.store.timer.layout import DELETES, NO_POSITION, ROLLS
 
-PORTION: Final = 128
+PORTION: Final = 256
 """Messages stored before the loop runs."""
 PORTION_BYTES: Final = 256 << 10
 RETRY_S: Final = 1.0
@@ -43,10 +33,6 @@ LONGEST_WAIT_MS: Final = 100
 """The longest wait within a slot before the wall clock is read again."""
 
 log = logging.getLogger(__name__)
-
-
-Recalled = set[tuple[str, str]]
-"""Topics and keys of messages that were taken back."""
 
 
 class _Run:
@@ -71,9 +57,8 @@ class SlotDelivery:
         self._store = tables.store
         self._clock = tables.clock
         self._files = files
-        self._counts = counts
+        self._due = DueMessages(tables, counts, files.precision_ms)
         self._segment_bytes = tables.store.opened.segments.size
-        self._precision_ms = files.precision_ms
         self._is_exact = files.config.timer_exact_delivery
         self.added = asyncio.Event()
         """Set when a message was added to the wheel."""
@@ -94,7 +79,7 @@ class SlotDelivery:
         wheel, end_ms = self._files.wheel, time_ms + self._files.precision_ms
         runs: list[tuple[int, int, _Run]] = []
         deleted: Recalled = set()
-        taken, last, missing = 0, NO_POSITION, 0
+        taken, last, self._due.missing = 0, NO_POSITION, 0
         while (slot := wheel.get(time_ms)) is not None:
             if slot.last != last:
                 run = await self._read(await self._files.chain(slot, after=last), deleted, end_ms)
@@ -102,7 +87,7 @@ class SlotDelivery:
                 if run.order:
                     heapq.heappush(runs, (self._due_ms(run, end_ms), taken, run))
             elif runs and runs[0][0] <= self._clock.now_ms():
-                missing += await self._store_some(runs, end_ms)
+                await self._store_some(runs, end_ms)
             elif runs and self._files.read_ms < time_ms:
                 # The clock was set back and an earlier slot needs delivery first; this one is delivered again then.
                 return
@@ -110,8 +95,9 @@ class SlotDelivery:
                 await self._wait_until(runs[0][0])
             else:
                 wheel.clear(time_ms)  # a message that is added to it later makes it due again
-        if missing:
-            log.warning("timed messages are not in the log any more", extra={"time": time_ms, "messages": missing})
+        if self._due.missing:
+            extra = {"time": time_ms, "messages": self._due.missing}
+            log.warning("timed messages are not in the log any more", extra=extra)
 
     async def _read(self, chain: Chain, deleted: Recalled, end_ms: int) -> _Run:
         if not chain.physicals:
@@ -139,28 +125,29 @@ class SlotDelivery:
         except TimeoutError:
             return
 
-    async def _store_some(self, runs: list[tuple[int, int, _Run]], end_ms: int) -> int:
-        """Store a portion of the first run; return how many of its messages are not in the log any more."""
+    async def _store_some(self, runs: list[tuple[int, int, _Run]], end_ms: int) -> None:
+        """Store a portion of the first run."""
         _, number, run = heapq.heappop(runs)
         portion = self._portion(run, end_ms)
         try:
-            missing = await self._store_portion(run.chain, portion, run.deleted)
+            await self._store_portion(run.chain, portion, run.deleted)
         except DiskError as error:
             log.warning("timed messages wait", extra={"slot ends": end_ms, "reason": str(error)})
             await asyncio.sleep(RETRY_S)
-            missing, portion = 0, []
+            portion = []
         run.at += len(portion)
         if run.at < len(run.order):
             heapq.heappush(runs, (self._due_ms(run, end_ms), number, run))
         await asyncio.sleep(0)
-        return missing
 
     def _portion(self, run: _Run, end_ms: int) -> list[int]:
         """Return the messages that are stored next: some that are due, or one large one."""
         portion = list(run.order[run.at : run.at + PORTION])
-        now_ms, size = self._clock.now_ms(), 0
+        now_ms, size, sizes = self._clock.now_ms(), 0, run.chain.sizes
+        if not self._is_exact and sum([sizes[number] for number in portion]) <= PORTION_BYTES:
+            return portion
         for count, number in enumerate(portion):
-            size += run.chain.sizes[number]
+            size += sizes[number]
             is_later = self._is_exact and min(run.chain.exact[number] or end_ms, end_ms) > now_ms
             if count and (size > PORTION_BYTES or is_later):
                 return portion[:count]
@@ -170,42 +157,36 @@ class SlotDelivery:
         """Return what the recalls of a slot with these numbers take back."""
         places = [chain.physicals[number] for number in numbers], [chain.sizes[number] for number in numbers]
         found: Recalled = set()
-        async for records in read_records(self._store.bytes, self._segment_bytes, *places):
-            found.update(one for _, record in records if record is not None for one in taken_back(record))
+        async for span in read_spans(self._store.bytes, self._segment_bytes, *places):
+            found.update(one for record in span.records() if record is not None for one in taken_back(record))
         return found
 
-    async def _store_portion(self, chain: Chain, portion: list[int], deleted: Recalled) -> int:
-        """Store some messages of a slot; return how many of them are not in the log any more."""
+    async def _store_portion(self, chain: Chain, portion: list[int], deleted: Recalled) -> None:
+        """Store some messages of a slot."""
         places = [chain.physicals[number] for number in portion], [chain.sizes[number] for number in portion]
-        now_ms, missing = self._clock.now_ms(), 0
-        drafts: list[Draft] = []
-        async for records in read_records(self._store.bytes, self._segment_bytes, *places):
-            # Records of deleted files were stored again before the deletion (`Renewal`).
-            missing += sum(
-                record is None and chain.physicals[portion[at]] >= self._store.log.min_offset for at, record in records
-            )
-            found = [(portion[at], record) for at, record in records if record is not None]
-            drafts += self._drafts(found, chain, deleted, now_ms)
-        end = self._append(drafts)
+        now_ms = self._clock.now_ms()
+        due: list[Columns] = []
+        async for span in read_spans(self._store.bytes, self._segment_bytes, *places):
+            due += self._due.columns(span, portion[span.first : span.last], chain, deleted, now_ms)
+        end = self._append(due)
         if end:
             await self._store.reached(end, WRITTEN)
-        return missing
 
-    def _append(self, drafts: list[Draft]) -> int:
+    def _append(self, due: list[Columns]) -> int:
         """Append messages in order; return the end of the last record, 0 without any."""
         end, store = 0, self._store
         if store.retention.refusal is not None:
             raise store.retention.refusal
-        for rows, envelope, columns in in_columns(drafts):
+        for envelope, columns in due:
             queues = {queue_id: store.queues.tail_of(envelope.topic, queue_id) for queue_id in set(columns.queue_ids)}
             tails = [queues[queue_id] for queue_id in columns.queue_ids]
             try:
                 end = store.log.append_columns(envelope, tails, columns).end
             except IllegalMessage:
-                end = self._append_singly(rows) or end
+                end = self._append_singly(drafts_of(envelope, columns)) or end
         return end
 
-    def _append_singly(self, drafts: list[Draft]) -> int:
+    def _append_singly(self, drafts: Iterable[Draft]) -> int:
         """Append messages one by one, without those that no record can hold."""
         end = 0
         for draft in drafts:
@@ -214,36 +195,6 @@ class SlotDelivery:
             except IllegalMessage as error:
                 log.exception("a timed message cannot be delivered", extra={"reason": str(error)})
         return end
-
-    def _drafts(
-        self, found: list[tuple[int, TimedRecord]], chain: Chain, deleted: Recalled, now_ms: int
-    ) -> list[Draft]:
-        """Return what is stored for some messages of a slot, and count them."""
-        drafts: list[Draft] = []
-        came: list[str] = []
-        for number, record in found:
-            try:
-                if chain.magics[number] & ROLLS or is_early(record, self._precision_ms, now_ms):
-                    drafts.append(self._rolled(record, chain.written[number], now_ms))
-                elif (draft := self._delivered(record, chain.written[number], deleted, now_ms)) is not None:
-                    drafts.append(draft)
-                    came.append(draft.topic)
-            except Exception as error:  # a record that any client may have sent must not stop the timers
-                log.exception("a timed message cannot be delivered", extra={"reason": str(error)})
-        for topic, count in Counter(came).items():
-            self._counts.change(topic, -count, now_ms)
-        self._counts.delivered += len(came)
-        return drafts
-
-    def _rolled(self, record: TimedRecord, added_ms: int, now_ms: int) -> Draft:
-        self._counts.change(record.value(keys.REAL_TOPIC) or "", 1 if record.is_deletion else -1, now_ms)
-        return rolled(record, added_ms, now_ms)
-
-    def _delivered(self, record: TimedRecord, added_ms: int, deleted: Recalled, now_ms: int) -> Draft | None:
-        draft = None if deleted and is_recalled(record, deleted) else delivered(record, added_ms, now_ms)
-        if draft is None:
-            self._counts.change(record.value(keys.REAL_TOPIC) or "", -1, now_ms)
-        return draft
 
 
 async def _divided(chain: Chain) -> tuple[list[int], list[int]]:

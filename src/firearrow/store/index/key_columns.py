@@ -1,8 +1,9 @@
 """Hashes the keys of rows by columns, if their properties have one form. Pure.
 
-A producer of batches writes the properties of all its messages in one order. If the rows of one topic all end with a
-UNIQ_KEY of the usual length, and all begin with one word of KEYS or have none, the keys are cut out and hashed many at
-once by functions in C. All other rows are left to `row_keys`, which gives the same keys.
+A producer of batches writes the properties of all its messages in one order. If the rows of one topic all have a
+UNIQ_KEY of the usual length at the same distance from the end, and all begin with one word of KEYS or have none, the
+keys are cut out and hashed many at once by functions in C. All other rows are left to `row_keys`, which gives the same
+keys.
 """
 
 from typing import Final
@@ -13,8 +14,9 @@ from firearrow.store.index.active_file import KeyPlace
 from firearrow.store.index.key_hash import AT_ONCE, LANE_BYTES, MASK, POWERS, hash_lanes, prefix_hash
 from firearrow.store.property_fields import KEYS_MARK, UNIQ_KEY_MARK
 
-_LAST_MARK: Final = b"\x02" + UNIQ_KEY_MARK
-_LAST: Final = len(_LAST_MARK) + LANE_BYTES + 1
+_KEY_AT: Final = len(UNIQ_KEY_MARK)
+_ENTRY: Final = _KEY_AT + LANE_BYTES + 1
+"""Bytes of a UNIQ_KEY of the usual length with its name and both separators."""
 _FEWEST: Final = 16
 """Fewer rows are hashed as fast one by one."""
 
@@ -27,7 +29,7 @@ def keys_by_columns(rows: list[Row]) -> list[KeyPlace] | None:
     topics = {queue.topic for queue in queues}
     if len(topics) != 1 or any(flag & TRANSACTION_MASK == ROLLBACK for flag in set(flags)):
         return None
-    uniques = _last_uniques(properties)
+    uniques = _uniques_in_place(properties)
     if uniques is None:
         return None
     words = _first_words(properties)
@@ -45,17 +47,23 @@ def keys_by_columns(rows: list[Row]) -> list[KeyPlace] | None:
     return keys
 
 
-def _last_uniques(properties: tuple[bytes, ...]) -> list[bytes] | None:
-    """The UNIQ_KEYs if all properties end with one of the usual length, else None."""
-    count = len(properties)
-    # The last `_LAST` bytes of all rows, joined: the slice [n::_LAST] is byte n of each end.
-    ends = b"".join([text[-_LAST:] for text in properties])
-    if len(ends) != count * _LAST or ends[_LAST - 1 :: _LAST].count(b"\x02") != count:
+def _uniques_in_place(properties: tuple[bytes, ...]) -> list[bytes] | None:
+    """The UNIQ_KEYs if all properties have one of the usual length at one distance from their end, else None."""
+    _, found, after = properties[0].rpartition(UNIQ_KEY_MARK)
+    if not found or len(after) <= LANE_BYTES:
         return None
-    if any(ends[at::_LAST].count(letter) != count for at, letter in enumerate(_LAST_MARK)):
-        return None
-    uniques = [text[-LANE_BYTES - 1 : -1] for text in properties]
-    return uniques if b"".join(uniques).isalnum() else None
+    start = -_KEY_AT - len(after)
+    entries = [text[start : start + _ENTRY or None] for text in properties]
+    uniques = [entry[_KEY_AT:-1] for entry in entries]
+    is_one_form = (
+        {entry[:_KEY_AT] for entry in entries} == {UNIQ_KEY_MARK}
+        and {entry[-1:] for entry in entries} == {b"\x02"}
+        and set(map(len, uniques)) == {LANE_BYTES}
+        and {text[start - 1 : start] for text in properties} <= {b"", b"\x02"}
+        and b"".join(uniques).isalnum()
+        and (start + _ENTRY == 0 or UNIQ_KEY_MARK not in b"".join([text[start + _ENTRY :] for text in properties]))
+    )
+    return uniques if is_one_form else None
 
 
 def _first_words(properties: tuple[bytes, ...]) -> list[bytes] | None:

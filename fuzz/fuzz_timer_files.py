@@ -47,7 +47,7 @@ async def scenario(world: World, data: bytes) -> None:
         )
     except NotNow:
         return
-    for number in files.wheel.used_pages():
+    for number in await files.wheel.used_pages():
         for slot in files.wheel.slots_of_page(number):
             await files.chain(slot)
     due_ms = files.floor(NOW_MS) + 7_000

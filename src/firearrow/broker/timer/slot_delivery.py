@@ -9,6 +9,7 @@ is written; after a crash before that, all of it is delivered again.
 import asyncio
 import heapq
 import logging
+from array import array
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -21,13 +22,13 @@ from firearrow.record.encode import Draft
 from firearrow.store.placement import WRITTEN
 from firearrow.store.timer.chain import Chain
 from firearrow.store.timer.files import TimerFiles
-from firearrow.store.timer.layout import DELETES, NO_POSITION, ROLLS
+from firearrow.store.timer.layout import DELETES, NO_POSITION, PRECISIONS_MS, ROLLS
 
 PORTION: Final = 256
 """Messages stored before the loop runs."""
 PORTION_BYTES: Final = 256 << 10
 RETRY_S: Final = 1.0
-DIVIDED_AT_ONCE: Final = 16_384
+DIVIDED_AT_ONCE: Final = 4096
 """Units of a slot looked at before the loop runs."""
 LONGEST_WAIT_MS: Final = 100
 """The longest wait within a slot before the wall clock is read again."""
@@ -104,7 +105,7 @@ class SlotDelivery:
             log.warning("a slot of the timer wheel has no messages in the timer log", extra={"ends": end_ms})
         wanted, recalls = await _divided(chain)
         if self._is_exact:
-            wanted.sort(key=lambda number: chain.exact[number] or end_ms)
+            wanted = await _by_time(chain, wanted, end_ms)
         deleted |= await self._deleted(chain, recalls)  # also for messages of earlier runs
         return _Run(chain, deleted, wanted)
 
@@ -197,14 +198,35 @@ class SlotDelivery:
         return end
 
 
-async def _divided(chain: Chain) -> tuple[list[int], list[int]]:
+async def _divided(chain: Chain) -> tuple["array[int]", list[int]]:
     """Return the numbers of the messages of a slot that are stored, and those of its recalls. Yields to the loop."""
-    wanted: list[int] = []
+    wanted = array("i")
     recalls: list[int] = []
     magics = chain.magics
     for first in range(0, len(magics), DIVIDED_AT_ONCE):
         some = range(first, min(first + DIVIDED_AT_ONCE, len(magics)))
         recalls += (is_recall := [number for number in some if magics[number] & (DELETES | ROLLS) == DELETES])
-        wanted += some if not is_recall else [n for n in some if magics[n] & (DELETES | ROLLS) != DELETES]
+        wanted.extend(some if not is_recall else [n for n in some if magics[n] & (DELETES | ROLLS) != DELETES])
         await asyncio.sleep(0)
     return wanted, recalls
+
+
+async def _by_time(chain: Chain, numbers: Sequence[int], end_ms: int) -> "array[int]":
+    """Return the numbers of messages of a slot in the order of their exact times. Yields to the loop.
+
+    A slot has a thousand times at most: each gets an array of its own, and only the times are sorted.
+    """
+    begin_ms = end_ms - PRECISIONS_MS[-1]
+    by_time: dict[int, array[int]] = {}
+    for first in range(0, len(numbers), DIVIDED_AT_ONCE):
+        for number in numbers[first : first + DIVIDED_AT_ONCE]:
+            exact_ms = chain.exact[number] or end_ms
+            time_ms = min(max(exact_ms, begin_ms), end_ms)
+            if time_ms not in by_time:
+                by_time[time_ms] = array("i")
+            by_time[time_ms].append(number)
+        await asyncio.sleep(0)
+    order = array("i")
+    for time_ms in sorted(by_time):
+        order += by_time[time_ms]
+    return order

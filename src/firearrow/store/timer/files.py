@@ -37,10 +37,10 @@ from firearrow.store.timer.recovery import (
     snapshots,
 )
 from firearrow.store.timer.timer_log import TimerLog
-from firearrow.store.timer.wheel import PATH, Wheel
+from firearrow.store.timer.way import times_below
+from firearrow.store.timer.wheel import PAGES_AT_ONCE, PATH, Wheel
 
 CONFIG: Final = "config"
-_PAGES_AT_ONCE: Final = 64
 _TIMES_ENOUGH: Final = 4096
 """Slots from which the precision of a wheel is told."""
 
@@ -161,15 +161,9 @@ class TimerFiles:
         """Return the units of a slot behind a position of the timer log, oldest first."""
         return await read_chain(self.log, slot, self.precision_ms, after)
 
-    async def overdue(self, until_ms: int) -> AsyncIterator[int]:
+    def overdue(self, until_ms: int) -> AsyncIterator[int]:
         """Return the times of all slots with units before ``until_ms``, ascending. For a long way to go."""
-        times: list[int] = []
-        pace = Pace(_PAGES_AT_ONCE)
-        for number in self.wheel.used_pages():
-            times += [slot.time * self.precision_ms for slot in self.wheel.slots_of_page(number)]
-            await pace.did()
-        for time_ms in sorted(time_ms for time_ms in times if time_ms < until_ms):
-            yield time_ms
+        return times_below(self.wheel, until_ms)
 
     # ---- flush
 
@@ -223,9 +217,9 @@ def _unit(message: Timed, span: Span, before: int, written_ms: int) -> bytes:
 
 
 async def _refuse_other_precision(wheel: Wheel, near_ms: int) -> None:
-    pace = Pace(_PAGES_AT_ONCE)
+    pace = Pace(PAGES_AT_ONCE)
     times: list[int] = []
-    for number in wheel.used_pages():
+    for number in await wheel.used_pages():
         times += [slot.time for slot in wheel.slots_of_page(number)]
         if len(times) > _TIMES_ENOUGH:
             break

@@ -117,7 +117,7 @@ async def _clean(wheel: Wheel, read_ms: int, end: int) -> tuple[int, int]:
     pace = Pace(_WORK_AT_ONCE)
     replay_from, first_ms = end, NEVER_MS
     used = 0
-    for number in wheel.used_pages():
+    for number in await wheel.used_pages():
         slots = wheel.slots_of_page(number)
         for slot in slots:
             time_ms = slot.time * wheel.precision_ms

@@ -2,21 +2,28 @@
 
 Pages of the file are read when a slot of theirs is first used and stay in memory: 37 MB at most, whatever the number of
 timers. Changed pages are written by `write`, after the timer log behind them is durable, so the file never names a unit
-that a power loss can take away.
+that a power loss can take away. A page that changes between `take_changed` and its write is copied first: what is
+written is the wheel of one moment, and yet no turn copies all of it.
 
 Unlike Apache's, a slot is emptied when it is delivered. So the next slot to deliver may go back after the clock was
 set back, and no message is delivered twice for it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator
+from itertools import count, groupby
 from typing import Final
 
 from firearrow.runtime.disk.door import Disk, File
+from firearrow.store.pacing import Pace
 from firearrow.store.timer.layout import NO_POSITION, SLOT, SLOT_BYTES, WHEEL_SLOTS, Slot
 
 PATH: Final = "timerwheel"
 PAGE_BYTES: Final = 4096
 SLOTS_A_PAGE: Final = PAGE_BYTES // SLOT_BYTES
+PAGES_AT_ONCE: Final = 64
+"""Pages looked at before the loop runs."""
+WRITTEN_AT_ONCE: Final = 16
+"""Pages written with one call, if they are neighbours."""
 _EMPTY_PAGE: Final = bytes(PAGE_BYTES)
 _EMPTY_SLOT: Final = bytes(SLOT_BYTES)
 
@@ -36,6 +43,7 @@ class Wheel:
         self.slots = slots
         self._pages: dict[int, bytearray] = {}
         self._changed: set[int] = set()
+        self._taken: dict[int, bytes | None] = {}  # to be written; with their bytes if they have changed since
         self._is_synced = False  # the process before this one may have been killed between a write and its sync
         self.used = 0
         """The number of slots with units, as far as `count` has looked and since."""
@@ -46,6 +54,12 @@ class Wheel:
             data = b"" if self._file is None else self._file.read_at(number * PAGE_BYTES, PAGE_BYTES)
             page = self._pages[number] = bytearray(data + _EMPTY_PAGE[len(data) :])
         return page
+
+    def _changing(self, number: int) -> None:
+        """Note that a page is about to change; keep its bytes if they are to be written."""
+        self._changed.add(number)
+        if number in self._taken and self._taken[number] is None:
+            self._taken[number] = bytes(self._pages[number])
 
     def get(self, time_ms: int) -> Slot | None:
         """Return the slot of a time; None when it has no units."""
@@ -60,15 +74,15 @@ class Wheel:
         slot = Slot._make(_unpack(self._page(number), at * SLOT_BYTES))
         return None if slot.time <= 0 else slot.time * self.precision_ms
 
-    def put(self, time_ms: int, first: int, last: int, count: int) -> None:
+    def put(self, time_ms: int, first: int, last: int, number_of_units: int) -> None:
         """Set the slot of a time."""
         time = time_ms // self.precision_ms
         number, at = divmod(time % self.slots, SLOTS_A_PAGE)
         page = self._page(number)
+        self._changing(number)
         if page[at * SLOT_BYTES : (at + 1) * SLOT_BYTES] == _EMPTY_SLOT:
             self.used += 1
-        _pack(page, at * SLOT_BYTES, time, first, last, count, 0)
-        self._changed.add(number)
+        _pack(page, at * SLOT_BYTES, time, first, last, number_of_units, 0)
 
     def add(self, time_ms: int, position: int, *, deletes: bool) -> int:
         """Add a unit at a position to the slot of a time; return the position before it, -1 for none."""
@@ -87,8 +101,8 @@ class Wheel:
         number, at = divmod(time % self.slots, SLOTS_A_PAGE)
         page = self._page(number)
         if _unpack(page, at * SLOT_BYTES)[0] == time:
+            self._changing(number)
             page[at * SLOT_BYTES : (at + 1) * SLOT_BYTES] = _EMPTY_SLOT
-            self._changed.add(number)
             self.used -= 1
 
     def restore(self, time_ms: int, slot: Slot | None) -> None:
@@ -98,15 +112,17 @@ class Wheel:
         else:
             self.put(time_ms, slot.first, slot.last, slot.number)
 
-    def used_pages(self) -> list[int]:
-        """Return the numbers of the pages that may have slots with units."""
-        found = set(self._pages)
+    async def used_pages(self) -> list[int]:
+        """Return the numbers of the pages that may have slots with units. Yields to the loop."""
+        found: set[int] = set()
         if self._file is not None:
+            pace = Pace(PAGES_AT_ONCE)
             at, size = 0, min(self._file.size, self.slots * SLOT_BYTES)
             while (at := self._file.next_data(at)) < size:
                 found.add(at // PAGE_BYTES)
                 at = (at // PAGE_BYTES + 1) * PAGE_BYTES
-        return sorted(found)
+                await pace.did()
+        return sorted(found.union(self._pages))
 
     def slots_of_page(self, number: int) -> list[Slot]:
         """Return the slots of a page that are not empty."""
@@ -124,7 +140,7 @@ class Wheel:
         """Put the bytes of another copy of the wheel in place of a page."""
         if data != _EMPTY_PAGE[: len(data)] or number in self._pages or self.slots_of_page(number):
             self._pages[number] = bytearray(data + _EMPTY_PAGE[len(data) :])
-            self._changed.add(number)
+            self._changed.add(number)  # only while the files are opened, when nothing is being written
 
     @property
     def pages(self) -> int:
@@ -138,26 +154,35 @@ class Wheel:
         """Whether a page has changed since it was last taken."""
         return bool(self._changed)
 
-    def take_changed(self) -> dict[int, bytes]:
-        """Return copies of the changed pages; they count as unchanged from now on."""
-        taken = {number: bytes(self._pages[number]) for number in sorted(self._changed)}
-        self._changed.clear()
+    def take_changed(self) -> Collection[int]:
+        """Take the changed pages as they are now, for `write`; return their numbers.
+
+        They count as unchanged from now on.
+        """
+        taken = sorted(self._changed)
+        self._taken = dict.fromkeys(taken)
+        self._changed = set()
         return taken
 
-    def give_back(self, pages: Mapping[int, bytes]) -> None:
-        """Count pages as changed again, after they could not be written."""
-        self._changed.update(pages)
+    def give_back(self, numbers: Collection[int]) -> None:
+        """Count pages that were taken as changed again, after they could not be written."""
+        self._taken = {}
+        self._changed.update(numbers)
 
-    async def write(self, pages: Mapping[int, bytes]) -> None:
-        """Write copies of pages and return once the file is durable."""
-        if not pages and (self._is_synced or self._file is None):
+    async def write(self, numbers: Collection[int]) -> None:
+        """Write the pages that were taken, and return once the file is durable. Yields to the loop."""
+        if not numbers and (self._is_synced or self._file is None):
             return
         file = self._file = self._file or self._disk.open(PATH, create=True)
         if file.size < self.slots * SLOT_BYTES:
             file.truncate(self.slots * SLOT_BYTES)
-        for number, page in pages.items():
-            at = number * PAGE_BYTES
-            file.write_at(at, [page[: min(PAGE_BYTES, self.slots * SLOT_BYTES - at)]])
+        pace = Pace(PAGES_AT_ONCE)
+        for some in _neighbours(numbers):
+            pages = [self._taken.pop(number) or bytes(self._pages[number]) for number in some]
+            at = some[0] * PAGE_BYTES
+            pages[-1] = pages[-1][: self.slots * SLOT_BYTES - some[-1] * PAGE_BYTES]
+            file.write_at(at, pages)
+            await pace.did(len(some))
         await file.sync()
         if not self._is_synced:
             await self._disk.sync_directory()
@@ -167,3 +192,12 @@ class Wheel:
         """Close the file."""
         if self._file is not None:
             self._file.close()
+
+
+def _neighbours(numbers: Collection[int]) -> Iterator[list[int]]:
+    """Return ascending numbers in lists of consecutive ones, `WRITTEN_AT_ONCE` at most in each."""
+    steps = count()
+    for _, some in groupby(numbers, lambda number: number - next(steps)):
+        run = list(some)
+        for first in range(0, len(run), WRITTEN_AT_ONCE):
+            yield run[first : first + WRITTEN_AT_ONCE]

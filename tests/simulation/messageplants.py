@@ -14,11 +14,11 @@ import pytest
 
 from firearrow.broker.pull import filters
 from firearrow.broker.pull.message_filter import MessageFilter, RetryFilter, ScanClock
-from firearrow.broker.timer import enqueue, slot_delivery
+from firearrow.broker.timer import due_messages, enqueue
 from firearrow.broker.timer.dequeue import Dequeue
+from firearrow.broker.timer.due_messages import Recalled
 from firearrow.broker.timer.enqueue import Enqueue
 from firearrow.broker.timer.records import TimedRecord, delivered, timed_record
-from firearrow.broker.timer.slot_delivery import Recalled
 from firearrow.broker.transaction import decisions, resumption, transactions
 from firearrow.broker.transaction.checks import Checks
 from firearrow.broker.transaction.half import Record
@@ -29,7 +29,7 @@ from firearrow.broker.transaction.slice import Slice
 from firearrow.expression.errors import BadExpression
 from firearrow.model import keys
 from firearrow.store import retention
-from firearrow.store.timer import recovery
+from firearrow.store.timer import chain, recovery
 from firearrow.store.timer.files import TimerFiles
 from firearrow.store.timer.layout import Span
 from firearrow.store.timer.wheel import Wheel
@@ -169,7 +169,7 @@ def recalls_by_key_alone(patch: pytest.MonkeyPatch) -> None:
     def is_recalled(record: TimedRecord, recalled: Recalled) -> bool:
         return record.value(keys.UNIQ_KEY) in {key for _, key in recalled}
 
-    patch.setattr(slot_delivery, "is_recalled", is_recalled)
+    patch.setattr(due_messages, "is_recalled", is_recalled)
 
 
 def waits_for_a_place_that_is_taken(patch: pytest.MonkeyPatch) -> None:
@@ -185,7 +185,7 @@ def waits_for_a_place_that_is_taken(patch: pytest.MonkeyPatch) -> None:
 def takes_slots_as_they_are_named(patch: pytest.MonkeyPatch) -> None:
     """A message of a coarser precision is delivered in the finer slot that begins at the same time."""
     patch.setattr(enqueue, "due_slot_ms", lambda _record, out_ms, precision_ms: out_ms - out_ms % precision_ms)
-    patch.setattr(slot_delivery, "is_early", lambda _record, _precision_ms, _now_ms: False)
+    patch.setattr(due_messages, "is_early", lambda _record, _precision_ms, _now_ms: False)
 
 
 def gives_broken_chains_up(patch: pytest.MonkeyPatch) -> None:
@@ -194,7 +194,7 @@ def gives_broken_chains_up(patch: pytest.MonkeyPatch) -> None:
     async def nothing(*_arguments: Any) -> None:
         return
 
-    patch.setattr(TimerFiles, "_search", nothing)
+    patch.setattr(chain, "_search", nothing)
 
 
 def believes_half_written_slots(patch: pytest.MonkeyPatch) -> None:

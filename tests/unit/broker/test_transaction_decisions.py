@@ -9,7 +9,7 @@ from firearrow.broker.settings.transaction_settings import TransactionConfig
 from firearrow.broker.tables.clients import Client, ClientTable
 from firearrow.broker.transaction.decisions import Check, judge, repeated
 from firearrow.broker.transaction.ends import MAX_WAITING, Ends
-from firearrow.broker.transaction.half import Record
+from firearrow.broker.transaction.half_record import Record
 from firearrow.broker.transaction.journal import Journal
 from firearrow.broker.transaction.ledger import Half, Outcome
 from firearrow.broker.transaction.producers import ConnectedProducers

@@ -24,7 +24,8 @@ from typing import Any, Final, Protocol
 from firearrow.broker.settings.live import LiveSettings
 from firearrow.broker.tables.topic_book import Topics
 from firearrow.broker.transaction.decisions import Check, judge
-from firearrow.broker.transaction.half import Record, as_stored, given_up, question, renewed
+from firearrow.broker.transaction.half import as_stored, given_up, question, renewed
+from firearrow.broker.transaction.half_record import Record
 from firearrow.broker.transaction.journal import Journal
 from firearrow.broker.transaction.ledger import Half, Outcome
 from firearrow.broker.transaction.slice import Slice

@@ -5,19 +5,17 @@ the first that fails decides the answer. One is added: a request that names anot
 refused. After a loss of power the place of a lost half message may belong to another one of the same group.
 """
 
-from collections.abc import Mapping
 from enum import Enum
 from typing import Final
 
 from firearrow.broker.settings.transaction_settings import TransactionConfig
+from firearrow.broker.transaction.half_record import Record
 from firearrow.broker.transaction.ledger import Half, Outcome
-from firearrow.model import keys
 from firearrow.model.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC
 from firearrow.model.numbers import INT_MAX, whole_number
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.refusal import Refused
 from firearrow.protocol.requests.transaction.transaction import EndTransaction
-from firearrow.record.decode import RecordHead
 
 NOT_FOUND: Final = "Find prepared transaction message failed"
 
@@ -37,37 +35,36 @@ def not_found() -> Refused:
     return Refused(ResponseCode.SYSTEM_ERROR, NOT_FOUND)
 
 
-def check_end(
-    request: EndTransaction, head: RecordHead, properties: Mapping[str, str], now_ms: int, config: TransactionConfig
-) -> None:
+def check_end(request: EndTransaction, record: Record, now_ms: int, config: TransactionConfig) -> None:
     """Raise ``Refused`` unless a request may end the transaction of a record."""
+    head = record.head
     if head.topic != HALF_TOPIC:
         raise not_found()
-    if not request.from_transaction_check and _is_too_late(head, properties, now_ms, config.transaction_time_out):
+    if not request.from_transaction_check and _is_too_late(record, now_ms, config.transaction_time_out):
         raise Refused(
             ResponseCode.ILLEGAL_OPERATION,
             "the time in which the producer may end this transaction by itself is over "
             "(CHECK_IMMUNITY_TIME_IN_SECONDS): the broker will ask for its state",
         )
-    if properties.get(keys.PGROUP) != request.producer_group:
+    if (record.group or None) != request.producer_group:
         raise Refused(ResponseCode.SYSTEM_ERROR, "The producer group wrong")
     if head.queue_offset != request.tran_state_table_offset:
         raise Refused(ResponseCode.SYSTEM_ERROR, "The transaction state table offset wrong")
     if head.physical_offset != request.commit_log_offset:
         raise Refused(ResponseCode.SYSTEM_ERROR, "The commit log offset wrong")
-    if _names_another(request, properties.get(keys.UNIQ_KEY)):
+    if _names_another(request, record.unique_key):
         raise not_found()
 
 
-def _is_too_late(head: RecordHead, properties: Mapping[str, str], now_ms: int, timeout_ms: int) -> bool:
-    immunity = properties.get(keys.CHECK_IMMUNITY_TIME, "")
+def _is_too_late(record: Record, now_ms: int, timeout_ms: int) -> bool:
+    immunity = record.immunity
     if not immunity:
         return False
     seconds = whole_number(immunity, INT_MAX) or 0
-    return now_ms - head.born_timestamp > max(seconds * 1000, timeout_ms)
+    return now_ms - record.head.born_timestamp > max(seconds * 1000, timeout_ms)
 
 
-def _names_another(request: EndTransaction, unique: str | None) -> bool:
+def _names_another(request: EndTransaction, unique: str) -> bool:
     """Whether a request names a transaction, and that is not the one with the key ``unique``."""
     given = (request.msg_id, request.transaction_id or "")
     return bool(unique) and unique not in given and all(given)

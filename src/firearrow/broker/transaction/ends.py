@@ -18,7 +18,8 @@ from msgspec import Struct
 
 from firearrow.broker.settings.live import LiveSettings
 from firearrow.broker.transaction.decisions import check_end, not_found, repeated
-from firearrow.broker.transaction.half import Record, final_message
+from firearrow.broker.transaction.half import final_message
+from firearrow.broker.transaction.half_record import Record
 from firearrow.broker.transaction.journal import Journal
 from firearrow.broker.transaction.ledger import Outcome
 from firearrow.broker.transaction.slice import Slice
@@ -108,11 +109,12 @@ class Ends:
             end = self._waiting.popleft()
             count += 1
             offset = end.request.tran_state_table_offset
-            if self._is_early(offset):
+            half = ledger.open_at(offset)
+            if half is None and self._is_early(offset):
                 self._waiting.append(end)
                 continue
             ends.append(end)
-            half = ledger.pending.get(ledger.now_at(offset))
+            half = half or ledger.pending.get(ledger.now_at(offset))
             size += 0 if half is None else half.size
         return ends, count
 
@@ -170,8 +172,7 @@ class Ends:
         if isinstance(record, Refused):
             raise record
         half, offset, was_stored = record
-        config, now_ms = self._settings.value.transactions, self._clock.now_ms()
-        check_end(end.request, half.head, half.properties, now_ms, config)
+        check_end(end.request, half, self._clock.now_ms(), self._settings.value.transactions)
         ledger = self._journal.ledger
         offset = ledger.now_at(offset)
         if ledger.is_announced(offset):

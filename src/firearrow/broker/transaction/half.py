@@ -11,10 +11,9 @@ transaction. A half message is never delayed: a delay counts from the commit.
 from collections.abc import Mapping
 from typing import Final
 
-from msgspec import Struct
-
 from firearrow.broker.send.incoming import Destination, delay_level, destination_of, is_plain
 from firearrow.broker.timer.admission import parked
+from firearrow.broker.transaction.half_record import NOT_FINAL, OURS, Record
 from firearrow.broker.transaction.ledger import Half
 from firearrow.model import EpochMs, PhysicalOffset, QueueOffset, keys
 from firearrow.model.flags import COMMIT, PREPARED, TRANSACTION_MASK
@@ -23,22 +22,18 @@ from firearrow.model.numbers import INT_MAX, LONG_MAX, whole_number
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.refusal import Refused
 from firearrow.protocol.requests.transaction.transaction import CheckTransactionState
-from firearrow.record.decode import RecordHead, peek
+from firearrow.record.decode import RecordHead
 from firearrow.record.encode import Draft, encode
 from firearrow.record.hosts import HostBytes
-from firearrow.record.layout import MAX_PROPERTIES_BYTES, Buffer
+from firearrow.record.layout import MAX_PROPERTIES_BYTES
 from firearrow.record.message_id import offset_message_id
 from firearrow.record.op_message import OP_TAG
-from firearrow.record.properties import decode_properties, encode_properties, format_properties
+from firearrow.record.properties import StoredProperties, decode_properties, encode_properties, format_properties
 from firearrow.store.placement import Appended
 from firearrow.store.timer.config import TimerConfig
 
 HALF_QUEUE: Final = 0
 """The queue of all half messages, and of all op messages."""
-_OURS: Final = (keys.PREVIOUS_HALF, keys.TRAN_PREPARED_QUEUE_OFFSET)
-"""Properties that only brokers set on half messages."""
-_NOT_FINAL: Final = (keys.REAL_TOPIC, keys.REAL_QID, keys.TRAN_MSG, *_OURS)
-"""Properties of a half message that its final message does not have."""
 PROPERTIES_LEFT: Final = 256
 """Bytes that a half message leaves for properties that the broker adds later: its counter, the time of its delivery."""
 MAX_HALF_PROPERTIES: Final = MAX_PROPERTIES_BYTES - PROPERTIES_LEFT
@@ -62,7 +57,7 @@ def half_destination(topic: str, queue_id: int, group: str, properties: Mapping[
 
     Raise ``Refused`` when the properties are so many that it could not be written again.
     """
-    stored = {key: value for key, value in properties.items() if key not in _OURS}
+    stored = {key: value for key, value in properties.items() if key not in OURS}
     stored.setdefault(keys.PGROUP, group)
     unique = stored.get(keys.UNIQ_KEY)
     if unique:
@@ -108,35 +103,18 @@ def half_ending(topic: str, group: str, properties: str) -> bytes:
 # ---- reading
 
 
-class Record(Struct, frozen=True, gc=False):
-    """A record, read once for all questions about it."""
-
-    head: RecordHead
-    data: Buffer
-    properties: Mapping[str, str]
-
-    @classmethod
-    def read(cls, data: Buffer) -> "Record":
-        """Read a record; raise ``BadRecord`` when the bytes are not one."""
-        return cls.of(peek(data), data)
-
-    @classmethod
-    def of(cls, head: RecordHead, data: Buffer) -> "Record":
-        """Return the record with this head in a buffer of records."""
-        return cls(head, data, decode_properties(head.properties(data)))
-
-
 def half_of(record: Record) -> Half:
     """Return the entry of the ledger for a record of the half queue."""
-    head, properties = record.head, record.properties
+    head = record.head
+    place = head.queue_offset, head.physical_offset, head.size, head.born_timestamp
+    if not record.was_written_by_a_check:
+        return Half(*place, record.group)
+    properties = record.properties
     ours, apaches = _number(properties, keys.PREVIOUS_HALF), _number(properties, keys.TRAN_PREPARED_QUEUE_OFFSET)
     replaces = ours if ours is not None else apaches
     return Half(
-        head.queue_offset,
-        head.physical_offset,
-        head.size,
-        head.born_timestamp,
-        properties.get(keys.PGROUP, ""),
+        *place,
+        record.group,
         _number(properties, keys.TRANSACTION_CHECK_TIMES) or 0,
         _number(properties, keys.CHECK_IMMUNITY_TIME),
         # A message cannot replace itself or a later one, whatever its properties say.
@@ -163,13 +141,14 @@ def final_message(record: Record, levels: int, timers: TimerConfig, now_ms: int)
 
     A delay begins with the commit.
     """
-    head, properties = record.head, record.properties
-    topic, queue_id = properties.get(keys.REAL_TOPIC), _number(properties, keys.REAL_QID, INT_MAX)
-    if not topic or queue_id is None:
+    place, head = record.place, record.head
+    if place is None:
         return None
-    properties = _without(properties, _NOT_FINAL)
     sys_flag = head.sys_flag & ~TRANSACTION_MASK | COMMIT
-    target = destination_of(topic, queue_id, properties, sys_flag, levels)
+    properties = record.plain_final_properties()
+    if properties is not None:
+        return _drafted(record, *place, properties, sys_flag, head.physical_offset)
+    target = destination_of(*place, _without(record.properties, NOT_FINAL), sys_flag, levels)
     target = parked(target, sys_flag, timers, now_ms)
     return _again(record, target, sys_flag, head.physical_offset)
 
@@ -185,7 +164,7 @@ def renewed(record: Record, checks: int) -> Draft:
 
 def resumed(record: Record, *, is_pending: bool) -> Draft:
     """Return the half message with which the questions begin anew; it replaces a half message that ``is_pending``."""
-    properties = _without(record.properties, _OURS)
+    properties = _without(record.properties, OURS)
     if is_pending:
         properties[keys.PREVIOUS_HALF] = str(record.head.queue_offset)
     properties[keys.TRANSACTION_CHECK_TIMES] = "0"
@@ -201,7 +180,7 @@ def as_stored(record: Record) -> tuple[Draft, Appended]:
 
 def given_up(record: Record) -> Draft:
     """Return the message for the topic of transactions that nobody ended."""
-    target = Destination(CHECK_MAX_TIME_TOPIC, 0, _without(record.properties, _OURS))
+    target = Destination(CHECK_MAX_TIME_TOPIC, 0, _without(record.properties, OURS))
     return _again(record, target, record.head.sys_flag)
 
 
@@ -214,12 +193,19 @@ def _half_again(record: Record, properties: Mapping[str, str]) -> Draft:
 
 
 def _again(record: Record, target: Destination, sys_flag: int, prepared: int = 0) -> Draft:
+    properties = encode_properties(target.properties)
+    return _drafted(record, target.topic, target.queue_id, properties, sys_flag, prepared)
+
+
+def _drafted(
+    record: Record, topic: str, queue_id: int, properties: StoredProperties, sys_flag: int, prepared: int
+) -> Draft:
     head = record.head
     return Draft(
-        target.topic,
-        target.queue_id,
+        topic,
+        queue_id,
         head.body(record.data),
-        encode_properties(target.properties),
+        properties,
         head.born_timestamp,
         head.born_host,
         head.store_host,

@@ -16,7 +16,8 @@ from datetime import UTC
 from typing import Final
 
 from firearrow.broker.tables.tables import Tables
-from firearrow.broker.transaction.half import HALF_QUEUE, Record, half_of, is_final_of, op_message
+from firearrow.broker.transaction.half import HALF_QUEUE, half_of, is_final_of, op_message
+from firearrow.broker.transaction.half_record import Record
 from firearrow.broker.transaction.ledger import Half, Ledger
 from firearrow.errors import BadRecord, OffsetNotStored
 from firearrow.model import EpochMs, keys
@@ -111,7 +112,7 @@ class Journal:
         ledger = self.ledger
         for buffer in pulled.buffers:
             for head in heads(buffer):
-                record = self._recent[head.physical_offset] = Record.of(head, buffer)
+                record = self._recent[head.physical_offset] = Record(head, buffer)
                 ledger.took_half(half_of(record))
             self._recent_bytes += len(buffer)
         if self._recent_bytes > RECENT_BYTES:
@@ -177,10 +178,10 @@ class Journal:
 
         Without the key index (``messageIndexEnable``) that is not known, and the answer is False.
         """
-        head, properties = record.head, record.properties
+        head = record.head
         if head.physical_offset >= self._store.log.opened_at:
             return False
-        unique, topic = properties.get(keys.UNIQ_KEY), properties.get(keys.REAL_TOPIC)
+        unique, topic = record.unique_key, record.properties.get(keys.REAL_TOPIC)
         if not unique or not topic:
             return False
         since_ms = head.store_timestamp - FINAL_BEFORE_MS
@@ -199,7 +200,7 @@ class Journal:
         head = record.head
         offset = self.ledger.now_at(head.queue_offset)
         is_known = self.ledger.pending.get(offset) or self.ledger.outcome_at(offset)
-        unique = record.properties.get(keys.UNIQ_KEY)
+        unique = record.unique_key
         if is_known or head.physical_offset >= self._store.log.opened_at or not unique:
             return offset
         found = await self._store.lookups.by_key(

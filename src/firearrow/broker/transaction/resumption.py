@@ -4,7 +4,8 @@ That is for a transaction that is pending or was given up. One that was committe
 about it again, and stores its message a second time. Java: ``AdminBrokerProcessor.resumeCheckHalfMessage``.
 """
 
-from firearrow.broker.transaction.half import Record, resumed
+from firearrow.broker.transaction.half import resumed
+from firearrow.broker.transaction.half_record import Record
 from firearrow.broker.transaction.journal import Journal
 from firearrow.broker.transaction.ledger import Outcome
 from firearrow.broker.transaction.slice import Slice

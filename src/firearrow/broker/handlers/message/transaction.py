@@ -7,7 +7,7 @@ even answer it, so a producer that waits for an answer waits until its timeout.
 
 from firearrow.broker.jobs import Jobs
 from firearrow.broker.transaction.ends import OUTCOMES
-from firearrow.broker.transaction.half import Record
+from firearrow.broker.transaction.half_record import Record
 from firearrow.broker.transaction.resumption import resume
 from firearrow.broker.transaction.transactions import Transactions
 from firearrow.errors import FireArrowError

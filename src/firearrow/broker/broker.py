@@ -37,6 +37,7 @@ from firearrow.broker.tables.offsets import OffsetTable
 from firearrow.broker.tables.tables import Tables
 from firearrow.broker.tables.topic_book import Topics
 from firearrow.broker.tables.topics import system_topics
+from firearrow.broker.transaction.ends import Ends
 from firearrow.broker.transaction.transactions import Transactions
 from firearrow.broker.unfinished import refuse_pending
 from firearrow.errors import ListenFailed, SettingsError
@@ -98,7 +99,7 @@ class Broker:
             registration = Registration(self._caller, self._name_servers, tables)
             sends = SendHandlers(tables, consuming.timers.is_congested)
             life.spawn(sends.rows.windows.run(), "row windows")
-            for_operators = self._operate(life, tables, sends, consuming, registration)
+            for_operators = self._operate(life, tables, sends, consuming, transactions.ends, registration)
             parts: tuple[Registers, ...] = (consuming, sends, transactions, *for_operators, changes)
             handlers = Handlers()
             for part in parts:
@@ -218,6 +219,7 @@ class Broker:
         tables: Tables,
         sends: SendHandlers,
         consuming: Consuming,
+        ends: Ends,
         registration: Registration,
     ) -> list[Registers]:
         watch = Watch(sends.admission, sends.replies, sends.replies.lines)
@@ -225,7 +227,7 @@ class Broker:
         life.spawn(self._disk_watch().run(), "disk")
         return [
             TopicHandlers(tables, registration.announced),
-            RuntimeHandlers(tables, watch, consuming.delays, consuming.timers, instance=self._instance),
+            RuntimeHandlers(tables, watch, consuming.delays, consuming.timers, ends, instance=self._instance),
             TimerHandlers(consuming.timers),
             RecallHandlers(tables),
             QueryHandlers(tables),

@@ -7,12 +7,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from firearrow import fastjson
 from firearrow.broker.settings.config import BrokerSettings
 from firearrow.broker.transaction.journal import Journal
 from firearrow.errors import FireArrowError, Overloaded, RequestRefused
 from firearrow.model.flags import COMMIT, ROLLBACK
 from firearrow.model.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC
+from firearrow.protocol.bodies.naming.route import KVTable
 from firearrow.protocol.requests.admin.config import UpdateBrokerConfig
+from firearrow.protocol.requests.admin.stats import GetBrokerRuntimeInfo
 from firearrow.protocol.requests.transaction.transaction import ResumeCheckHalfMessage
 from firearrow.store.retention import RetentionConfig
 from firearrow.testing.sim.world import World
@@ -351,15 +354,101 @@ def test_resuming_the_first_place_of_a_pending_half_does_not_double_it() -> None
     simulate(scenario, settings())
 
 
-def test_resuming_waits_until_everything_is_folded() -> None:
+def test_resuming_waits_until_everything_is_folded(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(world: World, broker: Simulated, _client: Client) -> None:
         sender = producer(world, broker)
-        halves = [await sender.half(b"%d" % n, now_ms=now(broker), key=f"K{n}") for n in range(1500)]
+        half = await sender.half(now_ms=now(broker))
+        may_fold = asyncio.Event()
+        catch_up = Journal.catch_up
+
+        async def held(self: Journal) -> None:
+            await may_fold.wait()
+            await catch_up(self)
+
+        monkeypatch.setattr(Journal, "catch_up", held)
         await broker.node.stop()
         await broker.start()
         reader = Client(world.node("reader"), broker.address)
-        await reader.ask(ResumeCheckHalfMessage(topic=HALF_TOPIC, msg_id=halves[-1].msg_id))
-        [resumed] = await reader.stored(HALF_TOPIC, 0, 1500)
-        assert resumed.properties["__previousHalf__"] == "1499"
+        asked = asyncio.create_task(
+            reader.ask(ResumeCheckHalfMessage(topic=HALF_TOPIC, msg_id=half.msg_id), timeout_ms=NEVER_MS)
+        )
+        await asyncio.sleep(5)
+        assert not asked.done()
+        assert len(await reader.stored(HALF_TOPIC)) == 1
+        may_fold.set()
+        await asked
+        [resumed] = await reader.stored(HALF_TOPIC, 0, 1)
+        assert resumed.properties["__previousHalf__"] == "0"
 
     simulate(scenario, settings(transaction_check_interval=NEVER_MS))
+
+
+async def given_up_id(client: Client) -> str:
+    [message] = await client.stored(CHECK_MAX_TIME_TOPIC)
+    host = "".join(f"{int(part):02X}" for part in message.store_host.ip.split("."))
+    return f"{host}{message.store_host.port:08X}{message.physical_offset:016X}"
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+@pytest.mark.parametrize("ends_first", [False, True])
+def test_a_given_up_transaction_that_is_resumed_ends_once(is_restarted: bool, ends_first: bool) -> None:
+    async def scenario(world: World, broker: Simulated, client: Client) -> None:
+        sender = producer(world, broker, lambda _: UNKNOWN)
+        await sender.join()
+        half = await sender.half(now_ms=now(broker))
+        await asyncio.sleep(15)
+        resume = ResumeCheckHalfMessage(topic=HALF_TOPIC, msg_id=await given_up_id(client))
+        if ends_first:
+            await sender.end(half)
+        if is_restarted:
+            await broker.node.stop()
+            await broker.start()
+            sender, client = producer(world, broker, name="again"), Client(world.node("reader"), broker.address)
+            await sender.join()
+        sender.rule = lambda _: None
+        if ends_first:
+            assert "the transaction is committed" in (await refusal(client.ask(resume)))[1]
+        else:
+            await client.ask(resume)
+            await client.ask(resume)
+            await sender.asked_again()
+            request, _ = sender.questions[-1]
+            answer = sender.end_request(
+                request.tran_state_table_offset, request.commit_log_offset, COMMIT, half.transaction_id or "", True
+            )
+            await asyncio.gather(sender.end(half), sender.ask(answer))
+        sender.rule = lambda _: COMMIT
+        await asyncio.sleep(15)
+        assert await bodies(client) == [b"hello"]
+        text = (await refusal(client.ask(resume)))[1]
+        assert "the transaction is committed" in text
+
+    simulate(scenario, settings(transaction_check_max=3))
+
+
+def test_operators_see_how_many_requests_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(world: World, broker: Simulated, client: Client) -> None:
+        sender = producer(world, broker)
+        halves = [await sender.half(now_ms=now(broker), key=f"K{n}") for n in range(3)]
+        may_fold = asyncio.Event()
+        catch_up = Journal.catch_up
+
+        async def held(self: Journal) -> None:
+            await may_fold.wait()
+            await catch_up(self)
+
+        monkeypatch.setattr(Journal, "catch_up", held)
+        ends = [asyncio.create_task(sender.end(half)) for half in halves]
+        await asyncio.sleep(1)
+
+        async def waiting() -> str:
+            table = fastjson.decode((await client.ask(GetBrokerRuntimeInfo())).body, KVTable).table
+            assert table["EndTransactionThreadPoolQueueCapacity"] == "100000"
+            return table["EndTransactionQueueSize"]
+
+        assert await waiting() == "3"
+        may_fold.set()
+        await asyncio.gather(*ends)
+        assert await waiting() == "0"
+
+    simulate(scenario, settings())

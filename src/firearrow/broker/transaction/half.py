@@ -162,11 +162,11 @@ def renewed(record: Record, checks: int) -> Draft:
     return _half_again(record, properties)
 
 
-def resumed(record: Record, *, is_pending: bool) -> Draft:
-    """Return the half message with which the questions begin anew; it replaces a half message that ``is_pending``."""
+def resumed(record: Record, replaced: int | None) -> Draft:
+    """Return the half message with which the questions begin anew; it replaces the one at ``replaced``."""
     properties = _without(record.properties, OURS)
-    if is_pending:
-        properties[keys.PREVIOUS_HALF] = str(record.head.queue_offset)
+    if replaced is not None:
+        properties[keys.PREVIOUS_HALF] = str(replaced)
     properties[keys.TRANSACTION_CHECK_TIMES] = "0"
     return _half_again(record, properties)
 

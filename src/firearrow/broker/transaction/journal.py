@@ -178,13 +178,15 @@ class Journal:
 
         Without the key index (``messageIndexEnable``) that is not known, and the answer is False.
         """
-        head = record.head
-        if head.physical_offset >= self._store.log.opened_at:
+        if record.head.physical_offset >= self._store.log.opened_at:
             return False
-        unique, topic = record.unique_key, record.properties.get(keys.REAL_TOPIC)
+        return await self.finds_final(record, record.head.store_timestamp - FINAL_BEFORE_MS)
+
+    async def finds_final(self, record: Record, since_ms: int = 0) -> bool:
+        """Whether the key index finds the final message of a half message."""
+        head, unique, topic = record.head, record.unique_key, record.properties.get(keys.REAL_TOPIC)
         if not unique or not topic:
             return False
-        since_ms = head.store_timestamp - FINAL_BEFORE_MS
         for place in (topic, SCHEDULE_TOPIC, TIMER_TOPIC):
             found = await self._store.lookups.by_key(place, unique, FINALS_LOOKED_AT, since_ms, self._clock.now_ms())
             if any(is_final_of(head, peek(one)) for one in found.records):
@@ -203,14 +205,24 @@ class Journal:
         unique = record.unique_key
         if is_known or head.physical_offset >= self._store.log.opened_at or not unique:
             return offset
+        found = await self._halves_like(record, head.store_timestamp)
+        return next((one for one in found if one in self.ledger.pending), offset)
+
+    async def last_half_of(self, record: Record) -> int | None:
+        """Return the offset of the last half message of the transaction of a message that was given up.
+
+        None when its half messages are not in the log any more, or there is no key index.
+        """
+        found = await self._halves_like(record, 0)
+        return self.ledger.now_at(max(found)) if found else None
+
+    async def _halves_like(self, record: Record, since_ms: int) -> list[int]:
+        """Return the offsets of half messages with the key, birth and body of a record."""
         found = await self._store.lookups.by_key(
-            HALF_TOPIC, unique, FINALS_LOOKED_AT, head.store_timestamp, self._clock.now_ms()
+            HALF_TOPIC, record.unique_key, FINALS_LOOKED_AT, since_ms, self._clock.now_ms()
         )
-        for one in map(peek, found.records):
-            is_same = (one.born_timestamp, one.body_crc) == (head.born_timestamp, head.body_crc)
-            if is_same and one.queue_offset in self.ledger.pending:
-                return one.queue_offset
-        return offset
+        wanted = record.head.born_timestamp, record.head.body_crc
+        return [one.queue_offset for one in map(peek, found.records) if (one.born_timestamp, one.body_crc) == wanted]
 
     # ---- writing
 

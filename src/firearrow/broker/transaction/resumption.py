@@ -2,6 +2,10 @@
 
 That is for a transaction that is pending or was given up. One that was committed or rolled back is refused: Apache asks
 about it again, and stores its message a second time. Java: ``AdminBrokerProcessor.resumeCheckHalfMessage``.
+
+A message that was given up is resumed under the offset of its last half message, so that the producer's end of that and
+the answer to a new question end one transaction. Its half messages are looked up by its key: without the key index
+(``messageIndexEnable``) both would store the message.
 """
 
 from firearrow.broker.transaction.half import resumed
@@ -18,37 +22,44 @@ from firearrow.protocol.refusal import Refused
 
 async def resume(journal: Journal, record: Record) -> None:
     """Ask about the half message in a record again, from the first question on; return when that is kept."""
-    head = record.head
-    is_half = head.topic in (HALF_TOPIC, CHECK_MAX_TIME_TOPIC)
+    is_half = record.head.topic in (HALF_TOPIC, CHECK_MAX_TIME_TOPIC)
     if not is_half or keys.REAL_TOPIC not in record.properties:
         text = f"the message is not a half message: it is not one of {HALF_TOPIC} or {CHECK_MAX_TIME_TOPIC} "
         raise Refused(ResponseCode.SYSTEM_ERROR, text + f"with property {keys.REAL_TOPIC}")
-    is_pending = head.topic == HALF_TOPIC
-    if is_pending:
-        record = await _present(journal, record)
+    record, replaced = await _present(journal, record)
     work = Slice(journal)
     try:
-        end = journal.append(resumed(record, is_pending=is_pending)).end
+        end = journal.append(resumed(record, replaced)).end
     except FireArrowError as error:
         work.failed(error)
         raise
-    if is_pending:
-        work.over(record.head.queue_offset, Outcome.MOVED, end)
+    if replaced is not None:
+        work.over(replaced, Outcome.MOVED, end)
     await work.kept()
 
 
-async def _present(journal: Journal, record: Record) -> Record:
-    """Return the last record of the transaction; raise ``Refused`` unless it is pending or given up."""
-    ledger = journal.ledger
-    offset = await journal.pending_of(record)
-    half = ledger.open_at(offset)
+async def _present(journal: Journal, record: Record) -> tuple[Record, int | None]:
+    """Return the last record of the transaction, and the offset of its last half message; None when that is not there.
+
+    An end that names one of the half messages before then ends the resumed one. Raise ``Refused`` when the transaction
+    has ended, or nothing is known of it but a half message.
+    """
+    ledger, was_moved = journal.ledger, record.head.topic == CHECK_MAX_TIME_TOPIC
+    offset = await (journal.last_half_of(record) if was_moved else journal.pending_of(record))
+    is_committed = await journal.finds_final(record)
+    half = None if offset is None else ledger.open_at(offset)
     if half is not None and half.physical != record.head.physical_offset:
         record = await journal.record_of(half) or record
-    if record.head.queue_offset == offset and (
-        ledger.open_at(offset) is not None or ledger.outcome_at(offset) is Outcome.GIVEN_UP
-    ):
-        return record
-    outcome = ledger.outcome_at(ledger.now_at(offset))
+    if offset is None:
+        outcome = None
+    else:  # the transaction may have gone on while its records were read
+        offset = ledger.now_at(offset)
+        half, outcome = ledger.open_at(offset), ledger.outcome_at(offset)
+    is_last = half is not None and half.physical == record.head.physical_offset
+    is_given_up = half is None and (outcome is Outcome.GIVEN_UP or (was_moved and outcome is None))
+    if not is_committed and (is_last or is_given_up):
+        return record, offset
+    outcome = Outcome.COMMITTED if is_committed else outcome
     text = f"the transaction is {'over' if outcome is None else outcome.value}: nobody is asked about it again. "
     text += f"A message in {CHECK_MAX_TIME_TOPIC} can be resumed by its own id"
     raise Refused(ResponseCode.SYSTEM_ERROR, text)

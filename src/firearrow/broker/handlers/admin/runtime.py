@@ -1,7 +1,8 @@
 """Running values: the table of a broker's running values, and single statistics.
 
 The table has Apache's names and units, and both spellings of ``getTransferredTps``, because tools of 4.9 know only the
-older one. This broker has no thread pools: Apache's values about their queues are reported as empty.
+older one. This broker has no thread pools: Apache's values about their queues are reported as empty, except that
+of the requests to end a transaction.
 Java: ``AdminBrokerProcessor.prepareRuntimeInfo``, ``StoreStatsService.getRuntimeInfo``.
 """
 
@@ -14,6 +15,7 @@ from firearrow.broker.statistics.counters import BrokerStats
 from firearrow.broker.statistics.watch import Watch
 from firearrow.broker.tables.tables import Tables
 from firearrow.broker.timer.timers import Timers
+from firearrow.broker.transaction.ends import MAX_WAITING, Ends
 from firearrow.model.versions import CURRENT_VERSION, version_name
 from firearrow.protocol.bodies.body import encode_body
 from firearrow.protocol.bodies.naming.route import KVTable
@@ -34,7 +36,9 @@ _DAY_S: Final = 86_400
 class RuntimeHandlers:
     """Reports running values to operators."""
 
-    def __init__(self, tables: Tables, watch: Watch, delays: DelayedDelivery, timers: Timers, *, instance: str) -> None:
+    def __init__(
+        self, tables: Tables, watch: Watch, delays: DelayedDelivery, timers: Timers, ends: Ends, *, instance: str
+    ) -> None:
         self._store = tables.store
         self._disk = tables.disk
         self._settings = tables.settings
@@ -42,6 +46,7 @@ class RuntimeHandlers:
         self._watch = watch
         self._delays = delays
         self._timers = timers
+        self._ends = ends
         self._jobs = tables.jobs
         self._instance = instance
         self._booted_ms = tables.clock.now_ms()
@@ -88,6 +93,8 @@ class RuntimeHandlers:
             **self._storage(),
             **self._days(),
             **_no_pools(),
+            "EndTransactionQueueSize": str(len(self._ends)),
+            "EndTransactionThreadPoolQueueCapacity": str(MAX_WAITING),
             **self._levels(),
             **self._timers.runtime(),
         }
@@ -167,7 +174,7 @@ class RuntimeHandlers:
 
 
 def _no_pools() -> dict[str, str]:
-    table = {"EndTransactionQueueSize": "0", "EndTransactionThreadPoolQueueCapacity": "100000"}
+    table = {}
     for name, capacity in _POOLS.items():
         table[f"{name}ThreadPoolQueueSize"] = "0"
         table[f"{name}ThreadPoolQueueCapacity"] = str(capacity)

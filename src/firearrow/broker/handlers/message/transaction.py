@@ -24,6 +24,8 @@ class TransactionHandlers:
 
     def __init__(self, transactions: Transactions, lookups: Lookups, jobs: Jobs) -> None:
         self._transactions = transactions
+        self.ends = transactions.ends
+        """The requests that wait."""
         self._lookups = lookups
         self._jobs = jobs
 

@@ -21,7 +21,7 @@ from firearrow.broker.timer.enqueue import Enqueue
 from firearrow.broker.timer.records import TimedRecord, delivered, timed_record
 from firearrow.broker.transaction import decisions, resumption, transactions
 from firearrow.broker.transaction.checks import Checks
-from firearrow.broker.transaction.half import Record
+from firearrow.broker.transaction.half_record import Record
 from firearrow.broker.transaction.journal import Journal
 from firearrow.broker.transaction.ledger import Ledger
 from firearrow.broker.transaction.producers import ConnectedProducers
@@ -116,8 +116,8 @@ def writes_half_messages_again_without_end(patch: pytest.MonkeyPatch) -> None:
 def resumes_the_record_that_is_named(patch: pytest.MonkeyPatch) -> None:
     """A resumption writes the record of its id again, wherever its transaction is by now."""
 
-    async def as_named(_journal: Journal, record: Record) -> Record:
-        return record
+    async def as_named(_journal: Journal, record: Record) -> tuple[Record, int]:
+        return record, record.head.queue_offset
 
     patch.setattr(resumption, "_present", as_named)
 

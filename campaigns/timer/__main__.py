@@ -22,24 +22,33 @@ LONGEST_START_S: Final = 30
 """Seconds within which a broker with any number of pending timers serves."""
 
 
-def handovers(name_server: str, count: int) -> Iterator[Figures]:
+def handovers(name_server: str, count: int, only: str | None) -> Iterator[Figures]:
     """Hand timers over both ways, stopped and killed."""
-    for to_apache in (False, True):
-        for killed in (False, True):
+    for to in ("ours", "apache"):
+        for end in ("stopped", "killed"):
+            if only not in (None, f"to-{to}-{end}"):
+                continue
             handover = Handover(name_server)
             try:
-                yield asyncio.run(handover.play(count, to_apache=to_apache, killed=killed))
+                yield asyncio.run(handover.play(count, to_apache=to == "apache", killed=end == "killed"))
             finally:
                 handover.close()
 
 
-def bursts(name_server: str, count: int) -> Iterator[Figures]:
+def bursts(name_server: str, count: int, only: str | None) -> Iterator[Figures]:
     """Deliver a burst with Apache's broker, then with ours."""
     for whose, broker in brokers(name_server).items():
+        if only not in (None, whose):
+            continue
         try:
             yield asyncio.run(burst(broker, count, whose))
         finally:
             broker.close()
+
+
+def waits(name_server: str, count: int, _only: str | None) -> Iterator[Figures]:
+    """Start brokers with millions of pending messages."""
+    return pending(name_server, count)
 
 
 def is_failure(figures: Figures) -> bool:
@@ -58,12 +67,13 @@ def main() -> int:
     arguments.add_argument("campaign", choices=["handover", "burst", "pending"])
     arguments.add_argument("--count", type=int, default=10_000, help="timed messages of each run")
     arguments.add_argument("--ledger", action="store_true", help=f"append the figures to {DEFAULT_PATH}")
+    arguments.add_argument("--only", help="one run: apache or ours; of handover: to-ours-stopped, to-apache-killed ...")
     options = arguments.parse_args()
     ledger = Ledger(f"timer-{options.campaign}", DEFAULT_PATH if options.ledger else None)
-    play = {"handover": handovers, "burst": bursts, "pending": pending}[options.campaign]
+    play = {"handover": handovers, "burst": bursts, "pending": waits}[options.campaign]
     failed = False
     with ApacheNameServer() as names:
-        for figures in play(names.address, options.count):
+        for figures in play(names.address, options.count, options.only):
             sys.stdout.write(json.dumps(ledger.add(figures)) + "\n")
             sys.stdout.flush()
             failed |= is_failure(figures)

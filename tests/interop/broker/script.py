@@ -123,6 +123,11 @@ SENDS = [
     Step("recall", 370, {"topic": "T", "recallHandle": "x", "producerGroup": "P"}),
 ]  # fmt: skip
 
+NOT_OFFERED = [
+    a_topic(f"type {kind}", topic=f"of{kind}", attributes=f"+message.type={kind}") for kind in ("PRIORITY", "LITE")
+]
+"""Types of messages that Apache's broker has and ours refuses."""
+
 TOPICS = [
     a_topic("a topic"),
     a_topic("the same again"),
@@ -135,6 +140,10 @@ TOPICS = [
     a_topic("attribute with a wrong value", topic="typed2", attributes="+message.type=RED"),
     a_topic("attribute without a sign", topic="typed2", attributes="message.type=FIFO"),
     a_topic("mixed", topic="typed2", attributes="+message.type=MIXED"),
+    *(
+        a_topic(f"type {kind}", topic=f"of{kind}", attributes=f"+message.type={kind}")
+        for kind in ("NORMAL", "UNSPECIFIED", "FIFO", "DELAY", "TRANSACTION")
+    ),
     a_topic("reserve time", topic="typed2", attributes="+reserve.time=3"),
     a_topic("illegal name", topic="a b"),
     a_topic("blank name", topic=""),

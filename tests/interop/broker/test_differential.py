@@ -9,7 +9,7 @@ import pytest
 
 from judges import ApacheBroker, FireArrowBroker, FireArrowNameServer
 from judges.wire import ask
-from tests.interop.broker.script import SENDS, TOPICS, Step
+from tests.interop.broker.script import NOT_OFFERED, SENDS, TOPICS, Step
 from tests.interop.nameserver.raw import Wire
 
 pytestmark = pytest.mark.apache
@@ -57,6 +57,14 @@ def _comparable(remark: str) -> str:
     if remark.startswith("java.lang.NullPointerException"):
         return "java.lang.NullPointerException"
     return re.sub(r"127\.0\.0\.1:\d+", "ADDRESS", remark)
+
+
+@pytest.mark.parametrize("step", NOT_OFFERED, ids=lambda step: step.what.replace(" ", "-"))
+def test_types_of_messages_that_are_not_offered_are_refused(pair: Pair, step: Step) -> None:
+    apache, ours = (answer(broker, step) for broker in pair)
+    assert apache["code"] == 0
+    assert ours["code"] == 1
+    assert "cannot be honoured" in ours["remark"]
 
 
 @pytest.mark.parametrize("step", [*SENDS, *TOPICS], ids=lambda step: step.what.replace(" ", "-"))

@@ -111,6 +111,11 @@ def test_attributes_are_added_changed_and_removed() -> None:
     assert altered(new, parse_changes("-message.type")) == {"queue.type": "SimpleCQ"}
 
 
+@pytest.mark.parametrize("kind", ["NORMAL", "UNSPECIFIED", "FIFO", "DELAY", "TRANSACTION"])
+def test_types_of_messages_that_are_offered_are_accepted(kind: str) -> None:
+    assert altered(None, parse_changes(f"+message.type={kind}")) == {"message.type": kind}
+
+
 @pytest.mark.parametrize(
     ("current", "changes", "remark"),
     [
@@ -120,6 +125,9 @@ def test_attributes_are_added_changed_and_removed() -> None:
         (None, "+colour=red", "unsupported key"),
         (None, "+message.type=MIXED", "MIXED"),
         (None, "+message.type=WRONG", "not in set"),
+        (None, "+message.type=LITE", "not offered"),
+        (None, "+message.type=PRIORITY", "not ordered by priority"),
+        ({"message.type": "NORMAL"}, "+message.type=PRIORITY", "not ordered by priority"),
         (None, "+queue.type=BatchCQ", "not offered"),
         (None, "+cleanup.policy=COMPACTION", "not offered"),
         (None, "message.type=FIFO", "format is wrong"),

@@ -1,7 +1,8 @@
 """Attributes of topics: the keys and values that an operator may set, and how a change is applied.
 
 A change is written ``+key=value,-key``. Pure. Java: ``AttributeParser``, ``AttributeUtil``, ``TopicAttributes``.
-Values that ask for queues or policies that are not offered yet are refused, so that no topic promises what is not kept.
+Values that ask for queues, policies or messages that are not offered yet are refused, so that no topic promises what is
+not kept. The type of a send is not checked against the type of its topic: Apache's broker does not check it either.
 """
 
 from collections.abc import Mapping
@@ -47,6 +48,7 @@ NOT_OFFERED: Final = {
     ("queue.type", "BatchCQ"): "queues of whole batches are not offered",
     ("cleanup.policy", "COMPACTION"): "compacted topics are not offered",
     ("message.type", "LITE"): "light topics are not offered",
+    ("message.type", "PRIORITY"): "messages are not ordered by priority",
 }
 
 

@@ -22,7 +22,7 @@ async def refuse_pending(disk: Disk, store: Store, directory: str, *, opens: boo
 
     ``timers`` says that this broker delivers timed messages.
     """
-    pending = replace(await count_pending(disk, OpenMessages(store)), half_messages=0)
+    pending = replace(await count_pending(disk, OpenMessages(store), delivers_timers=timers), half_messages=0)
     if timers:
         pending = replace(pending, timers=0)
     if not pending:

@@ -10,6 +10,7 @@ from campaigns.store.ours import opened
 from firearrow.model import keys
 from firearrow.model.names import HALF_TOPIC, OP_HALF_TOPIC, TIMER_TOPIC
 from firearrow.runtime.disk.real_disk import RealDisk
+from firearrow.store.outside import pending
 from firearrow.store.outside.directory import StoreView
 from firearrow.store.outside.messages import OpenMessages, SeenMessages
 from firearrow.store.outside.pending import Pending, count_pending
@@ -30,11 +31,13 @@ def counted(tmp_path: Path) -> Callable[[Scene], Pending]:
             await scene(Begun(store, disk))
             await store.reached(store.log.tail, FLUSHED)
             inside = await count_pending(disk, OpenMessages(store))
+            beside_timers = await count_pending(disk, OpenMessages(store), delivers_timers=True)
         view = await StoreView.open(disk)
         outside = await count_pending(disk, SeenMessages(view))
         view.close()
         await disk.close()
         assert inside == outside
+        assert beside_timers.check_points == inside.check_points, "also those among the timed messages"
         return inside
 
     return lambda scene: asyncio.run(count(scene))
@@ -105,6 +108,22 @@ def test_a_copy_of_a_message_that_was_ended_is_finished(counted: Counted) -> Non
 
 
 # ---- timers
+
+
+def test_a_broker_that_delivers_timers_does_not_walk_through_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> Pending:
+        disk = RealDisk(str(tmp_path))
+        async with opened(tmp_path) as store:
+            begun = Begun(store, disk)
+            timers = [SetOut(begun.timed(), NOW_S + 9) for _ in range(30)]
+            await begun.save_wheel(timers, next_s=NOW_S, next_offset=30)
+            await store.reached(store.log.tail, FLUSHED)
+            monkeypatch.setattr(pending, "timers_of", None)
+            return await count_pending(disk, OpenMessages(store), delivers_timers=True)
+
+    assert not asyncio.run(main())
 
 
 @pytest.mark.parametrize("precision_ms", [100, 1000])

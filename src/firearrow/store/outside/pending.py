@@ -25,7 +25,7 @@ from firearrow.model.numbers import whole_number
 from firearrow.record.op_message import OP_TAG, is_batched, parse_op
 from firearrow.runtime.disk.door import Disk
 from firearrow.store.outside.pop_marks import PopMarks
-from firearrow.store.outside.timer_files import Timer, slots_due, timers_of
+from firearrow.store.outside.timer_files import Timer, columns_of, slots_due, timers_of
 from firearrow.store.timer.recovery import read_check
 from firearrow.store.timer.timer_log import TimerLog
 
@@ -117,8 +117,12 @@ class _OffsetFile(Struct, frozen=True):
     table: dict[str, dict[int, int]] = field(name="offsetTable", default_factory=dict)
 
 
-async def count_pending(disk: Disk, messages: Messages) -> Pending:
-    """Count pending work. A directory without such messages costs a few lookups."""
+async def count_pending(disk: Disk, messages: Messages, *, delivers_timers: bool = False) -> Pending:
+    """Count pending work. A directory without such messages costs a few lookups.
+
+    With ``delivers_timers`` timed messages count as 0, unless there are pop check-points among them: millions of them
+    need not be walked through then.
+    """
     revive_logs = [topic for topic in await messages.topics() if topic.startswith(REVIVE_LOG_PREFIX)]
     halves = await messages.queues(HALF_TOPIC)
     revived = [(topic, queue_id) for topic in revive_logs for queue_id in await messages.queues(topic)]
@@ -127,7 +131,10 @@ async def count_pending(disk: Disk, messages: Messages) -> Pending:
     for topic, queue_id in revived:
         await _take_revive_log(messages, offsets, topic, queue_id, marks)
     transactions = [await _transactions(messages, offsets, queue_id) for queue_id in halves]
-    timers = await _Timers(disk, messages, marks).count() if await messages.queues(TIMER_TOPIC) else 0
+    timers = 0
+    if await messages.queues(TIMER_TOPIC):
+        timed = _Timers(disk, messages, marks)
+        timers = await timed.count() if not delivers_timers or await timed.hold_marks() else 0
     return Pending(
         half_messages=sum(pending for pending, _ in transactions),
         timers=timers,
@@ -226,6 +233,36 @@ class _Timers:
             log.close()
         return count
 
+    async def hold_marks(self) -> bool:
+        """Whether a message of the revive log is among the timed messages, pending or not. Nothing is counted."""
+        check = await read_check(self._disk)
+        for queue_id in await self._messages.queues(TIMER_TOPIC):
+            async for message in self._messages.after(TIMER_TOPIC, queue_id, check.queue_offset):
+                if _is_mark(message):
+                    return True
+        log = TimerLog(self._disk, TIMER_LOG_BYTES)
+        await log.load()
+        try:
+            return await self._units_hold_marks(log)
+        finally:
+            log.close()
+
+    async def _units_hold_marks(self, log: TimerLog) -> bool:
+        known: set[int] = set()
+        async for timers in columns_of(log):
+            for hashed in sorted(set(timers.topic_hashes) - known):
+                places = zip(timers.topic_hashes, timers.physicals, timers.sizes, strict=True)
+                for topic_hash, physical, size in places:
+                    # A record that was deleted for its age tells nothing: the next one of its topic is looked at.
+                    if topic_hash != hashed or size <= 0:
+                        continue
+                    if (message := await self._messages.at(physical, size)) is not None:
+                        if _is_mark(message):
+                            return True
+                        known.add(hashed)
+                        break
+        return False
+
     async def _waits(self, timer: Timer) -> bool:
         """Whether the message of a timer exists and does not belong to the revive log."""
         if self._is_mark.get(timer.topic_hash) is False:
@@ -238,7 +275,12 @@ class _Timers:
 
     def _took(self, message: Kept) -> bool:
         """Pass a message of the revive log to `PopMarks`; return whether it was one."""
-        if not message.properties.get(keys.REAL_TOPIC, "").startswith(REVIVE_LOG_PREFIX):
+        if not _is_mark(message):
             return False
         self._marks.add(message.properties.get(keys.TAGS, ""), message.body)
         return True
+
+
+def _is_mark(message: Kept) -> bool:
+    """Whether a timed message is one of the revive log."""
+    return message.properties.get(keys.REAL_TOPIC, "").startswith(REVIVE_LOG_PREFIX)

@@ -5,6 +5,7 @@ of the timer log since the checkpoint are laid over it: a broker that was killed
 neither still lies in the timers' queue from the checkpoint's entry on. ``store.timer.layout`` describes the files.
 """
 
+import struct
 from collections.abc import AsyncIterator
 from typing import Final, NamedTuple
 
@@ -25,6 +26,8 @@ from firearrow.store.timer.recovery import READ_BYTES, snapshots
 from firearrow.store.timer.timer_log import TimerLog
 from firearrow.store.timer.wheel import PATH
 
+_TIMER_OF_UNIT: Final = struct.Struct(">28xqii8x")
+"""Physical offset, size and topic hash of a unit."""
 _SLOTS_AT_ONCE: Final = 16_384
 _UNITS_AT_ONCE: Final = 256
 
@@ -35,6 +38,28 @@ class Timer(NamedTuple):
     physical: int
     size: int
     topic_hash: int
+
+
+class TimerColumns(NamedTuple):
+    """Units of the timer log by columns, whatever their slot."""
+
+    physicals: tuple[int, ...]
+    sizes: tuple[int, ...]
+    topic_hashes: tuple[int, ...]
+
+
+async def columns_of(log: TimerLog) -> AsyncIterator[TimerColumns]:
+    """Return all units of the timer log, also bytes behind the last one, thousands at once."""
+    pace = Pace(1)
+    for start in log.starts:
+        at = start
+        while data := await log.read(at, READ_BYTES):
+            whole = data[: len(data) // UNIT_BYTES * UNIT_BYTES]
+            if not whole or not any(whole[:UNIT_BYTES]):
+                break  # zeros behind the last unit
+            yield TimerColumns(*zip(*_TIMER_OF_UNIT.iter_unpack(whole), strict=True))
+            at += len(whole)
+            await pace.did()
 
 
 class SlotSeen(NamedTuple):

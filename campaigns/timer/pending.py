@@ -24,7 +24,7 @@ from judges import FireArrowBroker, fresh
 
 SAMPLE: Final = 1_000
 """Messages that are due soon."""
-SOON_S: Final = 45
+SOON_S: Final = 30
 SPREAD_S: Final = 36 * 3600
 """Seconds over which the pending messages are due; inside the window of the wheel, so that none is stored again."""
 BEGIN_S: Final = 3 * 3600

@@ -46,7 +46,7 @@ class Consuming:
         self._questions = Jobs(QUESTIONS_AT_ONCE)
         self.delays = DelayedDelivery(tables)
         self.timers = Timers(tables)
-        filters = Filters(tables.clock.ticks)
+        filters = Filters(tables.clock.cpu_ns)
         self.heartbeats = HeartbeatHandlers(tables, filters)
         self.pulls = PullHandlers(tables, memory_bytes, filters)
         self._handlers: list[Registers] = [
@@ -60,6 +60,7 @@ class Consuming:
             ConsumerHandlers(tables, self._questions, self.heartbeats.disagreements),
             ProgressHandlers(tables),
         ]
+        tables.clients.on_new_expression.append(self.pulls.resubscribed)
         tables.store.views.dispatch.views += [self.pulls.arrived, self.delays.arrived, self.timers.arrived]
 
     async def load(self) -> None:

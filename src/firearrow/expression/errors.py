@@ -1,4 +1,4 @@
-"""The two ways in which an expression fails: it does not compile, or it cannot be evaluated for a message."""
+"""How an expression fails: it does not compile, it has no value for a message, or an evaluation takes too long."""
 
 
 class BadExpression(ValueError):
@@ -9,4 +9,11 @@ class NoValue(Exception):
     """An expression has no value for a message: a text is not a number, or types cannot be compared.
 
     A message for which this is raised does not match. Java: any exception of ``Expression.evaluate``.
+    """
+
+
+class OutOfBudget(Exception):
+    """An evaluation needs more steps than its budget; its message does not match.
+
+    Unlike `NoValue`, no other part of the expression makes up for it.
     """

@@ -6,6 +6,7 @@ an ``Integer``. Java: ``ComparisonExpression.__compare``, ``Integer.valueOf``, `
 """
 
 import re
+from functools import cache
 from math import copysign, inf, isnan
 from typing import Final
 
@@ -22,9 +23,13 @@ Value = str | bool | Number | None
 INTEGER_BITS: Final = 31
 LONG_BITS: Final = 63
 _MOST_DIGITS: Final = 19
-_WHOLE: Final = re.compile(r"([+-]?)(\d+)")
-_DECIMAL: Final = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?")
-_HEXADECIMAL: Final = re.compile(r"([+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[fFdD]?")
+_SIGNS: Final = ("+", "-")
+_DIGITS: Final = re.compile(r"\d*")
+# No digit can be taken by two parts of a pattern: a match takes time by the length of the text, not by its square.
+_DECIMAL: Final = re.compile(r"([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?")
+_HEXADECIMAL: Final = re.compile(
+    r"([+-]?0[xX](?:[0-9a-fA-F]+(?:\.[0-9a-fA-F]*)?|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[fFdD]?"
+)
 _WORDS: Final = {
     sign + word: -value if sign == "-" else value
     for word, value in (("NaN", float("nan")), ("Infinity", inf))
@@ -37,15 +42,20 @@ def whole(text: str, bits: int) -> int:
     """Return a text as ``Integer.valueOf`` (31 bits) or ``Long.valueOf`` (63 bits) reads it; raise `NoValue`."""
     if len(text) < 10 and text.isascii() and text.isdigit():
         return int(text)
-    found = _WHOLE.fullmatch(text)
-    if found is None or (not text.isascii() and max(text) > "\uffff"):
-        raise NoValue(f"{text!r:.60} is not a whole number")
-    digits = found[2] if found[2].isascii() else "".join(str(int(digit)) for digit in found[2])
-    digits = digits.lstrip("0")
-    number = int(found[1] + (digits or "0")) if len(digits) <= _MOST_DIGITS else 1 << 64
+    digits = text[1:] if text[:1] in _SIGNS else text
+    short = digits.lstrip("0" if text.isascii() else _zeros())
+    if not digits or len(short) > _MOST_DIGITS or not _DIGITS.fullmatch(short) or max(short, default="") > "\uffff":
+        raise NoValue(f"{text[:60]!r} is not a whole number of {bits + 1} bits")
+    number = int(text[: len(text) - len(digits)] + (short or "0"))
     if not -(1 << bits) <= number < 1 << bits:
         raise NoValue(f"{text!r:.60} does not fit into {bits + 1} bits")
     return number
+
+
+@cache
+def _zeros() -> str:
+    """Return the digits 0 of all scripts that Java's ``char`` holds."""
+    return "".join(digit for code in range(0x10000) if (digit := chr(code)).isdecimal() and int(digit) == 0)
 
 
 def double(text: str) -> float:
@@ -68,7 +78,7 @@ def double(text: str) -> float:
 
 def truth(text: str) -> bool:
     """Return a text as ``Boolean.valueOf`` reads it: everything but ``true`` is false."""
-    return text.lower() == "true"
+    return len(text) == len("true") and text.lower() == "true"
 
 
 def compare_doubles(left: float, right: float) -> int:

@@ -15,7 +15,8 @@ from msgspec import Struct
 
 from firearrow.expression.errors import BadExpression, NoValue
 from firearrow.expression.java_values import Long, Value, as_type_of, compare, compare_doubles, double, truth
-from firearrow.expression.program import Properties, Run
+from firearrow.expression.program import MeteredProperties, Properties, Run
+from firearrow.expression.steps import search_steps
 
 MOST_DEPTH: Final = 100
 """The most levels of an expression: parentheses that hold something, NOT, minus, chained comparisons."""
@@ -102,6 +103,14 @@ def prop(name: str) -> Node:
     return Node(Kind.PROPERTY, lambda properties: properties.get(name), name=name)
 
 
+def _untouched(node: Node) -> Run:
+    """Return the closure of a part whose value is not read to its end: a property then costs nothing by its length."""
+    if node.kind is not Kind.PROPERTY:
+        return node.run
+    name = node.name
+    return lambda properties: properties[name] if name in properties else None
+
+
 # ---- logic
 
 
@@ -109,7 +118,7 @@ def as_boolean(node: Node) -> Node:
     """Return a part where a boolean is needed; a property counts as false there when it is set, else as null."""
     if node.kind is Kind.PROPERTY:
         name = node.name
-        cast = Node(Kind.BOOLEAN, lambda properties: None if properties.get(name) is None else False)
+        cast = Node(Kind.BOOLEAN, lambda properties: False if name in properties else None)
         cast.steps, cast.depth = node.steps, node.depth
         return cast
     if node.kind is Kind.BOOLEAN or node.kind is Kind.BOOLEAN_CONSTANT:
@@ -220,7 +229,7 @@ def unequal(left: Node, right: Node) -> Node:
 
 def is_null(node: Node) -> Node:
     """Return ``node IS NULL``."""
-    inner = node.run
+    inner = _untouched(node)
 
     def run(properties: Properties) -> Value:
         return inner(properties) is None
@@ -255,14 +264,12 @@ def _property_equals(name: str, value: Value) -> Run | None:
     if isinstance(value, str):
 
         def run(properties: Properties) -> Value:
-            text = properties.get(name)
-            return None if text is None else text == value
+            return properties[name] == value if name in properties else None
 
     elif isinstance(value, bool):
 
         def run(properties: Properties) -> Value:
-            text = properties.get(name)
-            return None if text is None else truth(text) is value
+            return truth(properties[name]) is value if name in properties else None
 
     else:
         return None
@@ -350,21 +357,24 @@ def listed(node: Node, texts: Sequence[str], *, inside: bool) -> Node:
     name, wanted = node.name, frozenset(texts)
 
     def run(properties: Properties) -> Value:
-        text = properties.get(name)
-        return None if text is None else (text in wanted) is inside
+        return (properties[name] in wanted) is inside if name in properties else None
 
     return _node(Kind.BOOLEAN, run, node)
 
 
 def searched(node: Node, how: str, text: str, *, wanted: bool) -> Node:
     """Return ``node CONTAINS text``, STARTSWITH or ENDSWITH, or NOT of one of them. An empty text is never found."""
-    inner, find = node.run, _SEARCHES[how]
+    inner, find, is_whole = _untouched(node), _SEARCHES[how], how == "CONTAINS"
 
     def run(properties: Properties) -> Value:
         if not text:
             return False
         value = inner(properties)
-        return isinstance(value, str) and find(value, text) is wanted
+        if not isinstance(value, str):
+            return False
+        if is_whole and isinstance(properties, MeteredProperties):
+            properties.charge(search_steps(len(value), len(text)))
+        return find(value, text) is wanted
 
     return _node(Kind.BOOLEAN, run, node)
 

@@ -1,9 +1,9 @@
-"""Wall time, and ticks for metrics.
+"""Wall time, ticks for metrics, and CPU time.
 
 Elapsed time, timers and deadlines belong to the event loop (``loop.time()``, ``asyncio.timeout``); this door
-has the two other readings. Wall time may jump either way, so nothing measures a duration with it. Ticks only
+has the other readings. Wall time may jump either way, so nothing measures a duration with it. Ticks only
 move forward but count from an arbitrary start, and they are for metrics alone: no decision may depend on
-them, but for the one to end a CEL filter that takes too long.
+them. CPU time decides one thing: how many messages filters look at before other work has its turn.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Wall time and ticks."""
+    """Wall time, ticks and CPU time."""
 
     def now_ms(self) -> int:
         """Return wall time in milliseconds since the epoch. It may jump forwards or backwards."""
@@ -20,6 +20,10 @@ class Clock(Protocol):
 
     def ticks(self) -> int:
         """Return a steady count of nanoseconds, for metrics only."""
+        ...
+
+    def cpu_ns(self) -> int:
+        """Return the nanoseconds that this thread has run on a CPU; a reading takes about half a microsecond."""
         ...
 
 
@@ -33,6 +37,10 @@ class SystemClock:
     def ticks(self) -> int:
         """Return a steady count of nanoseconds."""
         return time.perf_counter_ns()
+
+    def cpu_ns(self) -> int:
+        """Return the nanoseconds that this thread has run on a CPU."""
+        return time.thread_time_ns()
 
 
 def elapsed_ms() -> int:

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from firearrow.expression.cel.message_view import MessageView
-from firearrow.expression.cel.meter import Budget, OutOfBudget
+from firearrow.expression.cel.meter import STEPS
 from firearrow.expression.cel.program import Verdict, compile_cel
-from firearrow.expression.errors import BadExpression, NoValue
+from firearrow.expression.errors import BadExpression, NoValue, OutOfBudget
 
 BODY = b'{"a": 1, "b": [1, 2, 3], "c": {"d": "x"}, "e": null}'
 INTS = st.integers(-(2**63), 2**63 - 1) | st.integers(-3, 3)
@@ -21,18 +21,14 @@ PARTS = [
 ]  # fmt: skip
 
 
-def never() -> int:
-    return 0
-
-
 def view() -> MessageView:
     return MessageView("orders", {"TAGS": "x", "n": "1"}, lambda: BODY, 1, 2)
 
 
-def value(text: str, budget: Budget | None = None) -> Any:
+def value(text: str, most_steps: int = STEPS) -> Any:
     """Return what an expression evaluates to, or the type of its error."""
     try:
-        return compile_cel(text).value(view(), budget or Budget(), never)
+        return compile_cel(text).value(view(), most_steps)
     except (NoValue, OutOfBudget) as error:
         return type(error)
 
@@ -85,10 +81,10 @@ def test_every_text_is_refused_or_judged_within_its_budget(text: str, steps: int
         program = compile_cel(text)
     except BadExpression:
         return
-    whole = program.judge(view(), Budget(), never)
-    again = program.judge(view(), Budget(), never)
+    whole = program.judge(view())
+    again = program.judge(view())
     assert (whole.verdict, whole.steps, whole.reason) == (again.verdict, again.steps, again.reason)
-    bounded = program.judge(view(), Budget(steps=steps), never)
+    bounded = program.judge(view(), steps)
     if whole.steps <= steps:
         assert (bounded.verdict, bounded.steps) == (whole.verdict, whole.steps)
     elif program.steps > steps:

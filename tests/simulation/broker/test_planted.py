@@ -160,6 +160,9 @@ class _NeverBack:
     def ticks(self) -> int:
         return self._clock.ticks()
 
+    def cpu_ns(self) -> int:
+        return self._clock.cpu_ns()
+
 
 def delivers_early_after_a_step_of_the_clock(patch: pytest.MonkeyPatch) -> None:
     made = Dequeue.__init__

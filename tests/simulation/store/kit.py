@@ -80,6 +80,10 @@ class FrozenClock:
         """None."""
         return 0
 
+    def cpu_ns(self) -> int:
+        """None."""
+        return 0
+
 
 def fresh_image(seed: int = 1) -> DiskImage:
     """An empty disk that belongs to no world."""

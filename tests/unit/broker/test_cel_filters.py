@@ -1,15 +1,14 @@
 """CEL filters at a broker on a simulated machine: what passes, what it costs, what is refused, what wakes a pull."""
 
 import asyncio
-import itertools
 import logging
 import zlib
 from typing import Any
 
 import pytest
 
-from firearrow.broker.pull.cel_filter import CelFilter, FilterBudgets
-from firearrow.broker.pull.message_filter import kept
+from firearrow.broker.pull.cel_filter import CelFilter
+from firearrow.broker.pull.filter_budget import FilterCost, FilterLimits
 from firearrow.broker.settings.pull_settings import PullConfig
 from firearrow.broker.statistics import counters
 from firearrow.expression.cel.program import compile_cel
@@ -21,7 +20,6 @@ from firearrow.protocol.codes import ResponseCode
 from firearrow.record.encode import Draft
 from firearrow.record.properties import encode_properties
 from firearrow.runtime.clock import elapsed_ms
-from firearrow.store.read.queue_reader import ReadRequest
 from firearrow.testing.sim.world import World
 from tests.unit.broker.sim import HOST, SUBSCRIPTION, SUSPEND, SimBroker, SimClient, simulate, until
 from tests.unit.broker.test_filters import bodies, check, code_of
@@ -100,28 +98,6 @@ def test_operators_see_what_a_filter_costs(caplog: pytest.LogCaptureFixture) -> 
     assert vars(line)["reason"] == "the map has no key 'amount'"
 
 
-def test_a_scan_ends_when_its_time_is_used_up_and_the_next_pull_goes_on() -> None:
-    async def scenario(_world: World, broker: SimBroker, _client: SimClient) -> None:
-        amounts(broker)
-        await until(lambda: broker.store.max_offset("T", 0) == 10)
-        clock = itertools.count(0, 1_000_000)
-        budgets = FilterBudgets(lambda: next(clock))
-        budgets.scan_ns = 5_000_000
-        wanted = CelFilter.of(compile_cel("body.amount > 2"), budgets)
-        offset, looked = 0, []
-        while offset < 10:
-            pulled = broker.store.read_hot("T", 0, ReadRequest(offset, 800, 1 << 20))
-            assert pulled is not None
-            found = kept(pulled, wanted, 32, 1 << 20)
-            assert offset < found.next_offset
-            looked.append((found.next_offset, found.messages))
-            offset = found.next_offset
-        assert looked[0][0] < 10
-        assert sum(messages for _, messages in looked) == 7
-
-    simulate(scenario)
-
-
 def test_a_message_beyond_its_budget_does_not_pass() -> None:
     async def scenario(_world: World, broker: SimBroker, client: SimClient) -> None:
         await client.heartbeat()
@@ -177,7 +153,8 @@ def test_a_retry_topic_is_judged_by_the_first_topic() -> None:
 
 
 def test_properties_of_the_wire_are_those_of_the_expression() -> None:
-    wanted = CelFilter.of(compile_cel("properties['a b'] == '中文' && tag == 't' && 'k' in keys"), FilterBudgets())
-    assert wanted.passes(encode_properties({"a b": "中文", "TAGS": "t", "KEYS": "k l"}))
-    assert not wanted.passes(encode_properties({"a b": "中文", "TAGS": "u", "KEYS": "k l"}))
-    assert CelFilter.of(compile_cel("body.a == 1"), FilterBudgets()).passes(b""), "the body must be seen first"
+    wanted = CelFilter(compile_cel("properties['a b'] == '中文' && tag == 't' && 'k' in keys"), FilterLimits())
+    assert wanted.passes(encode_properties({"a b": "中文", "TAGS": "t", "KEYS": "k l"}), FilterCost())
+    assert not wanted.passes(encode_properties({"a b": "中文", "TAGS": "u", "KEYS": "k l"}), FilterCost())
+    by_body = CelFilter(compile_cel("body.a == 1"), FilterLimits())
+    assert by_body.passes(b"", FilterCost()), "the body must be seen first"

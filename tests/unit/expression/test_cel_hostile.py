@@ -5,7 +5,6 @@ import time
 import pytest
 
 from firearrow.expression.cel.message_view import MessageView
-from firearrow.expression.cel.meter import Budget
 from firearrow.expression.cel.program import Verdict, compile_cel
 from firearrow.expression.errors import BadExpression
 
@@ -87,7 +86,7 @@ def judge(text: str, body: bytes) -> tuple[Verdict | None, float]:
     try:
         program = compile_cel(text)
         given = MessageView("orders", {"KEYS": "a b"}, lambda: body, 0, 0)
-        verdict: Verdict | None = program.judge(given, Budget(), time.perf_counter_ns).verdict
+        verdict: Verdict | None = program.judge(given).verdict
     except BadExpression:
         verdict = None
     return verdict, time.process_time() - begun

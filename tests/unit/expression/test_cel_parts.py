@@ -6,17 +6,17 @@ from typing import Any
 import pytest
 
 from firearrow.expression.cel import functions, operators
-from firearrow.expression.cel.meter import Budget, Meter, OutOfBudget
+from firearrow.expression.cel.meter import Meter
 from firearrow.expression.cel.nodes import Call, Choice, Has, ListOf, Literal, Logic, Macro, MapOf, Name, Select
 from firearrow.expression.cel.parser import parse
 from firearrow.expression.cel.patterns import Pattern
 from firearrow.expression.cel.tokens import tokens_of
 from firearrow.expression.cel.values import BoolKey, TypeValue, Uint, key_of, type_of, value_of
-from firearrow.expression.errors import BadExpression, NoValue
+from firearrow.expression.errors import BadExpression, NoValue, OutOfBudget
 
 
 def meter(steps: int = 100) -> Meter:
-    return Meter(None, Budget(steps=steps), lambda: 0, 0)
+    return Meter(None, steps, 0)
 
 
 def test_tokens_have_kinds_values_and_places() -> None:

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from firearrow.expression.errors import BadExpression
-from firearrow.expression.program import Verdict
+from firearrow.expression.program import LONG_VALUE_STEPS, Verdict
 from firearrow.expression.sql import MOST_CHARACTERS, MOST_TOKENS, compile_sql
 from firearrow.expression.sql_nodes import MOST_DEPTH, MOST_LISTED, MOST_STEPS
 
@@ -149,16 +149,55 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+NEEDLE = "a" * 48 + "b" + "a" * 50
+"""A part that takes Python's search of a text of the same letter as long as possible."""
+HOSTILE_MESSAGES = {
+    "searches": (" OR ".join([f"a CONTAINS '{NEEDLE}'"] * 277), "a" * 29_900),
+    "searches of half a text": (" OR ".join([f"a CONTAINS '{'a' * 600}b{'a' * 600}'"] * 26), "a" * 2499),
+    "searches of a short text": (" OR ".join([f"a CONTAINS '{'a' * 100}b{'a' * 100}'"] * 150), "a" * 390),
+    "doubles": (" OR ".join(["a > 1.0 AND a < 0.5"] * 250), "1" * 30_000),
+    "doubles that are none": (" OR ".join(["a > 1.0"] * 490), "1" * 30_000 + "x"),
+    "hexadecimal doubles": (" OR ".join(["a < 1.0"] * 490), "0x" + "1" * 30_000 + "p1"),
+    "zeros": (" OR ".join(["a < 0"] * 490), "0" * 30_000),
+    "zeros of another script": (" OR ".join(["a < 0"] * 490), "\u0660" * 16_000),
+    "digits of another script": (" AND ".join(["NOT a = 1"] * 390), "\u0663" * 16_000),
+    "truths": (" OR ".join(["a = TRUE"] * 490), "\u0130" * 16_000),
+    "two properties": (" OR ".join(["a > b"] * 490), "1" * 15_000),
+    "equal properties": (" AND ".join(["a = b"] * 490), "x" * 16_000),
+}
+
+
+@pytest.mark.parametrize("name", [*HOSTILE, *HOSTILE_MESSAGES])
 def test_hostile_expressions_are_refused_or_bounded(name: str) -> None:
     compile_sql("a = 1")
-    text, taken = HOSTILE[name], []
+    text, value = HOSTILE_MESSAGES.get(name) or (HOSTILE[name], "1")
+    message, taken = {"a": value, "b": value if name in HOSTILE_MESSAGES else "x"}, []
     for _ in range(3):
-        began = time.process_time()
+        began, verdict = time.process_time(), None
         with contextlib.suppress(BadExpression):
-            compile_sql(text).verdict({"a": "1", "b": "x"})
+            verdict = compile_sql(text).verdict(message)
         taken.append(time.process_time() - began)
+        assert verdict is not None or name in HOSTILE
     assert min(taken) < 0.05
+
+
+def test_searches_through_long_values_end_without_a_verdict() -> None:
+    program = compile_sql(HOSTILE_MESSAGES["searches"][0])
+    judged = program.judge({"a": "a" * 29_900})
+    assert not judged.matches
+    assert f"more than {LONG_VALUE_STEPS} steps" in judged.reason
+    assert judged.steps > LONG_VALUE_STEPS
+    assert program.matches({"a": "a" * 29_000 + NEEDLE}), "the first search finds it"
+    assert not program.matches({"a": "a" * 50})
+
+
+def test_no_filter_of_practice_meets_the_limit_of_long_values() -> None:
+    text = " OR ".join([f"a CONTAINS 'order-4711-{number:06d}'" for number in range(30)])
+    assert not compile_sql(text).matches({"a": "x" * 32_000})
+    listed = ",".join(f"'{number}'" for number in range(1000))
+    cheap = f"a = 'x' OR a IS NULL OR a IN ({listed}) OR a STARTSWITH 'y' OR a ENDSWITH 'y' OR a = TRUE"
+    program = compile_sql(" OR ".join([cheap, *["a = 'x' OR a STARTSWITH 'y' OR a IS NULL"] * 150]))
+    assert not program.matches({"a": "x" * 32_000}), "these do not read a value to its end"
 
 
 def test_limits_are_said() -> None:

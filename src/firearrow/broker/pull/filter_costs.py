@@ -1,9 +1,9 @@
-"""What CEL filters cost their groups: added to the statistics, and messages without a verdict are said in the log."""
+"""What filters cost their groups: added to the statistics, and messages without a verdict are said in the log."""
 
 import logging
 from typing import Final
 
-from firearrow.broker.pull.cel_filter import FilterCost, take_cost
+from firearrow.broker.pull.filter_budget import FilterCost
 from firearrow.broker.statistics.counters import BrokerStats
 from firearrow.runtime.clock import elapsed_ms
 from firearrow.telemetry.damped import Damped
@@ -22,11 +22,13 @@ class FilterCosts:
         self._said: dict[tuple[str, str], Damped] = {}
 
     def add(self, group: str, topic: str, cost: FilterCost) -> None:
-        """Move the counts of a filter to the statistics of its group and topic."""
-        taken = take_cost(cost)
-        self._stats.judged(group, topic, taken.messages, taken.steps, taken.errors, taken.microseconds)
-        if taken.errors:
-            self._say(group, topic, taken.errors, taken.reason)
+        """Add what a filter has cost to the statistics of its group and topic."""
+        if not cost.messages:
+            return
+        microseconds = (cost.nanoseconds + 500) // 1000
+        self._stats.judged(group, topic, cost.messages, cost.steps, cost.errors, microseconds)
+        if cost.errors:
+            self._say(group, topic, cost.errors, cost.reason)
 
     def _say(self, group: str, topic: str, errors: int, reason: str) -> None:
         if len(self._said) >= GROUPS_SAID:
@@ -34,7 +36,7 @@ class FilterCosts:
         damped = self._said.setdefault((group, topic), Damped())
         if damped.count(elapsed_ms() / 1000):
             log.warning(
-                "the CEL filter of a group has no verdict for messages, which do not pass: %s",
+                "the filter of a group has no verdict for messages, which do not pass: %s",
                 reason,
                 extra={"group": group, "topic": topic, "messages": errors, "reason": reason},
             )

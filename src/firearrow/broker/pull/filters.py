@@ -10,12 +10,12 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from firearrow.broker.pull.cel_filter import CelFilter, FilterBudgets
-from firearrow.broker.pull.message_filter import MessageFilter, PropertyFilter, RetryFilter, ScanClock
+from firearrow.broker.pull.cel_filter import CelFilter
+from firearrow.broker.pull.filter_budget import FilterClock, FilterLimits
+from firearrow.broker.pull.message_filter import MessageFilter, PropertyFilter, RetryFilter
 from firearrow.broker.pull.subscription import is_tag_type
 from firearrow.broker.settings.pull_settings import PullConfig
 from firearrow.broker.tables.clients import ConsumerGroup
-from firearrow.expression.cel.meter import Budget
 from firearrow.expression.cel.program import CEL, compile_cel
 from firearrow.expression.errors import BadExpression
 from firearrow.expression.sql import SQL92, compile_sql, sql_parser
@@ -35,10 +35,9 @@ log = logging.getLogger(__name__)
 class Filters:
     """Compiles expressions and keeps the compiled filters."""
 
-    def __init__(self, ticks: Callable[[], int]) -> None:
-        self._budgets = FilterBudgets(ticks)
-        self._clock = ScanClock(ticks)
-        self._clock.most_ns = self._budgets.scan_ns
+    def __init__(self, cpu_ns: Callable[[], int]) -> None:
+        self.clock: Final = FilterClock(cpu_ns)
+        self._limits = FilterLimits()
         self._compilers: dict[str, Callable[[str], MessageFilter]] = {SQL92: self._sql_filter, CEL: self._cel_filter}
         """The compiler of every expression type that is not tags."""
         self._is_enabled = True
@@ -50,9 +49,9 @@ class Filters:
         """Apply changed settings."""
         self._is_enabled = config.enable_property_filter
         self._supports_retry = config.filter_support_retry
-        self._budgets.message = Budget(config.max_filter_steps, config.max_filter_micros)
-        self._budgets.scan_ns = self._clock.most_ns = config.max_filter_micros_of_pull * 1000
-        self._budgets.body_bytes = config.max_filter_body_bytes
+        self.clock.most_ns = config.max_filter_micros_of_pull * 1000
+        self._limits.steps = config.max_filter_steps
+        self._limits.body_bytes = config.max_filter_body_bytes
 
     def check(self, subscription: SubscriptionData) -> None:
         """Refuse a subscription by which this broker cannot filter; tags are always fine."""
@@ -81,7 +80,7 @@ class Filters:
             raise Refused(ResponseCode.FILTER_DATA_NOT_EXIST, remark + _said(subscription.expression_type, found))
         self._check_enabled(subscription.expression_type)
         if self._supports_retry and (subscription.topic or "").startswith(RETRY_PREFIX):
-            return RetryFilter(lambda topic: self._of_topic(group, topic), found.steps)
+            return RetryFilter(lambda topic: self._of_topic(group, topic), found.steps, found.text)
         return found
 
     def _of_group(self, group: ConsumerGroup, subscription: SubscriptionData) -> MessageFilter | BadExpression:
@@ -126,7 +125,7 @@ class Filters:
         return found
 
     def _cel_filter(self, text: str) -> MessageFilter:
-        return CelFilter.of(compile_cel(text), self._budgets)
+        return CelFilter(compile_cel(text), self._limits)
 
     def _sql_filter(self, text: str) -> MessageFilter:
         program = compile_sql(text)
@@ -135,7 +134,7 @@ class Filters:
                 "the end of a filter is ignored, as Apache's broker ignores it",
                 extra={"filter": text[:200], "ignored": program.ignored[:200]},
             )
-        return PropertyFilter.of(program, self._clock)
+        return PropertyFilter.of(program)
 
 
 def _compile(compiler: Callable[[str], MessageFilter], kind: str, text: str) -> MessageFilter | BadExpression:

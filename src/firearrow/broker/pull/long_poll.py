@@ -69,8 +69,8 @@ class AtQueue(Generic[T]):
     def __init__(self) -> None:
         self._groups: dict[Wanted, dict[Parked[T], None]] = {}
         self._by_tag: dict[int, dict[frozenset[int], None]] = {}
-        self.filters: dict[MessageFilter, None] = {}
-        """The filters on properties of the pulls. For reading only."""
+        self.filters: dict[MessageFilter, dict[Parked[T], None]] = {}
+        """The pulls by their filters on properties. For reading only."""
 
     def __iter__(self) -> Iterator[Parked[T]]:
         for group in self._groups.values():
@@ -89,7 +89,7 @@ class AtQueue(Generic[T]):
         if group is None:
             group = self._groups[wanted] = {}
             if isinstance(wanted, MessageFilter):
-                self.filters[wanted] = None
+                self.filters[wanted] = group
             elif wanted is not None:
                 for tag in wanted:
                     self._by_tag.setdefault(tag, {})[wanted] = None
@@ -167,7 +167,7 @@ class ParkedPulls(Generic[T]):
         """Park a pull; return the pulls that it displaces.
 
         The caller has made sure that no message for the pull is there already. ``own_tags`` is the number of tags, or
-        of steps of a filter, kept for this pull alone.
+        the weight of a filter, kept for this pull alone.
         """
         slot = -(-until_ms // SLOT_MS)
         size = PULL_BYTES + own_tags * TAG_BYTES
@@ -221,6 +221,13 @@ class ParkedPulls(Generic[T]):
     def recall(self, queue: QueueKey, concerns: Callable[[T], bool]) -> list[Parked[T]]:
         """Take the pulls at a queue for whose ticket ``concerns`` is true."""
         recalled = [parked for parked in self.queues.get(queue, ()) if concerns(parked.ticket)]
+        self._remove(recalled)
+        return recalled
+
+    def recall_owned(self, owner: object, concerns: Callable[[T], bool]) -> list[Parked[T]]:
+        """Take the pulls of an owner for whose ticket ``concerns`` is true."""
+        holder = self._owners.get(owner)
+        recalled = [] if holder is None else [parked for parked in holder.waiting if concerns(parked.ticket)]
         self._remove(recalled)
         return recalled
 

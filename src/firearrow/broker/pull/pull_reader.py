@@ -8,7 +8,10 @@ from typing import Final
 
 from firearrow.broker.pull.answer import joined
 from firearrow.broker.pull.checks import Admitted
-from firearrow.broker.pull.message_filter import MessageFilter, kept
+from firearrow.broker.pull.filter_budget import FilterCost
+from firearrow.broker.pull.filter_costs import FilterCosts
+from firearrow.broker.pull.message_filter import MessageFilter
+from firearrow.broker.pull.scanner import Scanner
 from firearrow.broker.settings.pull_settings import LARGE_PULL_BYTES, LARGE_PULL_MESSAGES, PullConfig
 from firearrow.protocol.requests.message.pull import Pull
 from firearrow.store.read.queue_reader import ReadRequest, ReadResult
@@ -26,7 +29,11 @@ Made = dict[tuple[str, int, ReadRequest, MessageFilter | None], ReadResult | Non
 class PullReader:
     """Reads for pulls."""
 
-    def __init__(self, store: Store, memory_bytes: int, config: PullConfig) -> None:
+    def __init__(
+        self, store: Store, memory_bytes: int, config: PullConfig, scanner: Scanner, costs: FilterCosts
+    ) -> None:
+        self._scanner = scanner
+        self._costs = costs
         self._store = store
         self._memory_bytes = memory_bytes
         self.configure(config)
@@ -49,7 +56,7 @@ class PullReader:
         if not isinstance(wanted, MessageFilter):
             return self._store.read_hot(request.topic, request.queue_id, limited)
         scanned = self._store.read_hot(request.topic, request.queue_id, _scan(limited))
-        return None if scanned is None else kept(scanned, wanted, limited.max_messages, limited.max_bytes)
+        return None if scanned is None else self._kept(admitted, wanted, scanned, limited)
 
     def read_once(self, admitted: Admitted, made: Made) -> ReadResult | None:
         """Do what `read_hot` does, but do equal reads of one turn of the loop once."""
@@ -69,8 +76,15 @@ class PullReader:
         far = _limited(admitted, most, size)
         if isinstance(wanted, MessageFilter):
             scanned = await self._store.read(request.topic, request.queue_id, _scan(near))
-            return kept(scanned, wanted, near.max_messages, near.max_bytes)
+            return self._kept(admitted, wanted, scanned, near)
         return await self._store.read(request.topic, request.queue_id, near, far=far, near_bytes=self._hot_distance)
+
+    def _kept(self, admitted: Admitted, wanted: MessageFilter, scanned: ReadResult, limited: ReadRequest) -> ReadResult:
+        """Return what passes of a scan, whose cost is the pull's group's."""
+        cost = FilterCost()
+        found = self._scanner.kept(scanned, wanted, limited.max_messages, limited.max_bytes, cost)
+        self._costs.add(admitted.request.consumer_group, admitted.request.topic, cost)
+        return found
 
     def _limited(self, admitted: Admitted) -> ReadRequest:
         config = self._config

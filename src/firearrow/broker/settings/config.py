@@ -193,7 +193,6 @@ CHANGEABLE: Final = frozenset(
         "litePullMessageEnable",
         "longPollingEnable",
         "maxFilterBodyBytes",
-        "maxFilterMicros",
         "maxFilterMicrosOfPull",
         "maxFilterSteps",
         "recallMessageEnable",

@@ -5,7 +5,7 @@ from typing import Annotated, Final
 from msgspec import Meta, Struct
 
 from firearrow.expression.cel.message_view import MOST_BODY_BYTES
-from firearrow.expression.cel.meter import MICROSECONDS, STEPS
+from firearrow.expression.cel.meter import STEPS
 
 LARGE_PULL_BYTES: Final = 4 << 20
 """The most bytes in one answer, for consumers that ask for large answers."""
@@ -56,15 +56,12 @@ class PullConfig(Struct, frozen=True, kw_only=True, rename="camel"):
     max_filter_steps: Annotated[
         int, Meta(ge=1, le=10_000_000, description="Steps that a CEL filter takes for a message at most.")
     ] = STEPS
-    max_filter_micros: Annotated[
-        int, Meta(ge=1, le=10_000_000, description="Microseconds that a CEL filter takes for a message at most.")
-    ] = MICROSECONDS
     max_filter_micros_of_pull: Annotated[
         int,
         Meta(
             ge=1,
             le=10_000_000,
-            description="Microseconds of filters in one pull (SQL92, CEL); then the answer has what was found.",
+            description="CPU time of filters in one pull, and in one turn of the loop; then an answer has what was found.",
         ),
     ] = 10_000
     max_filter_body_bytes: Annotated[

@@ -9,8 +9,8 @@ Invariants: a group without members does not exist; `_consuming` and `_producing
 a member of a group, so removing a connection visits only its own groups.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, NamedTuple
 
 from msgspec import Struct, field
 
@@ -81,6 +81,8 @@ class ClientTable:
         self._producers: dict[str, dict[object, Client]] = {}
         self._consuming: dict[object, dict[str, None]] = {}
         self._producing: dict[object, dict[str, None]] = {}
+        self.on_new_expression: Final[list[Callable[[ConsumerGroup, list[str]], None]]] = []
+        """Called with a group and the topics to which it subscribes by another expression now."""
 
     # ---- looking
 
@@ -124,7 +126,10 @@ class ClientTable:
         self._consuming.setdefault(client.connection, {})[name] = None
         if not without_sub:
             client.subscriptions = {one.topic: one for one in data.subscription_data_set if one.topic}
+            differing = _differing(group, client.subscriptions)
             changed = _subscribe(group, client.subscriptions) or changed
+            for notice in self.on_new_expression if differing else ():
+                notice(group, differing)
         return _to_notify(group) if changed else None
 
     def produce(self, client: Client, name: str) -> None:
@@ -182,6 +187,21 @@ class ClientTable:
 def _to_notify(group: ConsumerGroup) -> str | None:
     """Return the name of a group whose members must rebalance; None for a broadcasting group."""
     return None if group.is_broadcasting else group.name
+
+
+def _differing(group: ConsumerGroup, wanted: dict[str, SubscriptionData]) -> list[str]:
+    """Return the topics of newer subscriptions whose expression differs from the known one."""
+    return [
+        topic
+        for topic, new in wanted.items()
+        if (old := group.subscriptions.get(topic)) is not None
+        and new.sub_version > old.sub_version
+        and _expression(new) != _expression(old)
+    ]
+
+
+def _expression(subscription: SubscriptionData) -> tuple[str | None, str | None, frozenset[str]]:
+    return subscription.sub_string, subscription.expression_type, frozenset(subscription.tags_set)
 
 
 def _subscribe(group: ConsumerGroup, wanted: dict[str, SubscriptionData]) -> bool:

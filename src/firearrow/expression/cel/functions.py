@@ -5,17 +5,18 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from firearrow.expression.cel.meter import CHARACTERS_A_STEP, Meter
+from firearrow.expression.cel.meter import Meter
 from firearrow.expression.cel.operators import no_overload
 from firearrow.expression.cel.values import MAX_INT, MAX_UINT, MIN_INT, Uint, Value, checked_int, checked_uint, type_of
 from firearrow.expression.errors import NoValue
+from firearrow.expression.steps import CHARACTERS_A_STEP, search_steps
 
 Function = Callable[..., Value]
 
 _INT: Final = re.compile(r"[+-]?[0-9]{1,20}")
 _UINT: Final = re.compile(r"[0-9]{1,20}")
 _DOUBLE: Final = re.compile(
-    r"[+-]?(?:[0-9]+\.?[0-9]*(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?|inf|infinity|nan)", re.IGNORECASE
+    r"[+-]?(?:[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?|inf|infinity|nan)", re.IGNORECASE
 )
 _MOST_NUMBER: Final = 400
 _BOOLS: Final = {
@@ -35,26 +36,28 @@ def size(_meter: Meter, value: Value) -> int:
 
 def contains(meter: Meter, text: Value, part: Value) -> bool:
     """Whether a text contains another."""
-    _check_texts(meter, "contains", text, part)
+    _check_texts("contains", text, part)
+    meter.charge(search_steps(len(text), len(part)))
     return part in text
 
 
 def starts_with(meter: Meter, text: Value, part: Value) -> bool:
     """Whether a text starts with another."""
-    _check_texts(meter, "startsWith", text, part)
+    _check_texts("startsWith", text, part)
+    meter.charge(len(part) // CHARACTERS_A_STEP)
     return bool(text.startswith(part))
 
 
 def ends_with(meter: Meter, text: Value, part: Value) -> bool:
     """Whether a text ends with another."""
-    _check_texts(meter, "endsWith", text, part)
+    _check_texts("endsWith", text, part)
+    meter.charge(len(part) // CHARACTERS_A_STEP)
     return bool(text.endswith(part))
 
 
-def _check_texts(meter: Meter, name: str, text: Value, part: Value) -> None:
+def _check_texts(name: str, text: Value, part: Value) -> None:
     if type(text) is not str or type(part) is not str:
         raise no_overload(name, text, part)
-    meter.charge((len(text) + len(part)) // CHARACTERS_A_STEP)
 
 
 # -- conversions

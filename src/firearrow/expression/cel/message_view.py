@@ -15,9 +15,10 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Final, NoReturn
 
-from firearrow.expression.cel.meter import CHARACTERS_A_STEP, Meter
+from firearrow.expression.cel.meter import Meter
 from firearrow.expression.cel.values import Value
 from firearrow.expression.errors import NoValue
+from firearrow.expression.steps import CHARACTERS_A_STEP
 from firearrow.model import keys
 
 MOST_BODY_BYTES: Final = 256 * 1024

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 from typing import Any, Final
 
-from firearrow.expression.cel.meter import CHARACTERS_A_STEP, ITEMS_A_STEP, Meter
+from firearrow.expression.cel.meter import ITEMS_A_STEP, Meter
 from firearrow.expression.cel.values import (
     NUMBERS,
     Uint,
@@ -20,6 +20,7 @@ from firearrow.expression.cel.values import (
     value_of,
 )
 from firearrow.expression.errors import NoValue
+from firearrow.expression.steps import CHARACTERS_A_STEP
 
 Operator = Callable[..., Value]
 

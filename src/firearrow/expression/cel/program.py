@@ -1,10 +1,10 @@
 """A compiled CEL expression, which decides about messages within a budget. Pure.
 
 program = compile_cel("body.amount > 100 && properties.region == 'eu'")
-program.judge(view, Budget(), clock.ticks).verdict is Verdict.TRUE
+program.judge(view).verdict is Verdict.TRUE
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import Enum
 from typing import Any, Final
 
@@ -12,10 +12,10 @@ from msgspec import Struct
 
 from firearrow.expression.cel.closures import Closures, Run
 from firearrow.expression.cel.message_view import VARIABLES
-from firearrow.expression.cel.meter import Budget, Meter, OutOfBudget
+from firearrow.expression.cel.meter import STEPS, Meter
 from firearrow.expression.cel.parser import parse
 from firearrow.expression.cel.values import Value
-from firearrow.expression.errors import NoValue
+from firearrow.expression.errors import NoValue, OutOfBudget
 
 CEL: Final = "CEL"
 """The expression type on the wire."""
@@ -35,7 +35,6 @@ class Judgement(Struct, frozen=True):
 
     verdict: Verdict
     steps: int
-    nanoseconds: int
     reason: str = ""
 
 
@@ -50,9 +49,9 @@ class Program(Struct, frozen=True, eq=False):
     slots: int
     run: Run
 
-    def value(self, subject: Any, budget: Budget, ticks: Callable[[], int]) -> Value:  # noqa: ANN401
+    def value(self, subject: Any, most_steps: int = STEPS) -> Value:  # noqa: ANN401
         """Return what the expression evaluates to; raise `NoValue` or `OutOfBudget`."""
-        meter = Meter(subject, budget, ticks, self.slots)
+        meter = Meter(subject, most_steps, self.slots)
         return self._value(meter)
 
     def _value(self, meter: Meter) -> Value:
@@ -62,10 +61,9 @@ class Program(Struct, frozen=True, eq=False):
         except RecursionError:
             raise OutOfBudget("the values are nested too deeply") from None
 
-    def judge(self, subject: Any, budget: Budget, ticks: Callable[[], int]) -> Judgement:  # noqa: ANN401
+    def judge(self, subject: Any, most_steps: int = STEPS) -> Judgement:  # noqa: ANN401
         """Return whether a message passes, and what that cost. A message without a verdict does not pass."""
-        begun = ticks()
-        meter = Meter(subject, budget, ticks, self.slots)
+        meter = Meter(subject, most_steps, self.slots)
         reason = ""
         try:
             value = self._value(meter)
@@ -76,7 +74,7 @@ class Program(Struct, frozen=True, eq=False):
             verdict, reason = Verdict.ERROR, str(wrong)
         except OutOfBudget as wrong:
             verdict, reason = Verdict.OUT_OF_BUDGET, str(wrong)
-        return Judgement(verdict, meter.steps, ticks() - begun, reason)
+        return Judgement(verdict, meter.steps, reason)
 
 
 _VERDICTS: Final = {True: Verdict.TRUE, False: Verdict.FALSE}

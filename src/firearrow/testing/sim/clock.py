@@ -28,6 +28,10 @@ class SimClock:
         """Return virtual nanoseconds."""
         return int(self._loop.now * 1e9)
 
+    def cpu_ns(self) -> int:
+        """Return virtual nanoseconds: work takes no time in a simulation."""
+        return self.ticks()
+
     def jump(self, by_ms: int) -> None:
         """Move wall time at once, either way."""
         self._offset_ms += by_ms

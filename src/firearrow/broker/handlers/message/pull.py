@@ -23,23 +23,23 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from firearrow.broker.pull import answer as pullanswer
+from firearrow.broker.pull.arrivals import Arrivals
 from firearrow.broker.pull.backlog import PULL_BYTES, BacklogLine
-from firearrow.broker.pull.cel_filter import CelFilter
 from firearrow.broker.pull.checks import SUBSCRIPTION_FLAG, Admitted, PullChecks
 from firearrow.broker.pull.filter_costs import FilterCosts
 from firearrow.broker.pull.filters import Filters
-from firearrow.broker.pull.long_poll import Parked, ParkedPulls, QueueKey, Wanted
-from firearrow.broker.pull.message_filter import MessageFilter, RetryFilter
+from firearrow.broker.pull.long_poll import Parked, ParkedPulls, Wanted
+from firearrow.broker.pull.message_filter import MessageFilter
 from firearrow.broker.pull.pull_reader import Made, PullReader
+from firearrow.broker.pull.scanner import Scanner
 from firearrow.broker.settings.pull_settings import MAX_SUSPEND_MS
+from firearrow.broker.tables.clients import ConsumerGroup
 from firearrow.broker.tables.tables import Tables
-from firearrow.model.java_hash import tag_code
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.requests.message.pull import LitePullMessage, Pull, PullMessage
 from firearrow.remoting.handlers import Answer, Call, Handlers, Later, Peer
 from firearrow.runtime.clock import elapsed_ms
-from firearrow.store.placement import Rows, UniformRows
-from firearrow.store.property_fields import TAGS_MARK, field
+from firearrow.store.placement import Rows
 from firearrow.store.read.queue_reader import ReadResult, ReadStatus
 
 COMMIT_FLAG: Final = 0x1
@@ -48,8 +48,6 @@ TAKEN_AT_ONCE: Final = 2000
 """Most parked pulls that wake, expire or are dropped in one turn of the loop."""
 SLICE_BYTES: Final = 64 * PULL_BYTES
 """Bytes handed to woken pulls in one turn of the loop; every pull counts `PULL_BYTES` in addition to its messages."""
-JUDGED_AT_ONCE: Final = 500
-"""Arrivals that are judged by the filters of parked pulls in one turn; beyond, the pulls wake and look themselves."""
 LOOKED: Final = (ReadStatus.FOUND, ReadStatus.NO_MATCHED_MESSAGE)
 """The reads that looked at messages; others move a pull to where messages are."""
 LIGHT_CHARACTERS: Final = 256
@@ -74,17 +72,17 @@ class PullHandlers:
         self._filters = filters
         self._offsets = tables.offsets
         self._jobs = tables.jobs
-        self._reader = PullReader(tables.store, memory_bytes, settings.value.pull)
+        self._clock = filters.clock
+        costs = FilterCosts(tables.stats)
+        self._reader = PullReader(tables.store, memory_bytes, settings.value.pull, Scanner(filters.clock), costs)
         least = settings.value.pull.max_transfer_bytes_beside_sends
         self._backlogs: Final = BacklogLine(tables.store.log, self._hand_out, least)
         self._configure()
         settings.on_change.append(self._configure)
         self._stats = tables.stats
-        self._costs = FilterCosts(tables.stats)
         self._on_commit = tables.offset_file.changed
         self.parked: Final[ParkedPulls[_Ticket]] = ParkedPulls()
-        self._arrivals: dict[tuple[QueueKey, int | MessageFilter], int] = {}
-        """The last offset of arrivals, by queue and tag code, or by queue and filter that the arrival passes."""
+        self._arrivals: Final = Arrivals(self.parked, filters.clock, costs, _group_of)
         self._is_waking = False
         self._woken: deque[Parked[_Ticket]] = deque()
         self._timer: asyncio.TimerHandle | None = None
@@ -125,6 +123,8 @@ class PullHandlers:
 
     def _hand_out(self, admitted: Admitted, call: Call) -> Answer | Later:
         request = admitted.request
+        if self._clock.is_turn_over and self._must_scan(admitted):
+            return self._postpone(admitted, call)
         hot = self._reader.read_hot(admitted)
         if hot is None:
             later = call.later()
@@ -136,6 +136,22 @@ class PullHandlers:
         if code is ResponseCode.PULL_NOT_FOUND and request.sys_flag & SUSPEND_FLAG:
             return self._park(admitted, call)
         return self._answer(admitted, hot, code)
+
+    def _must_scan(self, admitted: Admitted) -> bool:
+        """Whether a pull has messages to judge by a filter."""
+        request = admitted.request
+        return (
+            isinstance(admitted.wanted, MessageFilter)
+            and self._store.max_offset(request.topic, request.queue_id) > request.queue_offset
+        )
+
+    def _postpone(self, admitted: Admitted, call: Call) -> Later:
+        """Serve a pull in the next turn of the loop, because filters have used up their time in this one."""
+        request, later = admitted.request, call.later()
+        later.promise(self._reader.most_bytes(request))
+        ticket, key = _Ticket(request, later, call.peer), (request.topic, request.queue_id)
+        self._wake([Parked(key, request.queue_offset, admitted.wanted, ticket, 0, call.peer, 0, 0)])
+        return later
 
     async def _pull_cold(self, admitted: Admitted, call: Call) -> Answer | Later:
         """Do what `_hand_out` does, with a read of the device."""
@@ -156,9 +172,6 @@ class PullHandlers:
         if wanted is not None and pulled.status in LOOKED and pulled.next_offset > request.queue_offset:
             skipped = pulled.next_offset - request.queue_offset - pulled.messages
             self._stats.filtered(request.consumer_group, request.topic, skipped)
-        for each in wanted.scanned if isinstance(wanted, RetryFilter) else (wanted,):
-            if isinstance(each, CelFilter):
-                self._costs.add(request.consumer_group, request.topic, each.cost)
         if code == ResponseCode.SUCCESS:
             self._stats.pulled(request.consumer_group, request.topic, pulled.messages, pulled.size)
         else:
@@ -215,28 +228,13 @@ class PullHandlers:
 
     def arrived(self, rows: Rows) -> None:
         """Wake the pulls that wait for messages that became visible, at the end of this turn of the loop."""
-        queues = self.parked.queues
-        if not queues or (type(rows) is UniformRows and (rows.tail.topic, rows.tail.queue_id) not in queues):
-            return
-        judged = 0
-        for tail, _, _, queue_offset, _, _, properties in rows:
-            key = (tail.topic, tail.queue_id)
-            at_queue = queues.get(key)
-            if at_queue is None:
-                continue
-            tag = field(properties, TAGS_MARK)
-            code = tag_code(tag.decode("utf-8", "replace")) if tag else 0
-            self._arrivals[key, code] = queue_offset
-            for wanted in at_queue.filters:
-                judged += 1
-                if judged > JUDGED_AT_ONCE or wanted.passes(properties):
-                    self._arrivals[key, wanted] = queue_offset
-        if self._arrivals and not self._is_waking:
+        self._arrivals.add(rows)
+        if self._arrivals.found and not self._is_waking:
             self._wake_some()
 
     def _wake_some(self) -> None:
         """Wake as many pulls as a turn of the loop has time for, and the rest in the next."""
-        arrivals, room = self._arrivals, TAKEN_AT_ONCE
+        arrivals, room = self._arrivals.found, TAKEN_AT_ONCE
         while arrivals and room > 0:
             key, code = next(iter(arrivals))
             woken = self.parked.arrived(key, arrivals[key, code], code, room)
@@ -253,6 +251,22 @@ class PullHandlers:
         """Wake the parked pulls of a group whose offset an operator has moved."""
         self._wake(self.parked.recall((topic, queue_id), lambda ticket: ticket.request.consumer_group == group))
 
+    def resubscribed(self, group: ConsumerGroup, topics: Iterable[str]) -> None:
+        """Wake the parked pulls of a group whose subscriptions to some topics have a new expression.
+
+        They are served by the new one, and answered at once. Apache's go on with the old expression until they look
+        again, every five seconds. Pulls that carry their expression are not concerned.
+        """
+        changed = frozenset(topics)
+
+        def concerns(ticket: _Ticket) -> bool:
+            request = ticket.request
+            is_registered = not request.sys_flag & SUBSCRIPTION_FLAG
+            return is_registered and request.consumer_group == group.name and request.topic in changed
+
+        for connection in group.members:
+            self._wake(self.parked.recall_owned(connection, concerns))
+
     def _wake(self, woken: Iterable[Parked[_Ticket]]) -> None:
         if woken and not self._woken:
             asyncio.get_running_loop().call_soon(self._serve_woken)
@@ -262,7 +276,7 @@ class PullHandlers:
         """Serve as many woken pulls as a turn of the loop has time for, and the rest in the next."""
         woken, room = self._woken, SLICE_BYTES
         made: Made = {}
-        while woken and room > 0:
+        while woken and room > 0 and not self._clock.is_turn_over:
             room -= PULL_BYTES + self._serve(woken.popleft(), made)
         if woken:
             asyncio.get_running_loop().call_soon(self._serve_woken)
@@ -327,6 +341,10 @@ class PullHandlers:
         self._set_timer()
 
 
+def _group_of(ticket: _Ticket) -> str:
+    return ticket.request.consumer_group
+
+
 def _light(request: Pull) -> Pull:
     """Return a pull without long texts that are not needed to answer it."""
     texts = request.subscription, request.expression_type, request.lite_topic, request.proxy_forward_client_id
@@ -336,7 +354,7 @@ def _light(request: Pull) -> Pull:
 
 
 def _weight(wanted: Wanted) -> int:
-    """Return how many tags, or steps of a filter, a parked pull keeps."""
+    """Return the memory of the tags or the filter of a parked pull, in tags."""
     if wanted is None:
         return 0
-    return wanted.steps if isinstance(wanted, MessageFilter) else len(wanted)
+    return wanted.weight if isinstance(wanted, MessageFilter) else len(wanted)

@@ -1,0 +1,79 @@
+"""What filters cost, and how much time they get. One mechanism for SQL92 and CEL.
+
+Steps decide whether a message passes: they are the same on every machine (`expression`). Time decides only when other
+work has its turn, and it is CPU time, so that a busy machine does not make scans shorter. A scan of one pull ends when
+its time is over and the next pull goes on behind; in a turn of the loop that has spent this time on filters no further
+scan begins, and no further arrival is judged.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from firearrow.expression.cel.message_view import MOST_BODY_BYTES
+from firearrow.expression.cel.meter import STEPS
+
+SCAN_MICROSECONDS: Final = 10_000
+"""Default of the most time that a filter takes for one pull."""
+
+
+class FilterLimits:
+    """What a CEL filter may take for one message. Shared by the filters of a broker, because settings change them."""
+
+    def __init__(self) -> None:
+        self.steps = STEPS
+        self.body_bytes = MOST_BODY_BYTES
+
+
+class FilterCost:
+    """What a filter has cost a group: counted while it judges, then added to the statistics."""
+
+    __slots__ = ("errors", "messages", "nanoseconds", "reason", "steps")
+
+    def __init__(self) -> None:
+        self.messages = self.steps = self.nanoseconds = self.errors = 0
+        self.reason = ""
+        """Why the last message without a verdict had none."""
+
+    def add(self, steps: int, reason: str) -> None:
+        """Count the evaluation of one message; ``reason`` says why there is no verdict, and is empty if there is."""
+        self.messages += 1
+        self.steps += steps
+        if reason:
+            self.errors += 1
+            self.reason = reason
+
+
+class FilterClock:
+    """The CPU time of filters: of the present scan, and of the present turn of the loop."""
+
+    def __init__(self, cpu_ns: Callable[[], int]) -> None:
+        self._cpu_ns = cpu_ns
+        self.most_ns = SCAN_MICROSECONDS * 1000
+        self._began = 0
+        self._turn_ns = 0
+
+    def begin(self) -> None:
+        """Begin a scan, or the judging of arrivals."""
+        self._began = self._cpu_ns()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether what has begun has used up its time."""
+        return self._cpu_ns() - self._began > self.most_ns
+
+    def end(self) -> int:
+        """End what has begun; return the nanoseconds that it took."""
+        took = self._cpu_ns() - self._began
+        if took and not self._turn_ns:
+            asyncio.get_running_loop().call_soon(self._begin_turn)
+        self._turn_ns += took
+        return took
+
+    @property
+    def is_turn_over(self) -> bool:
+        """Whether filters have used up their time in the present turn of the loop."""
+        return self._turn_ns > self.most_ns
+
+    def _begin_turn(self) -> None:
+        self._turn_ns = 0

@@ -8,13 +8,22 @@ async with Admin("127.0.0.1:9876") as admin:
 
 from firearrow.admin.admin import Admin
 from firearrow.admin.brokers import BrokerMember, Brokers
-from firearrow.admin.groups import GroupDescription, Groups, GroupSummary, MemberState, QueueMove, QueueProgress
+from firearrow.admin.groups import (
+    FilterUse,
+    GroupDescription,
+    Groups,
+    GroupSummary,
+    MemberState,
+    QueueMove,
+    QueueProgress,
+)
 from firearrow.admin.topics import QueueState, TopicDescription, TopicOnBroker, Topics, TopicSummary
 
 __all__ = [
     "Admin",
     "BrokerMember",
     "Brokers",
+    "FilterUse",
     "GroupDescription",
     "GroupSummary",
     "Groups",

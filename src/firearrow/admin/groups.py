@@ -21,13 +21,13 @@ from firearrow.errors import NoSuchName, NotNow, RequestRefused, SettingsError
 from firearrow.model import MessageQueue
 from firearrow.model.names import is_system_group
 from firearrow.model.versions import version_name
-from firearrow.protocol.bodies.admin.stats import ConsumeStats, OffsetWrapper
+from firearrow.protocol.bodies.admin.stats import BrokerStatsData, ConsumeStats, OffsetWrapper
 from firearrow.protocol.bodies.admin.topic import TopicOffset, TopicStatsTable
 from firearrow.protocol.bodies.group.group import SubscriptionGroupConfig, SubscriptionGroupTable
 from firearrow.protocol.bodies.group.heartbeat import ConsumerConnection
 from firearrow.protocol.bodies.group.offset import read_reset_offsets
 from firearrow.protocol.codes import ResponseCode
-from firearrow.protocol.requests.admin.stats import GetConsumeStats
+from firearrow.protocol.requests.admin.stats import GetConsumeStats, ViewBrokerStatsData
 from firearrow.protocol.requests.admin.topic import GetTopicStatsInfo
 from firearrow.protocol.requests.group.group import GetAllSubscriptionGroupConfig, GetConsumerConnectionList
 from firearrow.protocol.requests.group.offset import (
@@ -51,6 +51,13 @@ _ABSENT: Final = frozenset(
     }
 )
 _NEVER: Final = -1
+_FILTER_STATISTICS: Final = (
+    "GROUP_FILTERED_NUMS",
+    "GROUP_FILTER_JUDGED_NUMS",
+    "GROUP_FILTER_MICROS",
+    "GROUP_FILTER_ERROR_NUMS",
+)
+"""The statistics of a FireArrow broker, in the order of `FilterUse`."""
 
 
 class MemberState(Struct, frozen=True, order=True):
@@ -94,6 +101,20 @@ class GroupSummary(Struct, frozen=True):
     message_model: str = ""
 
 
+class FilterUse(Struct, frozen=True, order=True):
+    """What the filter of a group did for one topic in the last 24 hours. Apache's brokers do not count it."""
+
+    topic: str
+    filtered: int
+    """Messages that did not pass, by tag, SQL92 or CEL."""
+    judged: int
+    """Messages that an expression of SQL92 or CEL was evaluated for."""
+    microseconds: int
+    """The broker's CPU time for that."""
+    without_verdict: int
+    """Messages that did not pass because the evaluation failed, or needed more steps than allowed."""
+
+
 class GroupDescription(Struct, frozen=True):
     """Everything about one group."""
 
@@ -110,6 +131,8 @@ class GroupDescription(Struct, frozen=True):
     is_enabled: bool
     disagreement: str | None = None
     """How the subscriptions of members differ, if a FireArrow broker noticed it."""
+    filters: tuple[FilterUse, ...] = ()
+    """What its filters did, for topics with messages that did not pass or were judged."""
 
     @property
     def lag(self) -> int:
@@ -137,6 +160,10 @@ class Groups:
         seen = await together(self._connections(member, group) for member in members)
         found = next((each for each in seen if each.connection_set), ConsumerConnection())
         progress = await together(self._progress(member, group) for member in members)
+        topics = {topic for each in seen for topic in each.subscription_table} | {
+            queue.queue.topic for queue in _queues(progress)
+        }
+        filters = await together(self._filter_use(members, group, topic) for topic in sorted(topics))
         return GroupDescription(
             name=group,
             members=_members(seen),
@@ -155,6 +182,7 @@ class Groups:
             disagreement=next(
                 (each.subscription_disagreement for each in seen if each.subscription_disagreement), None
             ),
+            filters=tuple(use for use in filters if use.filtered or use.judged),
         )
 
     async def lag(self, group: str, topic: str = "") -> int | None:
@@ -255,6 +283,22 @@ class Groups:
                 return ConsumeStats()
             raise
         return fastjson.decode(reply.body, ConsumeStats)
+
+    async def _filter_use(self, members: Iterable[BrokerMember], group: str, topic: str) -> FilterUse:
+        counts = []
+        for name in _FILTER_STATISTICS:
+            days = await together(self._day(member, name, f"{topic}@{group}") for member in members)
+            counts.append(sum(days))
+        return FilterUse(topic, *counts)
+
+    async def _day(self, member: BrokerMember, name: str, key: str) -> int:
+        """Return the sum of a statistic over a day; 0 for a broker that does not have it."""
+        try:
+            reply = await self._brokers.ask(member.at, ViewBrokerStatsData(stats_name=name, stats_key=key))
+        except RequestRefused:
+            return 0
+        day = fastjson.decode(reply.body, BrokerStatsData).stats_day
+        return 0 if day is None else day.sum
 
     async def _offsets(self, members: Iterable[BrokerMember], group: str, topic: str) -> dict[MessageQueue, int]:
         tables = await together(self._progress(member, group, topic) for member in members)

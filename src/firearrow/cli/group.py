@@ -49,7 +49,7 @@ def list_groups(
 
 @group.command("describe")
 def describe_group(context: typer.Context, name: Name, servers: NameServers = "", as_json: AsJson = False) -> None:
-    """Show a group's members, their subscriptions, and offset and lag in every queue."""
+    """Show a group's members, their subscriptions, what filters did, and offset and lag in every queue."""
 
     async def ask() -> GroupDescription:
         async with admin_of(context, servers) as admin:
@@ -68,6 +68,12 @@ def describe_group(context: typer.Context, name: Name, servers: NameServers = ""
     members = [(each.client_id, each.address, each.language, each.version) for each in found.members]
     print_table("Members", ["client", "address", "language", "version"], members)
     print_table("Subscriptions", ["topic", "expression"], sorted(found.subscriptions.items()))
+    if found.filters:
+        uses = [
+            (each.topic, each.filtered, each.judged, each.microseconds, each.without_verdict) for each in found.filters
+        ]
+        columns = ["topic", "did not pass", "judged", "CPU microseconds", "no verdict"]
+        print_table("Filters, last 24 hours", columns, uses)
     rows = [
         (q.queue.topic, q.queue.broker_name, q.queue.queue_id, q.committed, q.end, q.lag, time_text(q.last_consumed_ms))
         for q in found.queues
@@ -146,6 +152,16 @@ def _details(found: GroupDescription) -> dict[str, object]:
         "enabled": found.is_enabled,
         "disagreement": found.disagreement,
         "subscriptions": found.subscriptions,
+        "filters": [
+            {
+                "topic": each.topic,
+                "filtered": each.filtered,
+                "judged": each.judged,
+                "microseconds": each.microseconds,
+                "withoutVerdict": each.without_verdict,
+            }
+            for each in found.filters
+        ],
         "members": [
             {"clientId": each.client_id, "address": each.address, "language": each.language, "version": each.version}
             for each in found.members

@@ -108,7 +108,7 @@ def _untouched(node: Node) -> Run:
     if node.kind is not Kind.PROPERTY:
         return node.run
     name = node.name
-    return lambda properties: properties[name] if name in properties else None
+    return lambda properties: properties[name] if name in properties else None  # noqa: SIM401 - get() costs steps
 
 
 # ---- logic

@@ -159,3 +159,17 @@ def test_bodies_are_filtered_by_the_broker(firearrow_address: str, firearrow_top
         "consume", firearrow_topic, "--cel", "amount > 1"
     )
     assert "do not go together" in command.fails("consume", firearrow_topic, "--cel", condition, "--tag", "A")
+
+
+def test_operators_see_what_the_filter_of_a_group_did(firearrow_address: str, firearrow_topic: str) -> None:
+    command = Commands(firearrow_address)
+    for amount in (5, 50, 500):
+        command("produce", firearrow_topic, "-m", "x", "-p", f"amount={amount}")
+    words = ("--sql", "amount > 100", "-g", "seen", "--limit", "1", "--idle", "20")
+    assert "x" in command("consume", firearrow_topic, *words)
+    (use,) = command.json("group", "describe", "seen")["filters"]
+    assert (use["topic"], use["filtered"], use["withoutVerdict"]) == (firearrow_topic, 2, 0)
+    assert use["judged"] >= 3
+    assert use["microseconds"] > 0
+    told = command("group", "describe", "seen")
+    assert "Filters, last 24 hours" in told

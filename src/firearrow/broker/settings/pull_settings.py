@@ -61,7 +61,7 @@ class PullConfig(Struct, frozen=True, kw_only=True, rename="camel"):
         Meta(
             ge=1,
             le=10_000_000,
-            description="CPU time of filters in one pull, and in one turn of the loop; then an answer has what was found.",
+            description="Microseconds of CPU for filters, in one pull and in one turn of the loop.",
         ),
     ] = 10_000
     max_filter_body_bytes: Annotated[

@@ -19,11 +19,11 @@ GROUP_GET_NUMS: Final = "GROUP_GET_NUMS"
 GROUP_GET_SIZE: Final = "GROUP_GET_SIZE"
 SEND_BACK_NUMS: Final = "SNDBCK_PUT_NUMS"
 GROUP_FILTERED_NUMS: Final = "GROUP_FILTERED_NUMS"
+"""Messages that the filters of a group kept from it. Apache has no such statistic, nor the four below."""
 GROUP_FILTER_JUDGED_NUMS: Final = "GROUP_FILTER_JUDGED_NUMS"
 GROUP_FILTER_STEPS: Final = "GROUP_FILTER_STEPS"
 GROUP_FILTER_ERROR_NUMS: Final = "GROUP_FILTER_ERROR_NUMS"
 GROUP_FILTER_MICROS: Final = "GROUP_FILTER_MICROS"
-"""Messages that the filters of a group, by tags or by SQL92, kept from it. Apache has no such statistic."""
 BROKER_PUT_NUMS: Final = "BROKER_PUT_NUMS"
 BROKER_GET_NUMS: Final = "BROKER_GET_NUMS"
 PAUSE_S: Final = 0.002
@@ -127,7 +127,7 @@ class BrokerStats:
             self._families["filtered"].of(f"{topic}@{group}").messages += messages
 
     def judged(self, group: str, topic: str, messages: int, steps: int, errors: int, microseconds: int) -> None:
-        """Count what the CEL filter of a group has cost; ``errors`` are messages without a verdict."""
+        """Count what the filter of a group, by SQL92 or CEL, has cost; ``errors`` are messages without a verdict."""
         key = f"{topic}@{group}"
         judged, unjudged = self._families["judged"].of(key), self._families["unjudged"].of(key)
         judged.messages += messages

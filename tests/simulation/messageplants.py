@@ -13,7 +13,8 @@ from typing import Any, Final
 import pytest
 
 from firearrow.broker.pull import filters
-from firearrow.broker.pull.message_filter import MessageFilter, RetryFilter, ScanClock
+from firearrow.broker.pull.filter_budget import FilterClock
+from firearrow.broker.pull.message_filter import MessageFilter
 from firearrow.broker.timer import due_messages, enqueue
 from firearrow.broker.timer.dequeue import Dequeue
 from firearrow.broker.timer.due_messages import Recalled
@@ -26,6 +27,7 @@ from firearrow.broker.transaction.journal import Journal
 from firearrow.broker.transaction.ledger import Ledger
 from firearrow.broker.transaction.producers import ConnectedProducers
 from firearrow.broker.transaction.slice import Slice
+from firearrow.expression import program
 from firearrow.expression.errors import BadExpression
 from firearrow.model import keys
 from firearrow.store import retention
@@ -42,6 +44,7 @@ from tests.unit.broker import (
     test_transaction_faults,
     test_transactions,
 )
+from tests.unit.expression import test_sql
 from tests.unit.store import test_timer_files
 
 # ---- transactions
@@ -217,12 +220,12 @@ def believes_half_written_slots(patch: pytest.MonkeyPatch) -> None:
 
 def scans_without_end(patch: pytest.MonkeyPatch) -> None:
     """A scan by SQL92 goes on to the end of what was read, however long that takes."""
-    patch.setattr(ScanClock, "is_over", False)
+    patch.setattr(FilterClock, "is_over", False)
 
 
-def scans_retry_topics_without_end(patch: pytest.MonkeyPatch) -> None:
-    """A retry topic is scanned without the budget of the filters that judge it."""
-    patch.setattr(RetryFilter, "is_spent", False)
+def searches_long_values_without_end(patch: pytest.MonkeyPatch) -> None:
+    """A filter searches values of 30 kB as often as its expression says."""
+    patch.setattr(program, "LONG_VALUE_STEPS", 1 << 40)
 
 
 def remembers_every_filter(patch: pytest.MonkeyPatch) -> None:
@@ -262,6 +265,7 @@ def _in_a_directory(test: Callable[[Path], None]) -> Callable[[], None]:
 
 
 _with = functools.partial
+ends_in_time: Final = test_filter_bounds.test_a_scan_ends_when_its_time_is_used_up_and_the_next_goes_on_behind
 STRANGE: Final = {"TIMER_OUT_MS": "\u00b2", "REAL_TOPIC": "T", "REAL_QID": "0"}
 
 MESSAGE_PLANTS: Final = (
@@ -339,11 +343,11 @@ MESSAGE_PLANTS: Final = (
     ),
     PartPlant(
         "F1", "a scan by SQL92 has no end", scans_without_end,
-        test_filter_bounds.test_an_sql_scan_ends_when_its_time_is_used_up_and_goes_on_behind, "== 24",
+        _with(ends_in_time, "SQL92", False), "scans > 1",
     ),
     PartPlant(
-        "F2", "a scan of a retry topic has no end", scans_retry_topics_without_end,
-        test_filter_bounds.test_a_scan_of_a_retry_topic_ends_when_its_time_is_used_up, "< 300",
+        "F2", "searches of long values have no end", searches_long_values_without_end,
+        test_sql.test_searches_through_long_values_end_without_a_verdict, "judged.reason",
     ),
     PartPlant(
         "F3", "short texts fill the memory", remembers_every_filter,

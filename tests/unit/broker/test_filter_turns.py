@@ -64,7 +64,7 @@ def test_many_heavy_filters_hold_no_turn_and_lose_no_message(kind: str, many: in
         texts = [HEAVY[kind].format(number) for number in range(many)]
         waiting = []
         for text in texts:
-            how = {**CARRIED, "expression_type": kind, "subscription": text}
+            how: dict[str, Any] = {**CARRIED, "expression_type": kind, "subscription": text}
             waiting.append(asyncio.create_task(until_found(client, **how)))
         await until(lambda: len(broker.consuming.pulls.parked) == many)
         turns.clear()
@@ -82,7 +82,11 @@ def test_many_pulls_of_one_turn_are_served_in_several(turns: list[float]) -> Non
         for number in range(3):
             broker.put(b"unwanted", a=f"{number}" + "a" * 20_000)
         broker.put(b"wanted", ok="1")
-        how = {"flags": SUBSCRIPTION, "expression_type": "SQL92", "subscription": HEAVY["SQL92"].format(0)}
+        how: dict[str, Any] = {
+            "flags": SUBSCRIPTION,
+            "expression_type": "SQL92",
+            "subscription": HEAVY["SQL92"].format(0),
+        }
         await client.pull(3, **how)  # compiled
         turns.clear()
         found = await asyncio.gather(*[until_found(client, 0, **how) for _ in range(8)])
@@ -102,7 +106,11 @@ def test_a_verdict_does_not_depend_on_time(monkeypatch: pytest.MonkeyPatch) -> N
         for number in range(100):
             broker.put(b"%d" % number, ok="1", a="x" * 10_000)
         for kind in HEAVY:
-            how = {"flags": SUBSCRIPTION, "expression_type": kind, "subscription": HEAVY[kind].format(0)}
+            how: dict[str, Any] = {
+                "flags": SUBSCRIPTION,
+                "expression_type": kind,
+                "subscription": HEAVY[kind].format(0),
+            }
             offset, found = 0, 0
             while offset < 100:
                 reply = await client.pull(offset, **how)
@@ -126,7 +134,7 @@ def test_the_cost_of_a_carried_filter_is_that_of_the_group_that_asked(kind: str,
     async def scenario(_world: World, broker: SimBroker, client: SimClient) -> None:
         await client.heartbeat()
         await client.heartbeat("h")
-        how = {"expression_type": kind, "subscription": text}
+        how: dict[str, Any] = {"expression_type": kind, "subscription": text}
         waiting = asyncio.create_task(client.pull(0, group="g", **CARRIED, **how))
         await until(lambda: len(broker.consuming.pulls.parked) == 1)
         for _ in range(20):
@@ -145,7 +153,11 @@ def test_messages_without_a_verdict_of_sql_are_counted() -> None:
     async def scenario(_world: World, broker: SimBroker, client: SimClient) -> None:
         await client.heartbeat()
         broker.put(b"x", a="a" * 29_900)
-        how = {"flags": SUBSCRIPTION, "expression_type": "SQL92", "subscription": HEAVY["SQL92"].format(0)}
+        how: dict[str, Any] = {
+            "flags": SUBSCRIPTION,
+            "expression_type": "SQL92",
+            "subscription": HEAVY["SQL92"].format(0),
+        }
         reply = await client.pull(0, **how)
         assert (reply.code, reply.answer.next_begin_offset) == (ResponseCode.PULL_RETRY_IMMEDIATELY, 1)
         assert await counted(broker, counters.GROUP_FILTER_ERROR_NUMS, "T@g") == 1

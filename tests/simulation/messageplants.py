@@ -27,7 +27,6 @@ from firearrow.broker.transaction.journal import Journal
 from firearrow.broker.transaction.ledger import Ledger
 from firearrow.broker.transaction.producers import ConnectedProducers
 from firearrow.broker.transaction.slice import Slice
-from firearrow.expression import program
 from firearrow.expression.errors import BadExpression
 from firearrow.model import keys
 from firearrow.store import retention
@@ -44,7 +43,6 @@ from tests.unit.broker import (
     test_transaction_faults,
     test_transactions,
 )
-from tests.unit.expression import test_sql
 from tests.unit.store import test_timer_files
 
 # ---- transactions
@@ -223,9 +221,9 @@ def scans_without_end(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(FilterClock, "is_over", False)
 
 
-def searches_long_values_without_end(patch: pytest.MonkeyPatch) -> None:
-    """A filter searches values of 30 kB as often as its expression says."""
-    patch.setattr(program, "LONG_VALUE_STEPS", 1 << 40)
+def scans_retry_topics_without_end(patch: pytest.MonkeyPatch) -> None:
+    """A retry topic is scanned without the budget of the filters that judge it."""
+    scans_without_end(patch)
 
 
 def remembers_every_filter(patch: pytest.MonkeyPatch) -> None:
@@ -346,8 +344,8 @@ MESSAGE_PLANTS: Final = (
         _with(ends_in_time, "SQL92", False), "scans > 1",
     ),
     PartPlant(
-        "F2", "searches of long values have no end", searches_long_values_without_end,
-        test_sql.test_searches_through_long_values_end_without_a_verdict, "judged.reason",
+        "F2", "a scan of a retry topic has no end", scans_retry_topics_without_end,
+        _with(ends_in_time, "CEL", True), "scans > 1",
     ),
     PartPlant(
         "F3", "short texts fill the memory", remembers_every_filter,

@@ -29,7 +29,12 @@ PAGES = {
     "how-to/logging.md": ['"event": "an example", "topic": "orders"'],
     "how-to/tls.md": ["sent 1 message to secrets", "plaintext is refused", "heard hush"],
     "how-to/filter-messages.md": ["passed ['Bonn', 'Köln']", "Aachen"],
-    "how-to/delays.md": ["at once, after two seconds, at a time", "\nrecalled\n", "sent 1 message to reminders"],
+    "how-to/delays.md": [
+        "at once, after two seconds, at a time",
+        "\nrecalled\n",
+        "sent 1 message to reminders",
+        "1 message was recalled from reminders",
+    ],
     "how-to/values.md": ["orders [7, 8, 9]", "paid 320"],
     "how-to/filter-bodies.md": ["large [910, 930, 950, 970, 990]", '{"amount": 980,', '{"amount": 990,'],
     "how-to/accept-messages.md": ["handled 10 rejected 40"],

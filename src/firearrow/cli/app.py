@@ -21,6 +21,7 @@ COMMANDS: Final = {
     "nameserver": "Run a name server: tells clients which broker holds which topic.",
     "pipeline": "Topics as tables: archive, replay, audit. Needs the extra spark.",
     "produce": "Send messages from texts, files or standard input.",
+    "recall": "Take back delayed messages that are not due yet.",
     "store": "Inspect a store directory, FireArrow's or Apache's.",
     "topic": "List, create, describe, update and delete topics.",
 }

@@ -8,9 +8,11 @@ from typer.testing import CliRunner
 
 from firearrow.cli.app import COMMANDS, app, load_command, options_first
 from firearrow.cli.environment import server_environment, unread
+from firearrow.record.recall_handle import RecallHandle, encode_handle
 
 RUNNER = CliRunner()
 WITHOUT_NAMES = {"FIREARROW_NAMESRV": "", "FIREARROW_NAMESRV_ADDR": "", "NAMESRV_ADDR": ""}
+HANDLE = encode_handle(RecallHandle("T", "broker-a", "1", "key"))
 ASKING = [
     ["topic", "list"],
     ["topic", "create", "T"],
@@ -21,6 +23,7 @@ ASKING = [
     ["group", "describe", "G"],
     ["group", "reset", "G", "-t", "T", "--to", "last"],
     ["produce", "T", "-m", "x"],
+    ["recall", "T", HANDLE],
     ["consume", "T"],
 ]
 
@@ -153,3 +156,12 @@ def test_a_variable_that_nothing_reads_is_named() -> None:
 def test_completion_is_offered_at_the_top_alone(name: str) -> None:
     assert "--install-completion" in RUNNER.invoke(app, ["--help"]).stdout
     assert "--install-completion" not in RUNNER.invoke(app, [name, "--help"]).stdout
+
+
+def test_a_text_that_is_not_a_recall_handle_is_named_before_anything_is_recalled() -> None:
+    environment = {**WITHOUT_NAMES, "NAMESRV_ADDR": "127.0.0.1:1"}
+    result = RUNNER.invoke(app, ["recall", "T", HANDLE, "nonsense"], env=environment)
+    assert result.exit_code == 1
+    assert result.stderr.endswith(
+        "'nonsense' is not a recall handle; give one that produce --json printed as recallHandle\n"
+    )

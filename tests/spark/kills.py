@@ -1,6 +1,9 @@
-"""Kills of driver, executor and broker at random points while a topic is archived; then nothing is lost or doubled.
+"""Kills of driver, executor and broker while a topic is archived, or written to another; nothing is lost or doubled.
 
     python -m tests.spark.kills --points 200 --directory DIR [--seconds S] [--seed N] [--formats A,B] [--ledger [FILE]]
+
+``--formats sink`` writes the topic to another topic instead, in which every row must be once. ``sink-control`` asks the
+broker to store repeated rows, so it shows how many rows the kills repeat.
 
 Run again with the same directory it goes on where it stopped, however it was stopped: broker, tables and checkpoints
 are on disk, and so are the numbers that were acknowledged to the feeder and the count of kills. ``--points`` counts
@@ -29,6 +32,7 @@ from firearrow.errors import FireArrowError
 from tests.spark.serving import Served, end_with_parent
 
 FORMATS = "parquet,iceberg,delta"
+SINK = "sink"
 KINDS = ("broker", "executor", "driver")
 EXECUTOR = "CoarseGrainedExecutorBackend"
 CLUSTER = "local-cluster[1,2,1024]"
@@ -79,7 +83,8 @@ class Driver:
         self, what: str, directory: Path, name_server: str, formats: str, python: str, more: Sequence[str]
     ) -> None:
         master = CLUSTER if what == "follow" else "local[2]"
-        words = [python, "-m", "tests.spark.archiver", what, str(directory), name_server, TOPIC, master, formats, *more]
+        module = "tests.spark.sinker" if formats.startswith(SINK) else "tests.spark.archiver"
+        words = [python, "-m", module, what, str(directory), name_server, TOPIC, master, formats, *more]
         log = (directory / "driver.log").open("ab")
         environment = {**os.environ, "PYSPARK_PYTHON": python, "SPARK_LOCAL_IP": "127.0.0.1"}
         self.process = subprocess.Popen(
@@ -262,8 +267,9 @@ def main() -> int:
     campaign = Campaign(given.directory.resolve(), seed, given.formats, given.python, given.conf)
     verdict = {"seed": seed, **campaign.run(given.points, given.seconds)}
     wrong = faults(verdict)
+    name = f"{given.formats}-kills" if given.formats.startswith(SINK) else "spark-kills"
     figures = {**verdict, "seconds": round(time.monotonic() - began), "faults": wrong}
-    print(json.dumps(Ledger("spark-kills", given.ledger).add(figures)))
+    print(json.dumps(Ledger(name, given.ledger).add(figures)))
     print("\n".join(wrong) or "0 lost, 0 duplicated")
     return 1 if wrong else 0
 

@@ -1,21 +1,22 @@
-"""A slice of the kills: driver, executor and broker at random points; nothing lost, nothing twice, in any format."""
+"""A slice of the kills of driver, executor and broker: nothing lost, nothing twice, in tables or in a topic."""
 
 import sys
 from pathlib import Path
 
 import pytest
 
-from campaigns.rotation import turn
-from tests.spark.kills import FORMATS, Campaign, faults
+from campaigns.rotation import this_turn, turn
+from tests.spark.kills import FORMATS, SINK, Campaign, faults
 
-POINTS = 12
+POINTS = {FORMATS: 12, SINK: 6}
 SECONDS = 600
 
 
 @pytest.mark.timeout(900)
-def test_nothing_is_lost_or_doubled_over_kills(tmp_path: Path) -> None:
+@pytest.mark.parametrize("formats", this_turn([FORMATS, SINK], 1))
+def test_nothing_is_lost_or_doubled_over_kills(tmp_path: Path, formats: str) -> None:
     seed = turn() or 0
-    verdict = Campaign(tmp_path, seed, FORMATS, sys.executable, []).run(POINTS, SECONDS)
+    verdict = Campaign(tmp_path, seed, formats, sys.executable, []).run(POINTS[formats], SECONDS)
     assert faults(verdict) == [], f"seed {seed}: {verdict}"
-    assert verdict["points"] >= POINTS
+    assert verdict["points"] >= POINTS[formats]
     assert all(verdict["kills"].values()), verdict

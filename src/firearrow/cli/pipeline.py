@@ -2,26 +2,22 @@
 
 import json
 import os
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from firearrow.cli.cluster import NameServers, name_servers, reach_of
-from firearrow.errors import FireArrowError, SettingsError
+from firearrow.cli.pipeline_run import Shown, explained, session, watch
+from firearrow.errors import SettingsError
 from firearrow.runtime.tls_settings import ClientTls
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
     from firearrow.spark.bodies.body_format import BodyFormat
     from firearrow.spark.lake.table import LakeTable
-
-LOOK_EVERY_S: Final = 1
 
 pipeline = typer.Typer(
     add_completion=False, help="Topics as tables: archive, replay, audit. Needs the extra spark.", no_args_is_help=True
@@ -34,6 +30,7 @@ Master = Annotated[
         show_default=False,
     ),
 ]
+Verbose = Annotated[bool, typer.Option("--verbose", help="Show Spark's log, and the whole trace of a failure.")]
 Settings = Annotated[list[str] | None, typer.Option("--conf", help="A setting of Spark, key=value; repeatable.")]
 Format = Annotated[str, typer.Option("--format", help="parquet, iceberg or delta.")]
 Location = Annotated[str, typer.Option(help="Directory or URI: of the table, or of the warehouse for iceberg.")]
@@ -74,11 +71,15 @@ def archive(
     every: Annotated[str, typer.Option(help="With --follow: interval of micro-batches.")] = "5 seconds",
     option: Annotated[list[str] | None, typer.Option(help="An option of the source, key=value; repeatable.")] = None,
     metrics: Annotated[Path | None, typer.Option(help="Write metrics to this file, in Prometheus's format.")] = None,
+    metrics_address: Annotated[
+        str, typer.Option(help="Serve metrics for Prometheus at this host:port; needs the extra metrics.")
+    ] = "",
     master: Master = "",
     conf: Settings = None,
+    verbose: Verbose = False,
 ) -> None:
     """Archive topics into lake tables; each message is written once, over any number of restarts."""
-    with _explained("archive"):
+    with explained("archive", verbose=verbose) as quiet:
         from firearrow.spark.pipelines.archive import Archive, drains, start
 
         source = {**_reached(context, servers), "subscribe": topics, **_pairs(option)}
@@ -86,9 +87,9 @@ def archive(
         bodies = _bodies(body_schema, rescued_column)
         job = Archive(source, target, checkpoint, bodies=bodies, on_error=on_error).checked()
         trigger: dict[str, str | bool] = {"processingTime": every} if follow else {"availableNow": True}
-        with _session(master, conf) as spark:
+        with session(master, _pairs(conf), quiet) as spark:
             for _ in range(1 if follow else drains(spark)):
-                _watch(start(spark, job, trigger), metrics)
+                watch(start(spark, job, trigger), Shown(metrics, metrics_address))
 
 
 @pipeline.command()
@@ -108,13 +109,14 @@ def backfill(
     ] = None,
     master: Master = "",
     conf: Settings = None,
+    verbose: Verbose = False,
 ) -> None:
     """Write all messages of store files into a table, in one job and one commit, without a broker."""
-    with _explained("backfill"):
+    with explained("backfill", verbose=verbose) as quiet:
         from firearrow.spark.pipelines import archive as archiving
 
         target = _table(form, location, table, catalog, storage, native)
-        with _session(master, conf) as spark:
+        with session(master, _pairs(conf), quiet) as spark:
             archiving.backfill(spark, {"path": store, **_pairs(option)}, target, job)
 
 
@@ -139,14 +141,15 @@ def replay(
     native: Native = False,
     master: Master = "",
     conf: Settings = None,
+    verbose: Verbose = False,
 ) -> None:
     """Send archived messages to a topic again: chosen by a condition, in order, rate-limited, marked as replayed."""
-    with _explained("replay"):
+    with explained("replay", verbose=verbose) as quiet:
         from firearrow.spark.pipelines import replay as replaying
 
         sink = {**_reached(context, servers), **_pairs(option)}
         how = replaying.Replay(job, sink, to_topic, where, same_topic, rate, tasks).checked()
-        with _session(master, conf) as spark:
+        with session(master, _pairs(conf), quiet) as spark:
             rows = _history(spark, store, _table_if(store, form, location, table, catalog, storage, native))
             for row in replaying.summary(rows, how).collect():
                 typer.echo(
@@ -183,13 +186,14 @@ def audit(
     native: Native = False,
     master: Master = "",
     conf: Settings = None,
+    verbose: Verbose = False,
 ) -> None:
     """Compare receipts, store and offsets; report lost, duplicated, late, reordered and unread messages.
     Exits with 1 if a kind of --fail-on is found."""
-    with _explained("audit"):
+    with explained("audit", verbose=verbose) as quiet:
         from firearrow.spark.pipelines import audit as auditing
 
-        with _session(master, conf) as spark:
+        with session(master, _pairs(conf), quiet) as spark:
             stored = _history(spark, store, _table_if(store, form, location, table, catalog, storage, native))
             given = _receipts(spark, receipts)
             known = _offsets(spark, offsets, broker) if offsets else None
@@ -220,7 +224,7 @@ def precompile(
     spark_home: Annotated[str, typer.Option(help="Spark's directory; else SPARK_HOME, or the installed pyspark.")] = "",
 ) -> None:
     """Compile Spark's own Python files once, so that its Python processes start 0.5 s sooner."""
-    with _explained("precompile"):
+    with explained("precompile"):
         from firearrow.cli.precompile import precompile as compile_files
         from firearrow.cli.precompile import spark_archives
 
@@ -321,67 +325,3 @@ def _pairs(given: list[str] | None) -> dict[str, str]:
             raise SettingsError(f"{pair!r} is not key=value")
         found[key] = value
     return found
-
-
-def _usual_master() -> str:
-    """Return the default master: None if spark-submit started this process, else this machine."""
-    return "" if "PYSPARK_GATEWAY_PORT" in os.environ else "local[*]"
-
-
-@contextmanager
-def _session(master: str, conf: list[str] | None) -> "Iterator[SparkSession]":
-    from firearrow.spark.session import open_session
-
-    # Executors on this machine must run the Python that this package is installed in.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    spark = open_session(master or _usual_master(), _pairs(conf))
-    try:
-        yield spark
-    finally:
-        spark.stop()
-
-
-@contextmanager
-def _explained(command: str) -> Iterator[None]:
-    try:
-        yield
-    except FireArrowError as error:
-        typer.echo(f"firearrow pipeline {command}: {error}", err=True)
-        raise typer.Exit(2) from None
-    except ModuleNotFoundError as missing:
-        if (missing.name or "").split(".")[0] not in {"pyspark", "pyarrow", "pyiceberg", "deltalake"}:
-            raise
-        typer.echo(f"this needs {missing.name}: pip install 'firearrow[spark,iceberg,delta]'", err=True)
-        raise typer.Exit(2) from None
-
-
-def _watch(queries: "list[StreamingQuery]", metrics: Path | None, say: Callable[[str], None] = typer.echo) -> None:
-    """Print every batch until the queries end; raise the error of a query that failed."""
-    from firearrow.spark.pipelines.progress import Watched
-
-    watched = Watched()
-    try:
-        while True:
-            going = [query for query in queries if not query.awaitTermination(LOOK_EVERY_S)]
-            for query in queries:
-                for batch in watched.fresh(str(query.id), [_plain(report) for report in query.recentProgress]):
-                    say(batch.line())
-            if metrics is not None:
-                _replace(metrics, watched)
-            if not going:
-                return
-    except KeyboardInterrupt:
-        for query in queries:
-            query.stop()
-
-
-def _plain(report: Any) -> dict[str, Any]:  # noqa: ANN401 - a progress object of Spark, or a dictionary
-    return report if type(report) is dict else json.loads(report.json)
-
-
-def _replace(path: Path, watched: "Any") -> None:  # noqa: ANN401
-    from firearrow.spark.pipelines.progress import metrics
-
-    fresh = path.with_name(path.name + ".new")
-    fresh.write_text(metrics(list(watched.latest.values())))
-    fresh.replace(path)

@@ -15,6 +15,7 @@ from firearrow.spark.bodies.body_format import BodyFormat
 from firearrow.spark.lake import access
 from firearrow.spark.lake.access import Trigger
 from firearrow.spark.lake.table import LakeTable, beside
+from firearrow.spark.listener import counted
 from firearrow.spark.pipelines import transforms
 
 if TYPE_CHECKING:
@@ -100,7 +101,9 @@ def start(spark: "SparkSession", archive: Archive, trigger: Trigger = access.DRA
     tables = archive.checked().tables()
     rows = stream(spark, archive)
     return [
-        access.start(frame, tables[name], f"{archive.checkpoint.rstrip('/')}/{name}", trigger, f"{archive.name}-{name}")
+        access.start(
+            counted(frame), tables[name], f"{archive.checkpoint.rstrip('/')}/{name}", trigger, f"{archive.name}-{name}"
+        )
         for name, frame in frames(rows, archive).items()
     ]
 

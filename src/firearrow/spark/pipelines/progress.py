@@ -1,16 +1,24 @@
-"""How far streaming queries are: rows a second and lag of every queue, for people and for metrics. Pure.
+"""How far streaming queries are: rows, lag of every queue in messages and seconds, for people and for metrics. Pure.
 
-Input is what Spark reports of a finished batch (``StreamingQuery.recentProgress``) as a dictionary. Metrics are
-Prometheus's text format.
+Input is what Spark reports of a batch (``StreamingQuery.recentProgress``, or a listener's event) as a dictionary.
+
+The lag in seconds of a queue with unread messages is the time since its last read message was stored, which the offsets
+of our source carry. The oldest unread message is younger than that, so the lag is never more than this says.
 """
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct
 
 from firearrow.spark.options import MARKS
+
+OBSERVED: Final = "firearrow"
+"""The name of the observation that counts the rows written by a query, in ``observedMetrics``."""
+WRITTEN: Final = "rows"
+COMMITS: Final = ("addBatch", "walCommit", "commitOffsets", "commitBatch")
+"""The parts of a batch in which it is written and noted, as Spark names them in ``durationMs``."""
 
 
 class QueueLag(Struct, frozen=True):
@@ -19,6 +27,12 @@ class QueueLag(Struct, frozen=True):
     queue: str
     offset: int
     lag: int
+    stored_ms: int = 0
+    """When the message before ``offset`` was stored; 0 if that is not known."""
+
+    def seconds(self, now_s: float) -> float:
+        """Return how old the last read message is if there are unread ones, else 0."""
+        return max(0.0, now_s - self.stored_ms / 1000) if self.lag and self.stored_ms else 0.0
 
 
 class BatchProgress(Struct, frozen=True):
@@ -30,10 +44,16 @@ class BatchProgress(Struct, frozen=True):
     rows_per_second: float
     seconds: float
     queues: tuple[QueueLag, ...]
+    written: int | None = None
+    """Rows that the query wrote; None if that is not known."""
+    at: str = ""
+    """When the batch began, as Spark says it."""
+    commit_seconds: float = 0.0
+    """The part of ``seconds`` in which rows were written and the batch was noted."""
 
     @property
     def lag(self) -> int:
-        """Messages that are stored and not archived."""
+        """Messages that are stored and not read."""
         return sum(queue.lag for queue in self.queues)
 
     def line(self) -> str:
@@ -48,13 +68,18 @@ def read_progress(report: Mapping[str, Any]) -> BatchProgress:
     """What Spark reported of a batch."""
     queues: list[QueueLag] = []
     for source in report.get("sources", ()):
-        ends = dict(_leaves(_object(source.get("endOffset"))))
-        latest = dict(_leaves(_object(source.get("latestOffset"))))
-        queues += [QueueLag(name, end, max(0, latest.get(name, end) - end)) for name, end in sorted(ends.items())]
+        end = _object(source.get("endOffset"))
+        ends, latest = dict(_leaves(end)), dict(_leaves(_object(source.get("latestOffset"))))
+        stored = dict(_leaves(end.get(MARKS))) if isinstance(end, dict) else {}
+        queues += [
+            QueueLag(name, offset, max(0, latest.get(name, offset) - offset), stored.get(name, 0))
+            for name, offset in sorted(ends.items())
+        ]
     seconds = report.get("batchDuration", 0) / 1000
     rows = report.get("numInputRows")
     if rows is None:  # through Spark Connect only the sources say it
         rows = sum(source.get("numInputRows", 0) for source in report.get("sources", ()))
+    durations = report.get("durationMs") or {}
     return BatchProgress(
         report.get("name") or str(report.get("id", "")),
         report.get("batchId", -1),
@@ -62,7 +87,15 @@ def read_progress(report: Mapping[str, Any]) -> BatchProgress:
         rows / seconds if seconds else 0.0,
         seconds,
         tuple(queues),
+        _written(report),
+        str(report.get("timestamp", "")),
+        sum(durations.get(part, 0) for part in COMMITS) / 1000,
     )
+
+
+def _written(report: Mapping[str, Any]) -> int | None:
+    observed = (report.get("observedMetrics") or {}).get(OBSERVED)
+    return int(observed[WRITTEN]) if isinstance(observed, dict) and WRITTEN in observed else None
 
 
 def _object(value: Any) -> Any:  # noqa: ANN401 - Spark's JSON
@@ -82,42 +115,75 @@ def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, int]]:  # noqa: A
             yield from _leaves(inner, f"{path}/{name}" if path else str(name))
 
 
-def metrics(batches: Iterable[BatchProgress]) -> str:
-    """The latest batch of each query in Prometheus's text format."""
-    lines = []
-    for name, kind, says in (
-        ("rows", "gauge", "Rows of the last batch"),
-        ("rows_per_second", "gauge", "Rows a second of the last batch"),
-        ("batch", "gauge", "Number of the last batch"),
-        ("lag", "gauge", "Messages stored and not archived"),
-    ):
-        lines += [f"# HELP firearrow_archive_{name} {says}", f"# TYPE firearrow_archive_{name} {kind}"]
-        lines += [f'firearrow_archive_{name}{{query="{b.query}"}} {getattr(b, name)}' for b in batches]
-    lines += ["# HELP firearrow_archive_queue_lag Messages of a queue stored and not archived"]
-    lines += ["# TYPE firearrow_archive_queue_lag gauge"]
-    lines += [
-        f'firearrow_archive_queue_lag{{query="{batch.query}",queue="{queue.queue}"}} {queue.lag}'
-        for batch in batches
-        for queue in batch.queues
-    ]
-    return "\n".join(lines) + "\n"
+class QueryState(Struct):
+    """What is known of one query."""
+
+    latest: BatchProgress
+    is_active: bool = True
+    seen_s: float = 0.0
+    """When the query was last seen alive."""
+    reported_s: float = 0.0
+    """When Spark last reported a batch, or that there was none to make."""
+    batches: int = 0
+    rows: int = 0
+    written: int = 0
+    """Rows written since the start; rows read, where it is not known how many were written."""
 
 
 class Watched:
-    """Remembers which batches of a query were seen."""
+    """The queries of a job, or of a session."""
 
     def __init__(self) -> None:
         self._last: dict[str, int] = {}
-        self.latest: dict[str, BatchProgress] = {}
+        self.queries: dict[str, QueryState] = {}
+        """The state of each query, by its id."""
 
-    def fresh(self, query: str, reports: Iterable[Mapping[str, Any]]) -> list[BatchProgress]:
+    @property
+    def latest(self) -> dict[str, BatchProgress]:
+        """The last report of each query."""
+        return {query: state.latest for query, state in self.queries.items()}
+
+    def fresh(self, query: str, reports: Iterable[Mapping[str, Any]], now_s: float = 0.0) -> list[BatchProgress]:
         """The batches among these reports that were not seen before, idle ones left out."""
         found = []
         for report in reports:
             batch = read_progress(report)
+            state = self.queries.setdefault(query, QueryState(batch))
             if batch.batch > self._last.get(query, -1):
                 if batch.rows:
                     self._last[query] = batch.batch
                     found.append(batch)
-                self.latest[query] = batch
+                    state.batches += 1
+                    state.rows += batch.rows
+                    state.written += batch.rows if batch.written is None else batch.written
+                if batch.at != state.latest.at:
+                    state.reported_s = now_s
+                state.latest = batch
         return found
+
+    def begin(self, query: str, name: str, now_s: float) -> None:
+        """Note a query that begins."""
+        state = QueryState(BatchProgress(name, -1, 0, 0.0, 0.0, ()), seen_s=now_s, reported_s=now_s)
+        self.queries.setdefault(query, state)
+
+    def saw(self, query: str, now_s: float, *, is_active: bool) -> None:
+        """Note that a query is alive, or has ended."""
+        state = self.queries.get(query)
+        if state is not None:
+            state.is_active = is_active
+            if is_active:
+                state.seen_s = now_s
+
+    def idle(self, query: str, now_s: float) -> None:
+        """Note that a query looked for rows and found none."""
+        state = self.queries.get(query)
+        if state is not None:
+            state.reported_s = state.seen_s = now_s
+
+    def summary(self, seconds: float) -> list[str]:
+        """The closing lines of a job: one for each query."""
+        return [
+            f"{state.latest.query}: {state.rows:,} rows read, {state.written:,} written in {state.batches:,} batches, "
+            f"{seconds:,.1f} s; lag {state.latest.lag:,}"
+            for state in self.queries.values()
+        ]

@@ -1,9 +1,14 @@
 """Progress and the page of an audit, without Spark."""
 
 import json
+import urllib.request
 
+import pytest
+
+from firearrow.errors import SettingsError
 from firearrow.spark.pipelines.audit_page import page
-from firearrow.spark.pipelines.progress import Watched, metrics, read_progress
+from firearrow.spark.pipelines.exposition import as_text, families, serve
+from firearrow.spark.pipelines.progress import Watched, read_progress
 
 
 def report(batch: int, rows: int, end: int = 90, latest: int = 100) -> dict[str, object]:
@@ -13,7 +18,9 @@ def report(batch: int, rows: int, end: int = 90, latest: int = 100) -> dict[str,
     source = {"endOffset": offsets[0], "latestOffset": offsets[1]}
     return {
         "id": "q1", "name": "archive-bronze", "batchId": batch, "numInputRows": rows, "batchDuration": 2000,
-        "sources": [source],
+        "sources": [source], "timestamp": f"2026-11-17T02:00:{batch:02}Z",
+        "observedMetrics": {"firearrow": {"rows": 7}},
+        "durationMs": {"addBatch": 900, "walCommit": 100, "commitOffsets": 50, "queryPlanning": 400},
     }  # fmt: skip
 
 
@@ -45,10 +52,69 @@ def test_a_batch_is_told_once_and_idle_ones_never() -> None:
     assert [batch.batch for batch in watched.fresh("q", [report(2, 4)])] == [2]
 
 
+def test_the_lag_in_seconds_counts_from_the_last_read_message_while_there_are_unread_ones() -> None:
+    seen = read_progress(report(3, 1000))
+    assert [queue.seconds(1_790_000_012.5) for queue in seen.queues] == [12.5, 0.0]
+    assert read_progress(report(3, 1000, end=100)).queues[0].seconds(1_790_000_012.5) == 0.0
+    assert (seen.written, seen.commit_seconds) == (7, 1.05)
+
+
+def test_a_query_is_alive_while_it_reports_or_is_idle() -> None:
+    watched = Watched()
+    watched.begin("q1", "archive-bronze", 100.0)
+    state = watched.queries["q1"]
+    assert (state.is_active, state.seen_s, state.reported_s) == (True, 100.0, 100.0)
+    for now_s in (110.0, 120.0):  # the same reports again: no progress
+        watched.fresh("q1", [report(0, 5), report(1, 5)], now_s)
+        watched.saw("q1", now_s, is_active=True)
+    assert (state.seen_s, state.reported_s) == (120.0, 110.0)
+    watched.idle("q1", 130.0)
+    assert state.reported_s == 130.0
+    watched.saw("q1", 140.0, is_active=False)
+    assert (state.is_active, state.seen_s) == (False, 130.0)
+    assert (state.batches, state.rows, state.written) == (2, 10, 14)
+    assert watched.summary(2.0) == ["archive-bronze: 10 rows read, 14 written in 2 batches, 2.0 s; lag 10"]
+
+
 def test_metrics_name_the_query_and_the_queue() -> None:
-    text = metrics([read_progress(report(3, 1000))])
-    assert 'firearrow_archive_lag{query="archive-bronze"} 10' in text
-    assert 'firearrow_archive_queue_lag{query="archive-bronze",queue="orders/broker-a/0"} 10' in text
+    watched = Watched()
+    watched.fresh("q1", [report(3, 1000)], 5.0)
+    text = as_text(families(watched, 1_790_000_060.0))
+    for line in (
+        'firearrow_pipeline_active{query="archive-bronze"} 1.0',
+        'firearrow_pipeline_rows_total{query="archive-bronze"} 1000',
+        'firearrow_pipeline_lag_messages{query="archive-bronze",queue="orders/broker-a/0"} 10.0',
+        'firearrow_pipeline_lag_seconds{query="archive-bronze",queue="orders/broker-a/0"} 60.0',
+        "# TYPE firearrow_pipeline_rows_total counter",
+    ):
+        assert line in text.splitlines()
+
+
+def test_metrics_over_http_are_those_of_the_file() -> None:
+    watched = Watched()
+    watched.fresh("q1", [{**report(3, 1000), "name": 'a "b"\\c-quarantine'}], 5.0)
+    served = serve(watched, "127.0.0.1:0", lambda: 1_790_000_060.0)
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{served.port}/metrics", timeout=10) as answer:
+            found = answer.read().decode()
+    finally:
+        served.close()
+    assert samples(found) == samples(as_text(families(watched, 1_790_000_060.0)))
+    assert any(name.startswith("firearrow_pipeline_quarantined_rows_total") for name in samples(found))
+
+
+def samples(text: str) -> dict[str, float]:
+    lines = [line.rpartition(" ") for line in text.splitlines() if line and not line.startswith("#")]
+    return {name: float(value) for name, _, value in lines}
+
+
+def test_an_address_that_is_taken_is_refused() -> None:
+    served = serve(Watched(), "127.0.0.1:0", lambda: 0.0)
+    try:
+        with pytest.raises(SettingsError, match="cannot be served"):
+            serve(Watched(), f"127.0.0.1:{served.port}", lambda: 0.0)
+    finally:
+        served.close()
 
 
 def test_the_page_has_a_bar_for_every_kind_that_was_found_and_escapes_names() -> None:

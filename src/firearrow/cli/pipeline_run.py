@@ -1,0 +1,197 @@
+"""How a command of ``firearrow pipeline`` runs: its session, what it shows of its queries, and how it ends.
+
+A failure is told in at most three lines: what happened, and where the rest is. ``--verbose`` shows Spark's own log and
+the whole trace. Ctrl-C ends a job in order, without a trace, with status 130.
+"""
+
+import json
+import os
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import typer
+from msgspec import Struct
+
+from firearrow.errors import FireArrowError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+LOOK_EVERY_S: Final = 1
+INTERRUPTED: Final = 130
+LIBRARIES: Final = frozenset({"pyspark", "pyarrow", "pyiceberg", "deltalake"})
+_STDERR: Final = 2
+
+
+class Shown(Struct, frozen=True):
+    """What a job shows of its queries, and where."""
+
+    metrics: Path | None = None
+    """A file in Prometheus's text format."""
+    address: str = ""
+    """``host:port`` for metrics over HTTP."""
+    say: Callable[[str], None] = typer.echo
+
+
+class Quiet:
+    """Where Spark's own log goes: to a file, unless the command is verbose."""
+
+    def __init__(self, *, is_verbose: bool) -> None:
+        self.is_verbose = is_verbose
+        self.path = ""
+
+    @contextmanager
+    def starting(self) -> Iterator[None]:
+        """Start the JVM within the block: it writes to the file for as long as it lives."""
+        if self.is_verbose or "PYSPARK_GATEWAY_PORT" in os.environ:
+            yield
+            return
+        descriptor, self.path = tempfile.mkstemp(prefix="firearrow-spark-", suffix=".log")
+        kept = os.dup(_STDERR)
+        sys.stderr.flush()
+        os.dup2(descriptor, _STDERR)
+        try:
+            yield
+        finally:
+            os.dup2(kept, _STDERR)
+            os.close(kept)
+            os.close(descriptor)
+
+    def where(self) -> str:
+        """Return where the whole story is."""
+        return f"Spark's log is {self.path}; --verbose shows it with the trace" if self.path else "--verbose shows more"
+
+    def forget(self) -> None:
+        """Delete the file of a command that succeeded."""
+        if self.path:
+            with suppress(OSError):
+                os.unlink(self.path)
+
+
+@contextmanager
+def session(master: str, settings: dict[str, str], quiet: Quiet) -> "Iterator[SparkSession]":
+    """Open a session for the block."""
+    from firearrow.spark.session import open_session
+
+    # Executors on this machine must run the Python that this package is installed in.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    with quiet.starting():
+        spark = open_session(master or usual_master(), settings)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def usual_master() -> str:
+    """Return the default master: none if spark-submit started this process, else this machine."""
+    return "" if "PYSPARK_GATEWAY_PORT" in os.environ else "local[*]"
+
+
+@contextmanager
+def explained(command: str, *, verbose: bool = False) -> Iterator[Quiet]:
+    """Run a command within the block: tell a failure in at most three lines, and end with its status."""
+    quiet = Quiet(is_verbose=verbose)
+    try:
+        yield quiet
+    except (typer.Exit, SystemExit):
+        raise
+    except KeyboardInterrupt:
+        _tell(f"firearrow pipeline {command}: interrupted; start it again to go on where it stopped")
+        quiet.forget()
+        raise typer.Exit(INTERRUPTED) from None
+    except FireArrowError as error:
+        _fail(command, str(error), quiet)
+        raise typer.Exit(2) from None
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").split(".")[0] not in LIBRARIES:
+            raise
+        _tell(f"this needs {missing.name}: pip install 'firearrow[spark,iceberg,delta]'")
+        raise typer.Exit(2) from None
+    except Exception as error:
+        if not _is_of_spark(error):
+            raise
+        from firearrow.spark.explanation import explain
+
+        reason = explain(error)
+        _fail(command, reason.text, quiet)
+        if not verbose:
+            _tell(quiet.where())
+        raise typer.Exit(2 if reason.is_known else 1) from None
+    else:
+        quiet.forget()
+
+
+def _is_of_spark(error: Exception) -> bool:
+    return any(kind.__module__.split(".")[0] in {"pyspark", "py4j"} for kind in type(error).__mro__)
+
+
+def _fail(command: str, reason: str, quiet: Quiet) -> None:
+    if quiet.is_verbose:
+        _tell(traceback.format_exc())
+    _tell(f"firearrow pipeline {command}: {reason}")
+
+
+def _tell(text: str) -> None:
+    typer.echo(text, err=True)
+
+
+def watch(queries: "list[StreamingQuery]", shown: Shown) -> None:
+    """Print every batch until the queries end, then a summary; raise the error of a query that failed."""
+    from firearrow.spark.pipelines.exposition import as_text, families, serve
+    from firearrow.spark.pipelines.progress import Watched
+
+    watched, began = Watched(), time.monotonic()
+    for query in queries:
+        watched.begin(str(query.id), query.name or str(query.id), time.time())
+    served = serve(watched, shown.address, time.time) if shown.address else None
+    try:
+        while True:
+            going = [query for query in queries if not query.awaitTermination(LOOK_EVERY_S)]
+            for query in queries:
+                _look(query, watched, shown, is_active=query in going)
+            if shown.metrics is not None:
+                _replace(shown.metrics, as_text(families(watched, time.time())))
+            if not going:
+                break
+    except KeyboardInterrupt:
+        for query in queries:
+            query.stop()
+        _conclude(watched, began, shown)
+        raise
+    finally:
+        if served is not None:
+            served.close()
+    _conclude(watched, began, shown)
+
+
+def _look(query: "StreamingQuery", watched: Any, shown: Shown, *, is_active: bool) -> None:  # noqa: ANN401
+    name, now_s = str(query.id), time.time()
+    for batch in watched.fresh(name, [plain(report) for report in query.recentProgress], now_s):
+        shown.say(batch.line())
+    watched.saw(name, now_s, is_active=is_active)
+    if is_active and not query.status["isTriggerActive"]:
+        watched.idle(name, now_s)
+
+
+def _conclude(watched: Any, began: float, shown: Shown) -> None:  # noqa: ANN401
+    for line in watched.summary(time.monotonic() - began):
+        shown.say(line)
+
+
+def plain(report: Any) -> dict[str, Any]:  # noqa: ANN401 - a progress object of Spark, or a dictionary
+    """Return a progress report as a dictionary."""
+    return report if type(report) is dict else json.loads(report.json)
+
+
+def _replace(path: Path, text: str) -> None:
+    fresh = path.with_name(path.name + ".new")
+    fresh.write_text(text)
+    fresh.replace(path)

@@ -1,0 +1,46 @@
+"""What a failure inside Spark means, in at most three lines. Pure.
+
+An error of a source or a sink crosses Python, the JVM and Python again, and arrives as hundreds of lines: Spark's own
+sentence, a trace of Java, and inside it the traces of Python. The last line of the innermost trace that names an error
+of ours is what happened; else the first sentence of Spark's error class is.
+"""
+
+import re
+from typing import Final
+
+from msgspec import Struct
+
+LONGEST: Final = 600
+_OURS: Final = re.compile(r"firearrow\.errors\.(\w+): (.+)")
+_PYTHON: Final = re.compile(r"^(?:pyspark\.errors[\w.]*\.)?(\w+(?:Error|Exception)): (.+)", re.MULTILINE)
+_CLASS: Final = re.compile(r"\[[A-Z_.]+\] ?")
+_STATE: Final = re.compile(r" SQLSTATE: \w+")
+
+
+class Explanation(Struct, frozen=True):
+    """A failure in words."""
+
+    text: str
+    is_known: bool
+    """Whether an error of ours, or a mistake that Spark found in what was asked, is the reason."""
+
+
+def explain(error: BaseException) -> Explanation:
+    """Return the reason of a failure of Spark."""
+    words = str(error)
+    ours = _OURS.findall(words)
+    if ours:
+        return Explanation(_short(ours[-1][1]), is_known=True)
+    kind = type(error).__name__
+    is_mistake = kind in {"AnalysisException", "ParseException", "IllegalArgumentException"}
+    if not is_mistake:
+        inner = [found for found in _PYTHON.findall(words) if not found[0].startswith(("Py4J", "PySparkRuntime"))]
+        if inner:
+            return Explanation(_short(f"{inner[-1][0]}: {inner[-1][1]}"), is_known=False)
+    first = next((line for line in words.splitlines() if line.strip()), kind)
+    return Explanation(_short(_STATE.sub("", _CLASS.sub("", first))), is_known=is_mistake)
+
+
+def _short(text: str) -> str:
+    text = text.strip().replace("\\n", " ")
+    return text if len(text) <= LONGEST else text[:LONGEST] + " ..."

@@ -8,10 +8,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from firearrow.cli.app import app
-from firearrow.cli.pipeline import _pairs, _print_report, _watch, pipeline
+from firearrow.cli.pipeline import _pairs, _print_report, pipeline
+from firearrow.cli.pipeline_run import Shown, explained, usual_master, watch
 from firearrow.errors import SettingsError
 
 
@@ -48,8 +50,10 @@ class Query:
     """Two batches, then the end."""
 
     id = "q"
+    name = "archive-bronze"
 
     def __init__(self) -> None:
+        self.status = {"isTriggerActive": False}
         self.recentProgress: list[object] = []
 
     def awaitTermination(self, _seconds: int) -> bool:  # noqa: N802 - Spark's name
@@ -62,9 +66,62 @@ class Query:
 def test_every_batch_is_printed_once_and_metrics_are_kept(tmp_path: Path) -> None:
     lines: list[str] = []
     metrics = tmp_path / "metrics.prom"
-    _watch([Query()], metrics, lines.append)  # type: ignore[list-item]
-    assert [line.split()[2] for line in lines] == ["0", "1"]
-    assert 'firearrow_archive_batch{query="archive-bronze"} 1' in metrics.read_text()
+    watch([Query()], Shown(metrics, say=lines.append))  # type: ignore[list-item]
+    assert [line.split()[2] for line in lines[:-1]] == ["0", "1"]
+    assert lines[-1].startswith("archive-bronze: 20 rows read, 20 written in 2 batches")
+    assert 'firearrow_pipeline_batch{query="archive-bronze"} 1' in metrics.read_text()
+    assert 'firearrow_pipeline_active{query="archive-bronze"} 0.0' in metrics.read_text()
+
+
+class Interrupted(Query):
+    """Ctrl-C in the first batch."""
+
+    is_stopped = False
+
+    def awaitTermination(self, _seconds: int) -> bool:  # noqa: N802 - Spark's name
+        raise KeyboardInterrupt
+
+    def stop(self) -> None:
+        self.is_stopped = True
+
+
+def test_ctrl_c_ends_queries_in_order_and_quietly(capsys: pytest.CaptureFixture[str]) -> None:
+    query, lines = Interrupted(), list[str]()
+    with pytest.raises(typer.Exit) as ended, explained("archive"):
+        watch([query], Shown(say=lines.append))  # type: ignore[list-item]
+    assert ended.value.exit_code == 130
+    assert query.is_stopped
+    assert len(lines) == 1
+    assert capsys.readouterr().err == (
+        "firearrow pipeline archive: interrupted; start it again to go on where it stopped\n"
+    )
+
+
+class Py4JJavaError(Exception):
+    """As Spark's gateway raises them."""
+
+    __module__ = "py4j.protocol"
+
+
+@pytest.mark.parametrize("verbose", [False, True])
+def test_a_failure_of_spark_is_told_in_three_lines(capsys: pytest.CaptureFixture[str], *, verbose: bool) -> None:
+    words = (
+        "An error occurred\n" + "\tat java\n" * 50 + "firearrow.errors.NoRoute: no such topic: ordes\n" + "\tat x\n" * 9
+    )
+    with pytest.raises(typer.Exit) as ended, explained("archive", verbose=verbose):
+        raise Py4JJavaError(words)
+    assert ended.value.exit_code == 2
+    said_lines = capsys.readouterr().err.splitlines()
+    assert "firearrow pipeline archive: no such topic: ordes" in said_lines
+    assert (len(said_lines) <= 3) != verbose
+
+
+def test_a_failure_that_is_nobodys_mistake_ends_with_1_and_bugs_are_raised() -> None:
+    with pytest.raises(typer.Exit) as ended, explained("archive"):
+        raise Py4JJavaError("the JVM is gone")
+    assert ended.value.exit_code == 1
+    with pytest.raises(ZeroDivisionError), explained("archive"):
+        raise ZeroDivisionError
 
 
 def test_the_report_is_a_table(capsys: pytest.CaptureFixture[str]) -> None:
@@ -82,8 +139,8 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
     from firearrow.spark.pipelines import archive
 
     found: list[dict[str, str]] = []
-    monkeypatch.setattr("firearrow.cli.pipeline._session", lambda *_: nullcontext(SimpleNamespace(version="4.3.0")))
-    monkeypatch.setattr("firearrow.cli.pipeline._watch", lambda *_: None)
+    monkeypatch.setattr("firearrow.cli.pipeline.session", lambda *_: nullcontext(SimpleNamespace(version="4.3.0")))
+    monkeypatch.setattr("firearrow.cli.pipeline.watch", lambda *_: None)
     monkeypatch.setattr(archive, "start", lambda _spark, job, _trigger: found.append(dict(job.source)))
     for name in ("FIREARROW_NAMESRV", "NAMESRV_ADDR"):
         monkeypatch.delenv(name, raising=False)
@@ -122,7 +179,7 @@ def test_options_of_a_replay_reach_the_sink(monkeypatch: pytest.MonkeyPatch) -> 
     from firearrow.spark.pipelines import replay
 
     found: list[replay.Replay] = []
-    monkeypatch.setattr("firearrow.cli.pipeline._session", lambda *_: nullcontext(None))
+    monkeypatch.setattr("firearrow.cli.pipeline.session", lambda *_: nullcontext(None))
     monkeypatch.setattr("firearrow.cli.pipeline._history", lambda *_: None)
     monkeypatch.setattr(replay, "summary", lambda *_: SimpleNamespace(collect=list))
     monkeypatch.setattr(replay, "replay", lambda _rows, how: found.append(how))
@@ -133,14 +190,12 @@ def test_options_of_a_replay_reach_the_sink(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_spark_submit_is_given_a_python_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    from firearrow.cli.pipeline import _usual_master
-
     code, text = said("script")
     assert code == 0
     assert Path(text.strip()).name == "__main__.py"
     done = subprocess.run([sys.executable, text.strip(), "pipeline", "--help"], capture_output=True, text=True)
     assert "archive" in done.stdout
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
-    assert _usual_master() == "local[*]"
+    assert usual_master() == "local[*]"
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "4711")
-    assert _usual_master() == "", "spark-submit has chosen"
+    assert usual_master() == "", "spark-submit has chosen"

@@ -15,8 +15,8 @@ from firearrow.spark.bodies.body_format import BodyFormat
 from firearrow.spark.lake import access
 from firearrow.spark.lake.access import Trigger
 from firearrow.spark.lake.table import LakeTable, beside
-from firearrow.spark.listener import counted
 from firearrow.spark.pipelines import transforms
+from firearrow.spark.pipelines.listener import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -1,6 +1,6 @@
 """A listener for queries of one's own: what `firearrow pipeline archive` shows of its queries, for any query of Spark.
 
-    from firearrow.spark.listener import QueryMetrics
+    from firearrow.spark.pipelines.listener import QueryMetrics
 
     metrics = QueryMetrics()
     spark.streams.addListener(metrics)

@@ -21,7 +21,7 @@ from tests.spark.serving import held
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 ROWS_PER_BATCH = {"follow": "500", "finish": "20000"}
 COPIES = "copies"

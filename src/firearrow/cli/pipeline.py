@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from firearrow.cli.cluster import NameServers, name_servers, reach_of
-from firearrow.cli.pipeline_run import Shown, explained, session, watch
+from firearrow.cli.jobs.job_run import Shown, explained, session, watch
 from firearrow.errors import SettingsError
 from firearrow.runtime.tls_settings import ClientTls
 

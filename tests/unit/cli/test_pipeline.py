@@ -12,8 +12,8 @@ import typer
 from typer.testing import CliRunner
 
 from firearrow.cli.app import app
+from firearrow.cli.jobs.job_run import Shown, explained, usual_master, watch
 from firearrow.cli.pipeline import _pairs, _print_report, pipeline
-from firearrow.cli.pipeline_run import Shown, explained, usual_master, watch
 from firearrow.errors import SettingsError
 
 

@@ -24,7 +24,7 @@ def field(properties: bytes, mark: bytes) -> bytes:
     if not found:
         return b""
     value = after.partition(b"\x02")[0]
-    if not value or (before and before[-1] != SEPARATOR) or b"\x01" in value:
+    if not value or (before and before[-1] != SEPARATOR) or 1 in value:
         return decode_properties(properties).get(mark[:-1].decode(), "").encode()
     return value
 

@@ -12,7 +12,8 @@ import struct
 from bisect import bisect_right
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import accumulate, repeat
+from itertools import accumulate, compress, islice, pairwise, repeat
+from operator import add, ne
 from typing import Final, TypeAlias
 
 from firearrow.record.layout import SMALLEST_RECORD, Buffer
@@ -43,12 +44,15 @@ def _entries(count: int) -> struct.Struct:
     return struct.Struct(">" + "qi8x" * count)
 
 
-def _places_and_sizes(entries: bytes, count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _places_and_sizes(entries: bytes, count: int) -> tuple[Sequence[int], Sequence[int]]:
     if count <= _UNPACKED_AT_ONCE:
-        fields = _entries(count).unpack(entries)
+        fields: Sequence[int] = _entries(count).unpack(entries)
         return fields[::2], fields[1::2]
-    physicals, sizes, _ = zip(*ENTRY.iter_unpack(entries), strict=True)
-    return physicals, sizes
+    many: list[int] = []
+    for at in range(0, len(entries), _UNPACKED_AT_ONCE * ENTRY_BYTES):
+        part = entries[at : at + _UNPACKED_AT_ONCE * ENTRY_BYTES]
+        many += _entries(len(part) // ENTRY_BYTES).unpack(part)
+    return many[::2], many[1::2]
 
 
 def plan_all(offset: int, max_bytes: int, entries: bytes) -> HotPlan | None:
@@ -112,8 +116,9 @@ def gather(
     if min(physicals) < first:
         return None
     if _may_touch(columns):
-        runs = _touching(columns)
-        gathered = read([begin - start for begin, _ in runs], [end - begin for begin, end in runs])
+        runs = _runs(columns)
+        ranges = _ranges(columns, runs)
+        gathered = read([begin - start for begin, _ in ranges], [end - begin for begin, end in ranges])
         return None if gathered is None else _checked_runs(gathered, runs, queue_id, columns)
     gathered = read([physical - start for physical in physicals] if start else physicals, sizes)
     if gathered is None or sum(map(len, gathered)) != total:
@@ -146,7 +151,7 @@ def _cut(data: bytes, total: int, queue_id: int, columns: Columns) -> list[Buffe
         return [data]
     if total > COPIED_BYTES * len(sizes):
         view = memoryview(data)
-        return [view[begin - first : end - first] for begin, end in _touching(columns)]
+        return [view[begin - first : end - first] for begin, end in _ranges(columns, _runs(columns))]
     return [data[place : place + size] for place, size in zip(places, sizes, strict=True)]
 
 
@@ -160,27 +165,25 @@ def _checked_runs(
     gathered: list[bytes], runs: list[tuple[int, int]], queue_id: int, columns: Columns
 ) -> list[Buffer] | None:
     """The runs, if every record in them states the fields of its entry; else None."""
-    physicals = columns[0]
-    stated = []
-    at = 0
-    for (begin, end), data in zip(runs, gathered, strict=True):
-        if len(data) != end - begin:
+    physicals, sizes, _ = columns
+    stated: list[tuple[int, ...]] = []
+    for (first, until), data in zip(runs, gathered, strict=True):
+        begin = physicals[first]
+        if len(data) != physicals[until - 1] + sizes[until - 1] - begin:
             return None
-        while at < len(physicals) and begin <= physicals[at] <= end - SMALLEST_RECORD:
-            stated.append(_stated(data, physicals[at] - begin))
-            at += 1
+        stated += map(_stated, repeat(data), [physical - begin for physical in physicals[first:until]])
     return gathered if stated == _expected(queue_id, columns) else None  # type: ignore[return-value]
 
 
-def _touching(columns: Columns) -> list[tuple[int, int]]:
-    """The ranges of the records, touching records joined."""
-    runs: list[tuple[int, int]] = []
+def _runs(columns: Columns) -> list[tuple[int, int]]:
+    """The runs of touching records, each as the index of its first record and the index behind its last."""
     physicals, sizes, _ = columns
-    begin = end = physicals[0]
-    for physical, size in zip(physicals, sizes, strict=True):
-        if physical != end:
-            runs.append((begin, end))
-            begin = physical
-        end = physical + size
-    runs.append((begin, end))
-    return runs
+    ends = map(add, physicals, sizes)
+    bounds = [0, *compress(range(1, len(sizes)), map(ne, ends, islice(physicals, 1, None))), len(sizes)]
+    return list(pairwise(bounds))
+
+
+def _ranges(columns: Columns, runs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Where runs begin and end in the log."""
+    physicals, sizes, _ = columns
+    return [(physicals[first], physicals[until - 1] + sizes[until - 1]) for first, until in runs]

@@ -22,14 +22,17 @@ from firearrow.broker.timer.enqueue import Enqueue
 from firearrow.broker.timer.records import TimedRecord, delivered, timed_record
 from firearrow.broker.transaction import decisions, resumption, transactions
 from firearrow.broker.transaction.checks import Checks
+from firearrow.broker.transaction.ends import Ends
 from firearrow.broker.transaction.half_record import Record
 from firearrow.broker.transaction.journal import Journal
-from firearrow.broker.transaction.ledger import Ledger
+from firearrow.broker.transaction.ledger import Ledger, Outcome
 from firearrow.broker.transaction.producers import ConnectedProducers
 from firearrow.broker.transaction.slice import Slice
 from firearrow.expression.errors import BadExpression
 from firearrow.model import keys
+from firearrow.record.decode import peek
 from firearrow.store import retention
+from firearrow.store.read.lookup import IsWanted
 from firearrow.store.timer import chain, recovery
 from firearrow.store.timer.files import TimerFiles
 from firearrow.store.timer.layout import Span
@@ -41,6 +44,7 @@ from tests.unit.broker import (
     test_strange_timers,
     test_timer_recalls,
     test_transaction_faults,
+    test_transaction_once,
     test_transactions,
 )
 from tests.unit.store import test_timer_files
@@ -121,6 +125,35 @@ def resumes_the_record_that_is_named(patch: pytest.MonkeyPatch) -> None:
         return record, record.head.queue_offset
 
     patch.setattr(resumption, "_present", as_named)
+
+
+def looks_at_the_newest_messages_with_a_key(patch: pytest.MonkeyPatch) -> None:
+    """Eight later messages with the key of a transaction hide its records."""
+
+    async def newest(self: Journal, topic: str, record: Record, since_ms: int, is_wanted: IsWanted) -> Any:
+        found = await self._store.lookups.by_key(topic, record.unique_key, 8, since_ms, self._clock.now_ms())
+        return next((peek(one) for one in found.records if is_wanted(one, peek(one))), None)
+
+    patch.setattr(Journal, "_newest", newest)
+
+
+def keeps_no_rollback_of_what_was_given_up(patch: pytest.MonkeyPatch) -> None:
+    """The rollback of a transaction that was given up is answered with success, and changes nothing."""
+    end = Ends._end
+
+    def forgetful(self: Ends, work: Slice, one: Any, record: Any) -> int | None:
+        outcome = self._journal.ledger.outcome_at(self._journal.ledger.now_at(one.request.tran_state_table_offset))
+        if outcome is Outcome.GIVEN_UP and one.outcome is Outcome.ROLLED_BACK:
+            one.answer(None)
+            return None
+        return end(self, work, one, record)
+
+    patch.setattr(Ends, "_end", forgetful)
+
+
+def resumes_what_was_rolled_back_before_a_restart(patch: pytest.MonkeyPatch) -> None:
+    """The op message of a rollback does not name its transaction."""
+    patch.setattr(Journal, "name_rollback", lambda _self, _offset, _record: None)
 
 
 # ---- timers
@@ -306,6 +339,18 @@ MESSAGE_PLANTS: Final = (
     PartPlant(
         "T10", "a resumption doubles a pending half message", resumes_the_record_that_is_named,
         test_transaction_faults.test_resuming_the_first_place_of_a_pending_half_does_not_double_it, "RAISE",
+    ),
+    PartPlant(
+        "T11", "eight messages hide a final message", looks_at_the_newest_messages_with_a_key,
+        _patching(test_transaction_once.test_a_final_message_is_seen_behind_others_with_its_key, "producer"), "hello",
+    ),
+    PartPlant(
+        "T12", "a rollback of what was given up is not kept", keeps_no_rollback_of_what_was_given_up,
+        _with(test_transaction_once.test_a_given_up_transaction_is_rolled_back_once, False), "RAISE",
+    ),
+    PartPlant(
+        "T13", "a rollback is resumed after a restart", resumes_what_was_rolled_back_before_a_restart,
+        _with(test_transaction_once.test_a_resumed_transaction_that_was_rolled_back_stays_so, "answer"), "RAISE",
     ),
     PartPlant(
         "M1", "a message with a strange time stops the timers", ends_at_a_strange_message,

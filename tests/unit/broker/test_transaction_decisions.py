@@ -62,7 +62,6 @@ def test_given_up_after_the_last_question_or_for_its_age() -> None:
 def test_a_repeated_end_gets_the_answer_of_the_first() -> None:
     assert repeated(Outcome.COMMITTED, Outcome.COMMITTED) is None
     assert repeated(Outcome.ROLLED_BACK, Outcome.ROLLED_BACK) is None
-    assert repeated(Outcome.GIVEN_UP, Outcome.ROLLED_BACK) is None
     for outcome, wanted, text in (
         (Outcome.COMMITTED, Outcome.ROLLED_BACK, "already committed"),
         (Outcome.ROLLED_BACK, Outcome.COMMITTED, "already rolled back"),

@@ -8,7 +8,7 @@ import pytest
 from firearrow.store.index import key_index as index_module
 from firearrow.store.index.files import IndexFiles
 from firearrow.store.index.key_index import Index, IndexConfig
-from firearrow.store.read.lookup import Lookups
+from firearrow.store.read.lookup import RECORD_WORK, Lookups
 from firearrow.store.views.views import ViewsConfig
 from tests.property.store.shop import SMALL_QUEUES, Shop, open_shop
 from tests.simulation.store.kit import draft, fresh_image
@@ -104,6 +104,24 @@ def test_one_bound_holds_for_all_files(monkeypatch: pytest.MonkeyPatch) -> None:
         assert 0 < len(looked_at) <= 2 * 50
 
     _run(scenario, MANY_FILES)
+
+
+def test_messages_that_are_not_wanted_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(shop: Shop) -> None:
+        first = shop.append(draft(properties=KEYED)).physical_offset
+        _put(shop, 200)
+
+        async def looked_up() -> int:
+            found = await shop.lookups.by_key(
+                "T", "order", 1, 0, 1 << 60, lambda _, head: head.physical_offset == first
+            )
+            return len(found.records)
+
+        assert await looked_up() == 1
+        monkeypatch.setattr(index_module, "MOST_WORK", 50 * RECORD_WORK)
+        assert await looked_up() == 0, "the work of a lookup is bounded"
+
+    _run(scenario)
 
 
 def test_keys_that_wait_are_entered_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:

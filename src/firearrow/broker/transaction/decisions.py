@@ -73,10 +73,10 @@ def _names_another(request: EndTransaction, unique: str) -> bool:
 def repeated(outcome: Outcome | None, wanted: Outcome) -> Refused | None:
     """Return the answer to the end of a transaction that is not open: None is success, because it ended so before.
 
-    ``outcome``: how it ended; None when that is not known any more. The commit of a transaction that was given up is
-    not for this function, its rollback has nothing to do.
+    ``outcome``: how it ended; None when that is not known any more. The end of a transaction that was given up is not
+    for this function.
     """
-    if outcome is wanted or (outcome is Outcome.GIVEN_UP and wanted is Outcome.ROLLED_BACK):
+    if outcome is wanted:
         return None
     if outcome in (Outcome.COMMITTED, Outcome.ROLLED_BACK):
         text = f"the transaction is already {outcome.value}: nothing is changed"

@@ -4,8 +4,9 @@ A slice reads the records of its half messages, then decides and appends without
 batch of op messages after them. So many ends of one turn share an op message, and a single end is written at once.
 Apache gathers op messages for up to 3 s and loses those 3 s when it is killed.
 
-A transaction ends once: a request for one that has ended changes nothing (`decisions.repeated`). Apache stores the
-message of a repeated commit again. A request for one whose end is on its way to the disk waits for that: the end may
+A transaction ends once: a request for one that has ended changes nothing (`decisions.repeated`). One that was given up
+has not ended: its first commit or rollback is kept as that of a pending one. Apache stores the message of a repeated
+commit again. A request for one whose end is on its way to the disk waits for that: the end may
 still fail, and success means that it is kept.
 """
 
@@ -183,13 +184,17 @@ class Ends:
             # A crash lost the op message of a commit, and nothing else.
             ledger.announce(offset, Outcome.COMMITTED)
             self._journal.owed[offset] = 0
-        if was_stored or not (is_open or (outcome is Outcome.GIVEN_UP and end.outcome is Outcome.COMMITTED)):
+        if was_stored or not (is_open or outcome is Outcome.GIVEN_UP):
             refusal = repeated(Outcome.COMMITTED if was_stored else outcome, end.outcome)
             if refusal is not None:
                 raise refusal
             end.answer(None)
             return None
-        work.over(offset, end.outcome, self._append_final(half) if end.outcome is Outcome.COMMITTED else 0)
+        if end.outcome is Outcome.COMMITTED:
+            work.over(offset, end.outcome, self._append_final(half))
+        else:
+            self._journal.name_rollback(offset, half)
+            work.over(offset, end.outcome)
         return offset
 
     def _append_final(self, half: Record) -> int:

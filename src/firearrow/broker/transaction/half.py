@@ -129,8 +129,12 @@ def _number(properties: Mapping[str, str], key: str, most: int = LONG_MAX) -> in
 
 def is_final_of(half: RecordHead, head: RecordHead) -> bool:
     """Whether a record with the key of a half message is the final message of its commit."""
-    is_committed = head.sys_flag & TRANSACTION_MASK == COMMIT
-    return is_committed and head.born_timestamp == half.born_timestamp and head.body_crc == half.body_crc
+    return head.sys_flag & TRANSACTION_MASK == COMMIT and is_renewal_of(half, head)
+
+
+def is_renewal_of(half: RecordHead, head: RecordHead) -> bool:
+    """Whether a record with the key of a half message has its birth and its body: it was made of it, or it of that."""
+    return head.born_timestamp == half.born_timestamp and head.body_crc == half.body_crc
 
 
 # ---- records that follow

@@ -6,6 +6,10 @@ of the loop, and written with one call. After a crash that kept the first and lo
 pending again: before anything is done with a half message that is older than this process, its final message is looked
 up by its key (`has_final`). Apache's broker loses op messages so whenever it is killed.
 
+The op message of a rollback has the key of its transaction, when that may have been given up before: the record in
+TRANS_CHECK_MAX_TIME_TOPIC stays, and only the op message says after a restart that it is not to be resumed
+(`finds_rollback`).
+
 The offsets in the table of offsets, under group CID_RMQ_SYS_TRANS, are Apache's: half messages below the one are over,
 op messages below the other name only such half messages.
 """
@@ -16,29 +20,31 @@ from datetime import UTC
 from typing import Final
 
 from firearrow.broker.tables.tables import Tables
-from firearrow.broker.transaction.half import HALF_QUEUE, half_of, is_final_of, op_message
+from firearrow.broker.transaction.half import HALF_QUEUE, half_of, is_final_of, is_renewal_of, op_message
 from firearrow.broker.transaction.half_record import Record
 from firearrow.broker.transaction.ledger import Half, Ledger
 from firearrow.errors import BadRecord, OffsetNotStored
 from firearrow.model import EpochMs, keys
 from firearrow.model.names import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, TRANSACTION_GROUP
-from firearrow.record.decode import heads, peek
+from firearrow.record.decode import RecordHead, heads, peek
 from firearrow.record.encode import Draft
 from firearrow.record.message_id import UniqueKeys
 from firearrow.record.op_message import op_bodies, parse_op
 from firearrow.store.log.waiters import OnReached
 from firearrow.store.pacing import Pace
 from firearrow.store.placement import FLUSHED, WRITTEN, Appended
+from firearrow.store.read.lookup import IsWanted
 from firearrow.store.read.queue_reader import ReadRequest, ReadResult, ReadStatus
 
 READ_AT_ONCE: Final = 64
 READ_BYTES: Final = 1 << 20
-FINALS_LOOKED_AT: Final = 8
-"""Messages with the key of a half message that are looked at for its final message."""
 FINAL_BEFORE_MS: Final = 600_000
 """A half message that Apache wrote again may be so much younger than its final message."""
 RECENT_BYTES: Final = 1 << 20
-"""The last half messages of so many bytes, and up to as many before them, need not be read for their end."""
+"""The last half messages of so many bytes, and up to as many before them, need not be read for their end.
+
+A larger half message is not kept.
+"""
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +67,7 @@ class Journal:
         self._recent: dict[int, Record] = {}  # the half messages that were folded last, by physical offset
         self._less_recent: dict[int, Record] = {}
         self._recent_bytes = 0
+        self._named: dict[int, str] = {}  # half messages whose op message gets the key, until it is folded
         self.owed: dict[int, int] = {}
         """Half messages that are over without an op message, and the ends of the records that say so."""
         self.on_taken_back: Callable[[], None] = lambda: None
@@ -111,12 +118,13 @@ class Journal:
     def _fold_halves(self, pulled: ReadResult) -> None:
         ledger = self.ledger
         for buffer in pulled.buffers:
+            if self._recent_bytes + len(buffer) > RECENT_BYTES:
+                self._less_recent, self._recent, self._recent_bytes = self._recent, {}, 0
+            kept = self._recent if len(buffer) <= RECENT_BYTES else {}
+            self._recent_bytes += len(buffer) if kept is self._recent else 0
             for head in heads(buffer):
-                record = self._recent[head.physical_offset] = Record(head, buffer)
+                record = kept[head.physical_offset] = Record(head, buffer)
                 ledger.took_half(half_of(record))
-            self._recent_bytes += len(buffer)
-        if self._recent_bytes > RECENT_BYTES:
-            self._less_recent, self._recent, self._recent_bytes = self._recent, {}, 0
         self._skip(HALF_TOPIC, pulled, ledger.half_next)
         ledger.skip_halves(pulled.next_offset)
 
@@ -124,7 +132,10 @@ class Journal:
         ledger = self.ledger
         for buffer in pulled.buffers:
             for head in heads(buffer):
-                ledger.took_op(head.queue_offset, parse_op(head.body(buffer)))
+                offsets = parse_op(head.body(buffer))
+                ledger.took_op(head.queue_offset, offsets)
+                for offset in offsets if self._named else ():
+                    self._named.pop(offset, None)
         self._skip(OP_HALF_TOPIC, pulled, ledger.op_next)
         ledger.skip_ops(pulled.next_offset)
 
@@ -184,14 +195,25 @@ class Journal:
 
     async def finds_final(self, record: Record, since_ms: int = 0) -> bool:
         """Whether the key index finds the final message of a half message."""
-        head, unique, topic = record.head, record.unique_key, record.properties.get(keys.REAL_TOPIC)
-        if not unique or not topic:
+        topic = record.properties.get(keys.REAL_TOPIC)
+        if not topic:
             return False
         for place in (topic, SCHEDULE_TOPIC, TIMER_TOPIC):
-            found = await self._store.lookups.by_key(place, unique, FINALS_LOOKED_AT, since_ms, self._clock.now_ms())
-            if any(is_final_of(head, peek(one)) for one in found.records):
+            if await self._newest(place, record, since_ms, lambda _, head: is_final_of(record.head, head)) is not None:
                 return True
         return False
+
+    async def finds_rollback(self, record: Record, offset: int | None) -> bool:
+        """Whether the key index finds the rollback of a message that was given up.
+
+        ``offset``: its last half message. Without that every rollback with its key counts.
+        """
+        place, since_ms = record.head.physical_offset, record.head.store_timestamp
+
+        def is_rollback(data: bytes, head: RecordHead) -> bool:
+            return head.physical_offset > place and (offset is None or offset in parse_op(head.body(data)))
+
+        return await self._newest(OP_HALF_TOPIC, record, since_ms, is_rollback) is not None
 
     async def pending_of(self, record: Record) -> int:
         """Return the offset of the pending half message of the transaction of a record; that of the record without one.
@@ -202,27 +224,42 @@ class Journal:
         head = record.head
         offset = self.ledger.now_at(head.queue_offset)
         is_known = self.ledger.pending.get(offset) or self.ledger.outcome_at(offset)
-        unique = record.unique_key
-        if is_known or head.physical_offset >= self._store.log.opened_at or not unique:
+        if is_known or head.physical_offset >= self._store.log.opened_at:
             return offset
-        found = await self._halves_like(record, head.store_timestamp)
-        return next((one for one in found if one in self.ledger.pending), offset)
+        found = await self._newest(
+            HALF_TOPIC,
+            record,
+            head.store_timestamp,
+            lambda _, one: is_renewal_of(head, one) and one.queue_offset in self.ledger.pending,
+        )
+        return offset if found is None else found.queue_offset
 
     async def last_half_of(self, record: Record) -> int | None:
         """Return the offset of the last half message of the transaction of a message that was given up.
 
         None when its half messages are not in the log any more, or there is no key index.
         """
-        found = await self._halves_like(record, 0)
-        return self.ledger.now_at(max(found)) if found else None
+        found = await self._newest(HALF_TOPIC, record, 0, lambda _, one: is_renewal_of(record.head, one))
+        return None if found is None else self.ledger.now_at(found.queue_offset)
 
-    async def _halves_like(self, record: Record, since_ms: int) -> list[int]:
-        """Return the offsets of half messages with the key, birth and body of a record."""
+    async def _newest(self, topic: str, record: Record, since_ms: int, is_wanted: IsWanted) -> RecordHead | None:
+        """Return the newest wanted record of a topic whose unique key is that of a record; None when none is found.
+
+        The index mixes unique keys with the words of KEYS: other messages with the key are passed over, as many as one
+        lookup may read.
+        """
+        unique = record.unique_key
+        if not unique:
+            return None
         found = await self._store.lookups.by_key(
-            HALF_TOPIC, record.unique_key, FINALS_LOOKED_AT, since_ms, self._clock.now_ms()
+            topic,
+            unique,
+            1,
+            since_ms,
+            self._clock.now_ms(),
+            lambda data, head: is_wanted(data, head) and Record(head, data).unique_key == unique,
         )
-        wanted = record.head.born_timestamp, record.head.body_crc
-        return [one.queue_offset for one in map(peek, found.records) if (one.born_timestamp, one.body_crc) == wanted]
+        return peek(found.records[0]) if found.records else None
 
     # ---- writing
 
@@ -243,21 +280,39 @@ class Journal:
 
     def append_ops(self, offsets: Iterable[int]) -> int:
         """Append op messages for half messages that are over; return the end of the last one."""
-        config = self._settings.value.transactions
-        end = self.tail
+        config, named = self._settings.value.transactions, self._named
+        end, offsets = self.tail, list(offsets)
         bodies = op_bodies(
-            list(offsets), max_size=config.transaction_op_msg_max_size, is_single=config.transaction_op_per_message
+            [offset for offset in offsets if offset not in named] if named else offsets,
+            max_size=config.transaction_op_msg_max_size,
+            is_single=config.transaction_op_per_message,
         )
         now_ms = self._clock.now_ms()
         for body in bodies:
             unique = self._unique_keys.next(EpochMs(now_ms))
             end = self.append(op_message(body, unique, now_ms, self._host), even_if_full=True).end
+        for offset in offsets if named else ():
+            if offset in named:
+                op = op_message(b"%d" % offset, named[offset], now_ms, self._host)
+                end = self.append(op, even_if_full=True).end
         return end
+
+    def name_rollback(self, offset: int, record: Record) -> None:
+        """Give the op message for a rollback the key of its transaction, if that may have been given up before.
+
+        So it may be when it was asked about. And when it is from before this process: a crash may have kept the record
+        that gave it up, and lost the op message.
+        """
+        half = self.ledger.pending.get(offset)
+        was_asked_about = half is None or half.replaces >= 0 or record.was_written_by_a_check
+        if (was_asked_about or record.head.physical_offset < self._store.log.opened_at) and record.unique_key:
+            self._named[offset] = record.unique_key
 
     def take_back(self, offset: int) -> None:
         """Note that the record which ended a half message was not written: it is pending as before."""
         self.ledger.take_back(offset)
         self.owed.pop(offset, None)
+        self._named.pop(offset, None)
         self.on_taken_back()
 
     def when_kept(self, end: int, call: OnReached) -> None:

@@ -5,7 +5,8 @@ about it again, and stores its message a second time. Java: ``AdminBrokerProcess
 
 A message that was given up is resumed under the offset of its last half message, so that the producer's end of that and
 the answer to a new question end one transaction. Its half messages are looked up by its key: without the key index
-(``messageIndexEnable``) both would store the message.
+(``messageIndexEnable``) both would store the message. A rollback is looked up by the key too, in the op queue: after a
+restart nothing else tells it from giving up.
 """
 
 from firearrow.broker.transaction.half import resumed
@@ -47,6 +48,7 @@ async def _present(journal: Journal, record: Record) -> tuple[Record, int | None
     ledger, was_moved = journal.ledger, record.head.topic == CHECK_MAX_TIME_TOPIC
     offset = await (journal.last_half_of(record) if was_moved else journal.pending_of(record))
     is_committed = await journal.finds_final(record)
+    is_rolled_back = was_moved and not is_committed and await journal.finds_rollback(record, offset)
     half = None if offset is None else ledger.open_at(offset)
     if half is not None and half.physical != record.head.physical_offset:
         record = await journal.record_of(half) or record
@@ -57,9 +59,9 @@ async def _present(journal: Journal, record: Record) -> tuple[Record, int | None
         half, outcome = ledger.open_at(offset), ledger.outcome_at(offset)
     is_last = half is not None and half.physical == record.head.physical_offset
     is_given_up = half is None and (outcome is Outcome.GIVEN_UP or (was_moved and outcome is None))
-    if not is_committed and (is_last or is_given_up):
+    if not is_committed and not is_rolled_back and (is_last or is_given_up):
         return record, offset
-    outcome = Outcome.COMMITTED if is_committed else outcome
+    outcome = Outcome.COMMITTED if is_committed else Outcome.ROLLED_BACK if is_rolled_back else outcome
     text = f"the transaction is {'over' if outcome is None else outcome.value}: nobody is asked about it again. "
     text += f"A message in {CHECK_MAX_TIME_TOPIC} can be resumed by its own id"
     raise Refused(ResponseCode.SYSTEM_ERROR, text)

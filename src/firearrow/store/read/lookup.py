@@ -8,6 +8,7 @@ millisecond by reading the records. Java: ``DefaultMessageStore.queryMessage``, 
 
 import asyncio
 import logging
+from collections.abc import Callable
 from enum import Enum
 from sys import maxsize
 from typing import Final, NamedTuple
@@ -36,6 +37,9 @@ MAX_FOUND: Final = 64
 RECORD_WORK: Final = 16
 """The cost of reading and checking a record, in entries of the index."""
 _REBUILDS: Final = 8
+
+IsWanted = Callable[[bytes, RecordHead], bool]
+"""Whether a record with the right key is one that the asker looks for."""
 
 logger = logging.getLogger(__name__)
 
@@ -97,15 +101,27 @@ class Lookups:
 
     # ---- by key
 
-    async def by_key(self, topic: str, key: str, max_messages: int, begin_ms: int, end_ms: int) -> Found:
-        """Messages of a topic with a key that were stored between two times, both included."""
+    async def by_key(
+        self,
+        topic: str,
+        key: str,
+        max_messages: int,
+        begin_ms: int,
+        end_ms: int,
+        is_wanted: IsWanted = lambda _record, _head: True,
+    ) -> Found:
+        """Messages of a topic with a key that were stored between two times, both included.
+
+        Those that are not wanted do not count: the search goes on behind them, until its work is done (`MOST_WORK`).
+        """
         index = self._index
         if index is None:
             return Found([], 0, 0)
         async with self._one_at_a_time:
             for _ in range(_REBUILDS):
                 try:
-                    records = await self._with_key(index, topic, key, min(max_messages, MAX_FOUND), (begin_ms, end_ms))
+                    most, times = min(max_messages, MAX_FOUND), (begin_ms, end_ms)
+                    records = await self._with_key(index, topic, key, most, times, is_wanted)
                 except DamagedIndex as damaged:
                     logger.warning("an index file is made again from the log", extra={"reason": str(damaged)})
                     await self._rebuild(index, damaged.name)
@@ -113,7 +129,9 @@ class Lookups:
                     return Found(records, *index.files.last_update)
         raise OffsetNotStored(f"the index stays unreadable after {_REBUILDS} repairs; look at the disk")
 
-    async def _with_key(self, index: Index, topic: str, key: str, most: int, times: tuple[int, int]) -> list[bytes]:
+    async def _with_key(
+        self, index: Index, topic: str, key: str, most: int, times: tuple[int, int], is_wanted: IsWanted
+    ) -> list[bytes]:
         found: dict[int, bytes] = {}
         wanted = key.encode("utf-8", "replace")
         walk = Walk()
@@ -127,7 +145,7 @@ class Lookups:
             except OffsetNotStored:
                 continue
             right_key = head.topic == topic and wanted in keys_of(head.properties(record))
-            if right_key and times[0] <= head.store_timestamp <= times[1]:
+            if right_key and times[0] <= head.store_timestamp <= times[1] and is_wanted(record, head):
                 found[physical] = record
                 if len(found) >= most:
                     break

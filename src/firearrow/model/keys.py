@@ -45,7 +45,7 @@ PREVIOUS_HALF: Final = "__previousHalf__"
 """Ours: the queue offset of the half message that this one, written by a check, replaces."""
 
 ROW_ID: Final = "FIREARROW_ROW_ID"
-"""Ours: the identity of a row. A queue of our broker stores one message of an identity; see `broker.dedup`."""
+"""Ours: the identity of a row. A queue of our broker stores one message of an identity and body; see `broker.dedup`."""
 ROW_REPEATS: Final = "FIREARROW_ROW_REPEATS"
 """Ours: on a message with a row's identity, asks to store it even if the queue holds a message of that identity."""
 

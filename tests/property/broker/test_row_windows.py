@@ -14,6 +14,7 @@ steps = st.lists(
     st.tuples(
         st.integers(0, 2),  # the queue
         st.integers(0, 6),  # the row
+        st.integers(0, 2),  # its body
         st.integers(0, 4),  # messages without an identity before it
         st.integers(0, 12),  # milliseconds since the last one
         st.booleans(),  # whether its write fails
@@ -24,33 +25,38 @@ steps = st.lists(
 
 @given(steps, st.integers(1, 20), st.integers(1, 60), st.integers(1, 40))
 def test_what_must_be_remembered_is_found(
-    given_steps: list[tuple[int, int, int, int, bool]], count: int, age_ms: int, most: int
+    given_steps: list[tuple[int, int, int, int, int, bool]], count: int, age_ms: int, most: int
 ) -> None:
     windows, queues = Windows(Bounds(count, age_ms), most), [Window() for _ in range(3)]
     stored: list[list[tuple[bytes, FirstCopy, int]]] = [[] for _ in queues]
     offsets, now_ms, physical = [0] * len(queues), 1_000, 0
-    for queue, number, others, waited_ms, fails in given_steps:
+    for queue, number, body, others, waited_ms, fails in given_steps:
         now_ms += waited_ms
         offsets[queue] += others
         key, window = b"row %d" % number, queues[queue]
         windows.forget_old(window, offsets[queue], now_ms)
-        found = window.find(key)
+        found = window.find(key, body)
         known = [copy for name, copy, _ in stored[queue] if name == key]
         assert found is None or found in known
+        has_body = found is not None and found.body_crc == body
+        assert window.knows(key, body) == has_body
         due = [
             copy
             for name, copy, ms in stored[queue]
-            if name == key and copy.queue_offset >= offsets[queue] - count and ms >= now_ms - age_ms
+            if name == key
+            and copy.body_crc == body
+            and copy.queue_offset >= offsets[queue] - count
+            and ms >= now_ms - age_ms
         ]
         if due and sum(map(len, stored)) <= most // 2:
             assert found == due[0]
-        if found is None:
+        if not has_body:
             physical += 100
-            copy = FirstCopy(physical, offsets[queue])
+            copy = FirstCopy(physical, offsets[queue], body)
             windows.add(window, key, copy, offsets[queue], now_ms)
             if fails:
                 windows.take_back(window, key, copy)
-                assert window.find(key) is None
+                assert not window.knows(key, body)
             else:
                 stored[queue].append((key, copy, now_ms))
                 offsets[queue] += 1
@@ -65,15 +71,15 @@ def test_a_rebuilt_window_knows_what_the_first_knew(numbers: list[int], count: i
     first, rebuilt, again = Windows(bounds, 1_000), Windows(bounds, 1_000), Window()
     window = Window()
     for offset, number in enumerate(numbers):
-        first.add(window, b"%d" % number, FirstCopy(offset * 10, offset), offset, offset)
+        first.add(window, b"%d" % number, FirstCopy(offset * 10, offset, offset), offset, offset)
     for offset in range(max(0, len(numbers) - count), len(numbers)):
-        rebuilt.add(again, b"%d" % numbers[offset], FirstCopy(offset * 10, offset), offset, offset)
+        rebuilt.add(again, b"%d" % numbers[offset], FirstCopy(offset * 10, offset, offset), offset, offset)
     first.forget_old(window, len(numbers), len(numbers))
     for offset in range(max(0, len(numbers) - count), len(numbers)):
         key = b"%d" % numbers[offset]
-        assert window.find(key) == again.find(key) == FirstCopy(offset * 10, offset)
+        assert window.find(key, offset) == again.find(key, offset) == FirstCopy(offset * 10, offset, offset)
     rebuilt.drop(again)
-    assert (rebuilt.size, len(again), again.find(b"%d" % forgotten)) == (0, 0, None)
+    assert (rebuilt.size, len(again), again.find(b"%d" % forgotten, 0)) == (0, 0, None)
 
 
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\x00\x01\x02"), max_size=120)

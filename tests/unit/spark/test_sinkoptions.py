@@ -4,6 +4,7 @@ import pytest
 
 from firearrow.errors import SettingsError
 from firearrow.spark.sink.rows import RowShape
+from firearrow.spark.sink.sender import producer_for
 from firearrow.spark.sink.sink_options import SINK, sink_options
 
 REACH = {"nameServer": "h:9876"}
@@ -57,3 +58,9 @@ def test_what_makes_no_sense_is_refused(given: dict[str, str], reason: str) -> N
 
 def test_options_of_the_engine_are_let_through() -> None:
     assert sink_options({**REACH, "checkpointLocation": "/c", "path": "x"}).job_id == ""
+
+
+def test_rows_are_not_compressed() -> None:
+    """A row that travels alone has the bytes that it has in a batch, so brokers recognise it."""
+    settings = producer_for(sink_options(REACH)).settings
+    assert settings.compress_over_bytes >= settings.max_message_bytes

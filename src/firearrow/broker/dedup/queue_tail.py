@@ -65,7 +65,7 @@ def _row_of(head: RecordHead, record: Buffer, *, is_delayed: bool) -> FoundRow |
     key = key_of(properties) if has_windows(head.topic, head.sys_flag) else b""
     if key and is_delayed:
         key = _key_of_delayed(key, properties)
-    copy = FirstCopy(head.physical_offset, head.queue_offset)
+    copy = FirstCopy(head.physical_offset, head.queue_offset, head.body_crc)
     return FoundRow(key, copy, head.store_timestamp) if key else None
 
 

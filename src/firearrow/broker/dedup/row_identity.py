@@ -1,7 +1,7 @@
 """The identity of a row, as its message carries it, and the key under which a window knows it. Pure.
 
-A message with property FIREARROW_ROW_ID is stored once in its queue while the window remembers its identity, unless its
-properties say otherwise:
+A message with property FIREARROW_ROW_ID is stored once in its queue while the window remembers its identity and body,
+unless its properties say otherwise:
 
 - FIREARROW_ROW_REPEATS, with any value: the sender wants repeats stored;
 - ORIGIN_MESSAGE_ID, DLQ_ORIGIN_MESSAGE_ID or RECONSUME_TIME: a message that was consumed in vain and is sent again.

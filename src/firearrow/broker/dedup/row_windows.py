@@ -6,10 +6,17 @@ other send comes between. A queue whose window is not rebuilt yet makes the send
 A row that is delayed is stored in a queue of delayed messages and counts as a row of its own queue: one window of all
 delayed rows is looked at beside that of the queue. It remembers a row also after its delivery.
 
+Up to `REBUILT_AT_ONCE` windows are rebuilt at the same time, so the rows of one queue rarely wait for the window of
+another. All wait for the window of delayed rows, which is read once, before the first of them.
+
+A row with the identity of another one of its queue and with another body is stored: whoever may send to a topic could
+otherwise keep out the rows of others. It is counted and logged.
+
 A row whose record is taken back by a failed write is forgotten before its sender hears of it.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -17,13 +24,18 @@ from firearrow.broker.dedup.queue_tail import rows_at_end
 from firearrow.broker.dedup.row_identity import key_in_queue
 from firearrow.broker.dedup.window import Bounds, FirstCopy, Window, Windows
 from firearrow.broker.tables.tables import Tables
-from firearrow.errors import FireArrowError, StoreFenced
+from firearrow.errors import BrokenInvariant, FireArrowError, StoreFenced
 from firearrow.model.names import SCHEDULE_TOPIC, TIMER_TOPIC
-from firearrow.store.log.waiters import OnReached
+from firearrow.runtime.clock import elapsed_ms
 from firearrow.store.placement import WRITTEN
+from firearrow.telemetry.damped import Damped
 
 Queue = tuple[str, int]
+OnReady = Callable[[Exception | None], None]
 TIMER_QUEUE: Final = 0
+REBUILT_AT_ONCE: Final = 4
+
+log = logging.getLogger(__name__)
 
 
 class RowWindows:
@@ -39,11 +51,16 @@ class RowWindows:
         self._ready: dict[Queue, Window] = {}
         self._delayed: Window | None = None
         self._delayed_rows = 0
-        self._waiting: dict[Queue, list[OnReached]] = {}
+        self._reads_delayed = asyncio.Lock()
+        self._turns = asyncio.Semaphore(REBUILT_AT_ONCE)
+        self._waiting: dict[Queue, list[OnReady]] = {}
+        self._begun: set[Queue] = set()
         self._wanted = asyncio.Event()
         self._closed = False
         self.repeats = 0
         """Number of rows that were not stored because their queue had them."""
+        self.other_bodies: Final = Damped()
+        """Rows that were stored beside one of the same identity, because their bodies differ."""
         tables.topics.on_deleted.append(self._forget_topic)
 
     @property
@@ -57,7 +74,7 @@ class RowWindows:
         """Whether the window of a queue is rebuilt."""
         return (topic, queue_id) in self._ready
 
-    def when_ready(self, topic: str, queue_id: int, call: OnReached) -> None:
+    def when_ready(self, topic: str, queue_id: int, call: OnReady) -> None:
         """Call ``call`` once the window of a queue is rebuilt, or with the error that prevents it."""
         if self._closed:
             call(_stopping())
@@ -68,11 +85,13 @@ class RowWindows:
     async def run(self) -> None:
         """Rebuild windows that are asked for, until cancelled."""
         try:
-            while True:
-                await self._wanted.wait()
-                self._wanted.clear()
-                while self._waiting:
-                    await self._serve(next(iter(self._waiting)))
+            async with asyncio.TaskGroup() as tasks:
+                while True:
+                    await self._wanted.wait()
+                    self._wanted.clear()
+                    for queue in [queue for queue in self._waiting if queue not in self._begun]:
+                        self._begun.add(queue)
+                        tasks.create_task(self._serve(queue))
         finally:
             self._closed = True
             for calls in list(self._waiting.values()):
@@ -82,18 +101,20 @@ class RowWindows:
     async def _serve(self, queue: Queue) -> None:
         error = None
         try:
-            await self._rebuild(queue)
-        except FireArrowError as wrong:
+            async with self._turns:
+                await self._rebuild(queue)
+        except BrokenInvariant:
+            raise
+        except Exception as wrong:  # noqa: BLE001 - those who wait are told, and the other queues are served
             error = wrong
+        self._begun.discard(queue)
         for call in self._waiting.pop(queue):
             call(error)
 
     async def _rebuild(self, queue: Queue) -> None:
-        if self._delayed is None:
-            delayed = Window()
-            for place in [*((SCHEDULE_TOPIC, level) for level in range(self._levels)), (TIMER_TOPIC, TIMER_QUEUE)]:
-                await self._fold(delayed, place, self._next_delayed)
-            self._delayed = delayed
+        async with self._reads_delayed:
+            if self._delayed is None:
+                self._delayed = await self._read_delayed()
         window, queues = Window(), self._store.queues
         try:
             read = None
@@ -106,10 +127,20 @@ class RowWindows:
             raise
         self._ready[queue] = window
 
+    async def _read_delayed(self) -> Window:
+        delayed = Window()
+        try:
+            for place in [*((SCHEDULE_TOPIC, level) for level in range(self._levels)), (TIMER_TOPIC, TIMER_QUEUE)]:
+                await self._fold(delayed, place, self._next_delayed)
+        except BaseException:
+            self.all.drop(delayed)
+            raise
+        return delayed
+
     async def _fold(self, window: Window, queue: Queue, position_of: Callable[[FirstCopy], int]) -> None:
         async for rows in rows_at_end(self._store, *queue, self._bounds, self._clock.now_ms()):
             for row in rows:
-                if window.find(row.key) is None:
+                if not window.knows(row.key, row.copy.body_crc):
                     self.all.add(window, row.key, row.copy, position_of(row.copy), row.store_ms)
 
     def _next_delayed(self, _copy: FirstCopy) -> int:
@@ -123,12 +154,26 @@ class RowWindows:
 
     # ---- rows
 
-    def find(self, topic: str, queue_id: int, key: bytes) -> FirstCopy | None:
+    def find(self, topic: str, queue_id: int, key: bytes, body_crc: int) -> FirstCopy | None:
         """Return the first copy of a row in a queue whose window is ready; None for a row that is to be stored."""
-        first = self._ready[topic, queue_id].find(key)
-        if first is None and self._delayed is not None and self._delayed.generations:
-            first = self._delayed.find(key_in_queue(key, topic, queue_id))
-        return first
+        first = self._ready[topic, queue_id].find(key, body_crc)
+        is_new = first is None or first.body_crc != body_crc
+        if is_new and self._delayed is not None and self._delayed.generations:
+            first = self._delayed.find(key_in_queue(key, topic, queue_id), body_crc) or first
+        if first is None or first.body_crc == body_crc:
+            return first
+        self._say_other_body(topic, queue_id, first)
+        return None
+
+    def _say_other_body(self, topic: str, queue_id: int, first: FirstCopy) -> None:
+        number = self.other_bodies.count(elapsed_ms() / 1000)
+        if number:
+            log.warning(
+                "%d rows have the identity of a row that their queue holds, and another body; they are stored too. "
+                "Look which senders give these identities, and whether a sender makes other bodies when it repeats",
+                number,
+                extra={"topic": topic, "queue": queue_id, "rows": number, "first_offset": first.queue_offset},
+            )
 
     def forget_old(self, topic: str, queue_id: int) -> None:
         """Forget the rows that have left the window of a queue. Ask before the rows of a send are looked for."""

@@ -7,6 +7,9 @@ The promise: an identity is found while its row is among the last ``count`` posi
 unless `Windows` had to forget it because all windows together hold ``most`` identities; then the oldest generation of
 all goes first. It may be found for up to a quarter longer. What is found was added and not taken back.
 
+A row is known by its identity and the CRC of its body. Rows of one identity with other bodies are other rows: each is
+remembered.
+
 The position of a row is its queue offset. So the rows that a window must remember are the same after a restart, when
 the end of the queue is read and its rows are added again, and nothing is stored beside the log.
 """
@@ -18,6 +21,8 @@ from msgspec import Struct
 GENERATIONS: Final = 4
 _OFFSET_BITS: Final = 64
 _OFFSET_MASK: Final = (1 << _OFFSET_BITS) - 1
+_CRC_BITS: Final = 32
+_CRC_MASK: Final = (1 << _CRC_BITS) - 1
 
 
 class Bounds(Struct, frozen=True):
@@ -33,18 +38,22 @@ class FirstCopy(NamedTuple):
 
     physical: int
     queue_offset: int
+    body_crc: int
+    """That of its record."""
 
 
 class Generation:
     """The rows of a part of a window."""
 
-    __slots__ = ("copies", "first", "first_ms", "last", "last_ms")
+    __slots__ = ("copies", "first", "first_ms", "has_others", "last", "last_ms")
 
     def __init__(self, position: int, store_ms: int) -> None:
         self.copies: dict[bytes, int] = {}
         """The first copies by key, each packed into one integer: a tuple would take three times the memory."""
         self.first = self.last = position
         self.first_ms = self.last_ms = store_ms
+        self.has_others = False
+        """Whether it holds rows of one identity with several bodies: all but the first under `key_with_body`."""
 
 
 class Window:
@@ -59,13 +68,25 @@ class Window:
     def __len__(self) -> int:
         return sum(len(generation.copies) for generation in self.generations)
 
-    def find(self, key: bytes) -> FirstCopy | None:
-        """Return where the row with this key is stored; None when no such row is remembered."""
+    def find(self, key: bytes, body_crc: int) -> FirstCopy | None:
+        """Return the row with this key and body; else one with this key and another body; None without any."""
+        other = None
         for generation in self.generations:
             packed = generation.copies.get(key)
             if packed is not None:
-                return FirstCopy(packed >> _OFFSET_BITS, packed & _OFFSET_MASK)
-        return None
+                other = _unpacked(packed)
+                if other.body_crc == body_crc:
+                    return other
+            if generation.has_others:
+                packed = generation.copies.get(key_with_body(key, body_crc))
+                if packed is not None:
+                    return _unpacked(packed)
+        return other
+
+    def knows(self, key: bytes, body_crc: int) -> bool:
+        """Whether the row with this key and body is remembered."""
+        found = self.find(key, body_crc)
+        return found is not None and found.body_crc == body_crc
 
 
 class Windows:
@@ -89,9 +110,11 @@ class Windows:
             last = Generation(position, store_ms)
             generations.append(last)
             self._alive[last] = window
-        last.copies[key] = copy.physical << _OFFSET_BITS | copy.queue_offset
+        if key in last.copies:
+            key, last.has_others = key_with_body(key, copy.body_crc), True
+        self.size += key not in last.copies
+        last.copies[key] = _packed(copy)
         last.last, last.last_ms = max(last.last, position), max(last.last_ms, store_ms)
-        self.size += 1
         while self.size > self._most:
             self._forget(next(iter(self._alive)))
 
@@ -101,11 +124,12 @@ class Windows:
 
     def take_back(self, window: Window, key: bytes, copy: FirstCopy) -> None:
         """Forget a row whose record was not written."""
-        packed = copy.physical << _OFFSET_BITS | copy.queue_offset
+        packed = _packed(copy)
         for generation in window.generations:
-            if generation.copies.get(key) == packed:
-                del generation.copies[key]
-                self.size -= 1
+            for name in (key, key_with_body(key, copy.body_crc)):
+                if generation.copies.get(name) == packed:
+                    del generation.copies[name]
+                    self.size -= 1
 
     def forget_old(self, window: Window, position: int, now_ms: int) -> None:
         """Forget the generations that have left the window. ``position`` is that of the next row."""
@@ -122,3 +146,17 @@ class Windows:
     def _forget(self, generation: Generation) -> None:
         self._alive.pop(generation).generations.remove(generation)
         self.size -= len(generation.copies)
+
+
+def key_with_body(key: bytes, body_crc: int) -> bytes:
+    """Return the key of a row whose generation holds another body under its identity. No identity holds 0x01."""
+    return b"%b\x01%b" % (key, body_crc.to_bytes(_CRC_BITS // 8))
+
+
+def _packed(copy: FirstCopy) -> int:
+    return (copy.physical << _CRC_BITS | copy.body_crc) << _OFFSET_BITS | copy.queue_offset
+
+
+def _unpacked(packed: int) -> FirstCopy:
+    place = packed >> _OFFSET_BITS
+    return FirstCopy(place >> _CRC_BITS, packed & _OFFSET_MASK, place & _CRC_MASK)

@@ -20,6 +20,9 @@ from firearrow.record.hosts import HostBytes
 from firearrow.record.message_id import offset_message_ids
 from firearrow.remoting.handlers import SUCCESS, Answer, Call, Later
 
+Again = Callable[[], Answer | Later]
+"""Begins a send anew, from its first check on."""
+
 
 class SendReplies:
     """Makes the answers to sends and holds them until their records are written or synced."""
@@ -83,6 +86,21 @@ class SendReplies:
         """Count a message that the store did not take, and return its answer."""
         self.failed += 1
         return self._unavailable(error)
+
+    def resume(self, later: Later, again: Again, error: Exception | None) -> None:
+        """Begin a send anew that had to wait, or refuse it with the error that came of the wait.
+
+        Runs in a task of the broker: what the send raises is answered and logged, as for a handler.
+        """
+        try:
+            if error is not None and not isinstance(error, FireArrowError):
+                raise error
+            answer = again() if error is None else self.not_stored(error)
+        except Exception as wrong:  # noqa: BLE001 - the other sends that waited must still be answered
+            later.fail(wrong)
+        else:
+            if isinstance(answer, Answer):
+                later.answer(answer)
 
     def _unavailable(self, error: FireArrowError) -> Answer:
         return self.refused(not_stored(error, self.max_body, self._disk_text))

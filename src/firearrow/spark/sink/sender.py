@@ -11,6 +11,7 @@ from typing import Any, Final
 from firearrow.client import MessageQueue
 from firearrow.client.producer.encoded import BatchProducer, DrawnKeys, EncodedBatch
 from firearrow.errors import SendFailed
+from firearrow.model.numbers import INT_MAX
 from firearrow.spark.reach import client_tls
 from firearrow.spark.sink.lanes import Queues
 from firearrow.spark.sink.shipments import Lane, Parcel
@@ -95,12 +96,17 @@ async def _all(works: Iterable[Coroutine[Any, Any, None]]) -> None:
 
 
 def producer_for(options: SinkOptions) -> BatchProducer:
-    """A producer that is not open yet."""
+    """A producer that is not open yet.
+
+    It compresses nothing: a row may travel alone in one attempt and in a batch, which is never compressed, in another;
+    our broker takes them for one row only if their bodies are the same bytes.
+    """
     reach = options.connection
     return BatchProducer(
         reach.name_server,
         group=options.group,
         send_timeout_ms=options.send_timeout_ms,
+        compress_over_bytes=INT_MAX,
         tls=client_tls(reach),
         access_key=reach.access_key,
         secret_key=reach.secret_key,

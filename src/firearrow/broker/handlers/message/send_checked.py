@@ -6,6 +6,7 @@ when the topic is durable, and is refused when the topic cannot be written. Apac
 """
 
 from datetime import UTC
+from functools import partial
 from typing import Final
 
 from firearrow.broker.handlers.message.send_rows import RowSends
@@ -31,7 +32,7 @@ from firearrow.broker.tables.topics import DLQ_QUEUES, describe
 from firearrow.broker.timer.admission import Congestion, is_timed, parked
 from firearrow.broker.timer.recall_handle import handle_of
 from firearrow.broker.transaction.half import half_destination, is_half
-from firearrow.errors import DiskError, FireArrowError, IllegalMessage
+from firearrow.errors import DiskError, IllegalMessage
 from firearrow.model import EpochMs, keys, names
 from firearrow.model.flags import ROLLBACK, TRANSACTION_MASK
 from firearrow.model.versions import version_number
@@ -264,13 +265,8 @@ class CheckedSends:
     def _wait_for_topic(self, topic: str, request: AnySend, call: Call) -> Later:
         """Start a send again once its topic is durable."""
         later = call.later()
-        self._topics.when_kept(topic, lambda error: self._send_again(error, request, call, later))
+        self._topics.when_kept(topic, partial(self._replies.resume, later, lambda: self.send(request, call)))
         return later
-
-    def _send_again(self, error: FireArrowError | None, request: AnySend, call: Call, later: Later) -> None:
-        answer = self.send(request, call) if error is None else self._replies.not_stored(error)
-        if isinstance(answer, Answer):
-            later.answer(answer)
 
     def _count(self, topic: str, messages: int, size: int) -> None:
         counts = self._stats.of_topic(topic)

@@ -3,29 +3,27 @@
 The answer to a repeat has the message id and the queue offset of the first copy, and leaves when the first copy is as
 safe as the answer to it promised: under SYNC_FLUSH a repeat waits for the sync of a first copy that is not synced yet.
 A batch may hold repeats and new rows: the new ones are appended, and the answer lists the ids of all in their order.
-Messages without an identity never come here.
+Messages without an identity never come here. A repeat has the identity and the body of its first copy.
 """
 
-from collections.abc import Callable
 from functools import partial
 from typing import Final
+from zlib import crc32
 
 from msgspec import Struct
 
 from firearrow.broker.dedup.row_identity import has_windows, hold_rows, key_of
 from firearrow.broker.dedup.row_windows import RowWindows
 from firearrow.broker.dedup.window import FirstCopy
-from firearrow.broker.send.replies import SendReplies
+from firearrow.broker.send.replies import Again, SendReplies
 from firearrow.broker.tables.tables import Tables
-from firearrow.errors import FireArrowError, StoreFenced
+from firearrow.errors import StoreFenced
 from firearrow.protocol.requests.message.send import SendAnswer
 from firearrow.record.columns import Envelope, MessageColumns
 from firearrow.record.encode import Draft
+from firearrow.record.layout import CRC_MASK
 from firearrow.remoting.handlers import Answer, Call, Later
 from firearrow.store.placement import Appended
-
-Again = Callable[[], Answer | Later]
-"""Begins a send anew, from its first check on."""
 
 
 class Row(Struct, frozen=True):
@@ -34,6 +32,7 @@ class Row(Struct, frozen=True):
     topic: str
     queue_id: int
     key: bytes
+    body_crc: int
     is_delayed: bool
     """Whether it waits in another queue for its delivery."""
 
@@ -54,16 +53,16 @@ class RowSends:
         """Return the row that a message for a queue is; None for a message that is stored whenever it is sent."""
         key = key_of(draft.properties) if has_windows(topic, draft.sys_flag) and self.windows.are_on else b""
         is_delayed = (draft.topic, draft.queue_id) != (topic, queue_id)
-        return Row(topic, queue_id, key, is_delayed) if key else None
+        return Row(topic, queue_id, key, crc32(draft.body) & CRC_MASK, is_delayed) if key else None
 
     def first_of(self, row: Row) -> FirstCopy | None:
         """Return the first copy of a row; None for a new one. The window of the queue must be ready."""
         self.windows.forget_old(row.topic, row.queue_id)
-        return self.windows.find(row.topic, row.queue_id, row.key)
+        return self.windows.find(row.topic, row.queue_id, row.key, row.body_crc)
 
     def stored(self, row: Row, place: Appended) -> None:
         """Remember a new row that was just appended."""
-        copy = FirstCopy(place.physical_offset, place.queue_offset)
+        copy = FirstCopy(place.physical_offset, place.queue_offset, row.body_crc)
         queue = (row.topic, row.queue_id)
         self.windows.stored(queue, [(row.key, copy)], place.end, place.store_timestamp, delayed=row.is_delayed)
 
@@ -111,18 +110,20 @@ class RowSends:
     ) -> tuple[list[FirstCopy], list[int], int]:
         """Append the new rows of a batch; return where every row is, the numbers of the new ones, and their end."""
         topic, queue_id = queue = envelope.topic, columns.queue_ids[0]
-        find, firsts = self.windows.find, dict[bytes, int]()  # rows of this batch, by key
-        copies = [find(topic, queue_id, key) if key else None for key in keys]
+        crcs = [crc32(body) & CRC_MASK for body in columns.bodies]
+        names = list(zip(keys, crcs, strict=True))
+        find, firsts = self.windows.find, dict[tuple[bytes, int], int]()  # rows of this batch, by name
+        copies = [find(topic, queue_id, key, crc) if key else None for key, crc in names]
         fresh = [
             number
-            for number, (key, copy) in enumerate(zip(keys, copies, strict=True))
-            if copy is None and (not key or firsts.setdefault(key, number) == number)
+            for number, (name, copy) in enumerate(zip(names, copies, strict=True))
+            if copy is None and (not name[0] or firsts.setdefault(name, number) == number)
         ]
         if not fresh:
             return [copy for copy in copies if copy is not None], fresh, 0
         new = columns if len(fresh) == len(keys) else _chosen(columns, fresh)
         place = self._log.append_columns(envelope, [self._tails.tail_of(topic, queue_id)] * len(fresh), new)
-        stored = list(map(FirstCopy, place.physical_offsets, place.queue_offsets))
+        stored = list(map(FirstCopy, place.physical_offsets, place.queue_offsets, [crcs[number] for number in fresh]))
         counts = self._stats.of_topic(topic)
         counts.messages += len(stored)
         counts.size += place.end - stored[0].physical
@@ -132,7 +133,7 @@ class RowSends:
             return stored, fresh, place.end
         by_number = dict(zip(fresh, stored, strict=True))
         places = [
-            copy or by_number.get(number) or by_number[firsts[keys[number]]] for number, copy in enumerate(copies)
+            copy or by_number.get(number) or by_number[firsts[names[number]]] for number, copy in enumerate(copies)
         ]
         return places, fresh, place.end
 
@@ -141,13 +142,8 @@ class RowSends:
     def wait(self, call: Call, topic: str, queue_id: int, again: Again) -> Later:
         """Begin a send anew when the window of its queue is rebuilt."""
         later = call.later()
-        self.windows.when_ready(topic, queue_id, partial(self._resume, later, again))
+        self.windows.when_ready(topic, queue_id, partial(self._replies.resume, later, again))
         return later
-
-    def _resume(self, later: Later, again: Again, error: FireArrowError | None) -> None:
-        answer = again() if error is None else self._replies.not_stored(error)
-        if isinstance(answer, Answer):
-            later.answer(answer)
 
 
 def _chosen(columns: MessageColumns, numbers: list[int]) -> MessageColumns:

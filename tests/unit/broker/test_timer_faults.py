@@ -1,23 +1,25 @@
-"""Timers that the random clusters lost or delivered early: each fault once, on its own."""
+"""Faults of the timers that random clusters and reviews found: each once, on its own."""
 
 import asyncio
+import logging
 
 import pytest
 from msgspec.structs import replace
 
 from firearrow.broker.send.incoming import Destination
 from firearrow.broker.timer.admission import parked
-from firearrow.errors import ResourceShortage
+from firearrow.errors import DiskFull, ResourceShortage
 from firearrow.model import keys
 from firearrow.model.names import TIMER_TOPIC
 from firearrow.store.placement import FLUSHED
 from firearrow.store.timer.config import TimerConfig
+from firearrow.store.timer.layout import UNIT_BYTES
 from firearrow.store.timer.timer_log import TimerLog
 from firearrow.testing.sim.disk_image import STANDING
 from firearrow.testing.sim.world import World
 from tests.unit.broker.sim import SimBroker, SimClient, simulate, until
 from tests.unit.broker.test_retry import stored
-from tests.unit.broker.test_timers import count, put_timed, timers_of
+from tests.unit.broker.test_timers import count, is_done, put_timed, timers_of
 
 FINE = TimerConfig(timer_precision_ms=100, timer_roll_window_slot=60, mapped_file_size_timer_log=4096)
 SELDOM = TimerConfig(timer_precision_ms=100, timer_flush_interval_ms=60_000)
@@ -175,3 +177,81 @@ def test_files_stay_while_their_messages_are_not_in_the_wheel() -> None:
             await before_delete(broker.store.log.tail)
 
     simulate(scenario, sync=True, timers=replace(FINE, timer_stop_enqueue=True))
+
+
+def test_a_slot_that_waits_for_room_is_stored_again_before_its_file_is_deleted() -> None:
+    async def scenario(_world: World, broker: SimBroker, _client: SimClient) -> None:
+        for number in range(5):
+            put_timed(broker, b"%d" % number, TIMER_DELAY_MS="3000")
+        await asyncio.sleep(1)
+        files, retention = timers_of(broker).files, broker.store.retention
+        assert files is not None
+        retention.refusal = DiskFull("the disk is 91 % full")
+        await asyncio.sleep(5)
+        assert count(broker) == 0
+        assert files.wheel.used == 1
+        (before_delete,) = retention.before_delete
+        end = broker.store.log.tail
+        async with asyncio.timeout(5):
+            await before_delete(end)
+        assert count(broker, TIMER_TOPIC) == 10
+        # Files that are deleted next wait until the new records are in the wheel.
+        await until(lambda: files.queue_offset == 10, 5)
+        retention.refusal = None
+        await until(lambda: is_done(broker), 10)
+        assert set(await bodies(broker)) == {b"%d" % number for number in range(5)}
+
+    simulate(scenario, sync=True)
+
+
+def test_counts_are_right_after_a_full_disk() -> None:
+    async def scenario(_world: World, broker: SimBroker, _client: SimClient) -> None:
+        due = broker.node.clock.now_ms() + 3_000
+        for number in range(100):
+            put_timed(broker, b"%d" % number, TIMER_DELIVER_MS=str(due))
+        for number in range(5):  # too few to be made by columns
+            put_timed(broker, b"next%d" % number, TIMER_DELIVER_MS=str(due + 1_000))
+        for number in range(50):
+            put_timed(broker, b"later%d" % number, TIMER_DELIVER_MS=str(due + 60_000))
+        await asyncio.sleep(1.5)
+        counts, retention = timers_of(broker).counts, broker.store.retention
+        for seconds, delivered in ((6, 0), (2, 105)):
+            retention.refusal = None if delivered else DiskFull("the disk is 91 % full")
+            await asyncio.sleep(seconds)
+            assert count(broker) == counts.delivered == delivered
+            assert counts.waiting == 155 - delivered
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("damaged", [0, 1, 4])
+def test_a_damaged_unit_is_told(damaged: int, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(_world: World, broker: SimBroker, _client: SimClient) -> None:
+        now_ms = broker.node.clock.now_ms()
+        for number in range(5):
+            put_timed(broker, b"%d" % number, TIMER_DELIVER_MS=str(now_ms + 3_000))
+        await asyncio.sleep(1)
+        file = broker.node.disk.open("timerlog/00000000000000000000")
+        file.write_at(damaged * UNIT_BYTES, [bytes(UNIT_BYTES)])
+        with caplog.at_level(logging.WARNING):
+            await until(lambda: count(broker) == 4, 10)
+        slot_ms = (now_ms + 2_999) // 1000 * 1000
+        (told,) = [text for text in caplog.messages if "timer log is damaged" in text]
+        assert f"4 of the 5 messages of the slot {slot_ms}" in told
+
+    simulate(scenario)
+
+
+def test_slots_with_recalls_and_rolls_are_not_called_damaged(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(_world: World, broker: SimBroker, _client: SimClient) -> None:
+        for number in range(20):
+            due = str(broker.node.clock.now_ms() + 9_000)
+            put_timed(broker, b"%d" % number, TIMER_DELIVER_MS=due)
+            if number % 3 == 0:
+                put_timed(broker, b"recall", TIMER_DELIVER_MS=due, **{keys.TIMER_DEL_UNIQKEY: f"T+{number}"})
+            await asyncio.sleep(0.05)
+        await until(lambda: is_done(broker), 30)
+        assert count(broker) == 13
+        assert not [text for text in caplog.messages if "damaged" in text]
+
+    simulate(scenario, timers=FINE)

@@ -49,8 +49,16 @@ class Dequeue:
 
     @property
     def closed_ms(self) -> int | None:
-        """The slot that is being delivered and takes no more messages; None when there is none."""
-        return None if self._ahead_ms else self._slots.current_ms
+        """The slot that is being delivered and takes no more messages; None when there is none.
+
+        A slot that waits for room takes messages: the deletion that makes room waits until they are in the wheel.
+        """
+        return None if self._ahead_ms or self.is_held else self._slots.current_ms
+
+    @property
+    def is_held(self) -> bool:
+        """Whether a slot is being delivered and nothing of it can be stored for now."""
+        return self._slots.is_held
 
     async def run(self) -> None:
         """Deliver until cancelled."""

@@ -1,4 +1,8 @@
-"""Makes what is stored for the messages of a slot: for their topics, or for the timers again; and counts them."""
+"""Makes what is stored for the messages of a slot: for their topics, or for the timers again.
+
+What a portion changes in the counts is collected, and counted when all of it is stored: a portion that the disk refuses
+is made again at every attempt.
+"""
 
 import logging
 from collections import Counter
@@ -40,6 +44,21 @@ class DueMessages:
         self._precision_ms = precision_ms
         self.missing = 0
         """Messages that are not in the log any more; set to 0 by whoever reads it."""
+        self._changes: Counter[str] = Counter()
+        self._came = self._gone = 0
+
+    def begin(self) -> None:
+        """Begin a portion: forget what was collected for one that could not be stored."""
+        self._changes.clear()
+        self._came = self._gone = 0
+
+    def stored(self, now_ms: int) -> None:
+        """Count the messages of a portion that is stored."""
+        for topic, change in self._changes.items():
+            self._counts.change(topic, change, now_ms)
+        self._counts.delivered += self._came
+        self.missing += self._gone
+        self.begin()
 
     def columns(
         self, span: ReadSpan, numbers: list[int], chain: Chain, deleted: Recalled, now_ms: int
@@ -55,12 +74,12 @@ class DueMessages:
         added = [chain.written[number] for number in numbers]
         found = due_columns(span, added, now_ms)
         for envelope, columns in found or ():
-            self._count(envelope.topic, len(columns.bodies), now_ms)
+            self._collect(envelope.topic, len(columns.bodies))
         return found
 
-    def _count(self, topic: str, delivered: int, now_ms: int) -> None:
-        self._counts.change(topic, -delivered, now_ms)
-        self._counts.delivered += delivered
+    def _collect(self, topic: str, delivered: int) -> None:
+        self._changes[topic] -= delivered
+        self._came += delivered
 
     def _one_by_one(
         self, span: ReadSpan, numbers: list[int], chain: Chain, deleted: Recalled, now_ms: int
@@ -70,7 +89,7 @@ class DueMessages:
         for number, record in zip(numbers, span.records(), strict=True):
             if record is None:
                 # Those of deleted files were stored again before the deletion (`Renewal`).
-                self.missing += chain.physicals[number] >= self._log.min_offset
+                self._gone += chain.physicals[number] >= self._log.min_offset
                 continue
             try:
                 if chain.magics[number] & ROLLS or is_early(record, self._precision_ms, now_ms):
@@ -81,16 +100,16 @@ class DueMessages:
             except Exception as error:  # a record that any client may have sent must not stop the timers
                 log.exception("a timed message cannot be delivered", extra={"reason": str(error)})
         for topic, count in Counter(came).items():
-            self._count(topic, count, now_ms)
+            self._collect(topic, count)
         return drafts
 
     def _rolled(self, record: TimedRecord, added_ms: int, now_ms: int) -> Draft:
-        self._counts.change(record.value(keys.REAL_TOPIC) or "", 1 if record.is_deletion else -1, now_ms)
+        self._changes[record.value(keys.REAL_TOPIC) or ""] += 1 if record.is_deletion else -1
         return rolled(record, added_ms, now_ms)
 
     def _delivered(self, record: TimedRecord, added_ms: int, deleted: Recalled, now_ms: int) -> Draft | None:
         """Return what is stored for a message; None for one that was taken back, or names no topic."""
         draft = None if deleted and is_recalled(record, deleted) else delivered(record, added_ms, now_ms)
         if draft is None:
-            self._counts.change(record.value(keys.REAL_TOPIC) or "", -1, now_ms)
+            self._changes[record.value(keys.REAL_TOPIC) or ""] -= 1
         return draft

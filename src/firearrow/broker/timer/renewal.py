@@ -3,7 +3,8 @@
 The units of the timer log are in the order of the records, so those of a file that goes are the first. A message is
 pending while its slot has its unit. The new record goes through the timers' queue like every other; the old unit stays
 in its slot, and finds no record when it is due. A crash before the file is deleted leaves both, and the message is
-delivered twice.
+delivered twice. A slot that is being delivered is waited for, unless it waits itself for the room that the deletion
+makes: then all of it is stored again, and what was delivered of it before comes twice.
 """
 
 import asyncio
@@ -88,7 +89,9 @@ class Renewal:
                 position = start + log.file_bytes
 
     async def _is_in_wheel(self, unit: Unit, position: int) -> bool:
-        while self._dequeue.current_ms == unit.due_ms:  # noqa: ASYNC110 - delivered soon, and looked at seldom
+        dequeue = self._dequeue
+        # A slot is delivered soon, and looked at seldom.
+        while dequeue.current_ms == unit.due_ms and not dequeue.is_held:  # noqa: ASYNC110
             await asyncio.sleep(LOOK_AGAIN_S)
         slot = self._files.wheel.get(unit.due_ms)
         return slot is not None and slot.first <= position <= slot.last

@@ -18,11 +18,12 @@ from firearrow.broker.timer.counts import TimerCounts
 from firearrow.broker.timer.due_messages import Columns, DueMessages, Recalled
 from firearrow.broker.timer.records import drafts_of, read_spans, taken_back
 from firearrow.errors import DiskError, IllegalMessage
+from firearrow.model.names import TIMER_TOPIC
 from firearrow.record.encode import Draft
 from firearrow.store.placement import WRITTEN
 from firearrow.store.timer.chain import Chain
 from firearrow.store.timer.files import TimerFiles
-from firearrow.store.timer.layout import DELETES, NO_POSITION, PRECISIONS_MS, ROLLS
+from firearrow.store.timer.layout import DELETES, NO_POSITION, PRECISIONS_MS, ROLLS, Slot
 
 PORTION: Final = 256
 """Messages stored before the loop runs."""
@@ -65,6 +66,12 @@ class SlotDelivery:
         """Set when a message was added to the wheel."""
         self.current_ms: int | None = None
         """The slot that is being delivered."""
+        self._is_failing = False
+
+    @property
+    def is_held(self) -> bool:
+        """Whether a slot is being delivered and nothing of it can be stored for now."""
+        return self.current_ms is not None and (self._is_failing or self._store.retention.refusal is not None)
 
     async def deliver(self, time_ms: int) -> None:
         """Deliver the slot of a time, if it has messages: each when it is due, and those that are added meanwhile."""
@@ -74,17 +81,19 @@ class SlotDelivery:
         try:
             await self._deliver(time_ms)
         finally:
-            self.current_ms = None
+            self.current_ms, self._is_failing = None, False
 
     async def _deliver(self, time_ms: int) -> None:
         wheel, end_ms = self._files.wheel, time_ms + self._files.precision_ms
         runs: list[tuple[int, int, _Run]] = []
         deleted: Recalled = set()
-        taken, last, self._due.missing = 0, NO_POSITION, 0
+        taken, last, number, self._due.missing = 0, NO_POSITION, 0, 0
         while (slot := wheel.get(time_ms)) is not None:
             if slot.last != last:
-                run = await self._read(await self._files.chain(slot, after=last), deleted, end_ms)
-                taken, last = taken + 1, slot.last
+                chain = await self._files.chain(slot, after=last)
+                self._warn_of_lost(slot, slot.number - number, chain)
+                run = await self._read(chain, deleted, end_ms)
+                taken, last, number = taken + 1, slot.last, slot.number
                 if run.order:
                     heapq.heappush(runs, (self._due_ms(run, end_ms), taken, run))
             elif runs and runs[0][0] <= self._clock.now_ms():
@@ -100,9 +109,28 @@ class SlotDelivery:
             extra = {"time": time_ms, "messages": self._due.missing}
             log.warning("timed messages are not in the log any more", extra=extra)
 
+    def _warn_of_lost(self, slot: Slot, wanted: int, chain: Chain) -> None:
+        """Warn when the timer log has fewer messages of a slot than were added to it."""
+        found, time_ms = chain.number, slot.time * self._files.precision_ms
+        if slot.first < self._files.log.start:
+            # Units of deleted files are not missed: their messages were stored again before (`Renewal`).
+            if not chain.physicals:
+                log.warning("a slot of the timer wheel has no messages in the timer log", extra={"slot": time_ms})
+            return
+        if chain.physicals and found >= wanted:
+            return
+        log.warning(
+            "timed messages are not delivered: the timer log is damaged, and has %d of the %d messages of the slot %d; "
+            "check the device, look in queue 0 of topic %s for messages whose TIMER_OUT_MS is that slot, and send "
+            "those again that did not come",
+            found,
+            wanted,
+            time_ms,
+            TIMER_TOPIC,
+            extra={"slot": time_ms, "found": found, "counted": wanted},
+        )
+
     async def _read(self, chain: Chain, deleted: Recalled, end_ms: int) -> _Run:
-        if not chain.physicals:
-            log.warning("a slot of the timer wheel has no messages in the timer log", extra={"ends": end_ms})
         wanted, recalls = await _divided(chain)
         if self._is_exact:
             wanted = await _by_time(chain, wanted, end_ms)
@@ -132,7 +160,9 @@ class SlotDelivery:
         portion = self._portion(run, end_ms)
         try:
             await self._store_portion(run.chain, portion, run.deleted)
+            self._is_failing = False
         except DiskError as error:
+            self._is_failing = self._store.retention.refusal is None  # a refusal tells itself when it ends
             log.warning("timed messages wait", extra={"slot ends": end_ms, "reason": str(error)})
             await asyncio.sleep(RETRY_S)
             portion = []
@@ -167,11 +197,13 @@ class SlotDelivery:
         places = [chain.physicals[number] for number in portion], [chain.sizes[number] for number in portion]
         now_ms = self._clock.now_ms()
         due: list[Columns] = []
+        self._due.begin()
         async for span in read_spans(self._store.bytes, self._segment_bytes, *places):
             due += self._due.columns(span, portion[span.first : span.last], chain, deleted, now_ms)
         end = self._append(due)
         if end:
             await self._store.reached(end, WRITTEN)
+        self._due.stored(now_ms)
 
     def _append(self, due: list[Columns]) -> int:
         """Append messages in order; return the end of the last record, 0 without any."""

@@ -9,7 +9,7 @@ from operator import add
 from typing import Final, NamedTuple
 
 from firearrow.store.pacing import Pace
-from firearrow.store.timer.layout import MAGIC_BITS, NO_POSITION, UNIT, UNIT_BYTES, Slot, Unit, unit_at
+from firearrow.store.timer.layout import DELETES, MAGIC_BITS, NO_POSITION, UNIT, UNIT_BYTES, Slot, Unit, unit_at
 from firearrow.store.timer.timer_log import CHAIN_READ_BYTES, TimerLog
 
 NEIGHBOURS: Final = 1024
@@ -17,6 +17,8 @@ NEIGHBOURS: Final = 1024
 FEW: Final = 8
 """Units of one read; when fewer were used, the next read is short."""
 SHORT_READ_BYTES: Final = 2 * FEW * UNIT_BYTES
+
+_RECALLS: Final = [bytes([magic]) for magic in range(MAGIC_BITS + 1) if magic & DELETES]
 
 
 class Chain(NamedTuple):
@@ -35,6 +37,12 @@ class Chain(NamedTuple):
         self.magics.append(unit.magic)
         self.written.append(unit.written_ms)
         self.exact.append(unit.exact_ms)
+
+    @property
+    def number(self) -> int:
+        """The messages less the recalls, as the wheel counts them."""
+        magics = self.magics.tobytes()
+        return len(magics) - 2 * sum(map(magics.count, _RECALLS))
 
 
 async def read_chain(log: TimerLog, slot: Slot, precision_ms: int, after: int = NO_POSITION) -> Chain:

@@ -108,9 +108,9 @@ class FilterUse(Struct, frozen=True, order=True):
     filtered: int
     """Messages that did not pass, by tag, SQL92 or CEL."""
     judged: int
-    """Messages that an expression of SQL92 or CEL was evaluated for."""
+    """Messages that pulls looked at by SQL92 or CEL, those whose verdict was remembered from equal values included."""
     microseconds: int
-    """The broker's CPU time for that."""
+    """The broker's CPU time for that, and for judging new messages for waiting pulls."""
     without_verdict: int
     """Messages that did not pass because the evaluation failed, or needed more steps than allowed."""
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from firearrow.broker.handlers.message.pull import PullHandlers
 from firearrow.broker.pull.long_poll import ParkedPulls
+from firearrow.broker.pull.woken import WokenPulls
 from firearrow.client import Producer, PullConsumer
 from firearrow.errors import DiskError
 from firearrow.model import Message, MessageQueue
@@ -205,12 +205,12 @@ def test_a_read_error_costs_one_woken_pull_its_answer_and_no_other(caplog: pytes
 
 async def wake_a_herd() -> None:
     slices: list[tuple[int, int]] = []
-    serve, read_hot, reads = PullHandlers._serve_woken, Store.read_hot, 0
+    serve, read_hot, reads = WokenPulls.serve_some, Store.read_hot, 0
 
-    def sliced(self: PullHandlers) -> None:
-        before = len(self._woken), reads
+    def sliced(self: WokenPulls[Any]) -> None:
+        before = len(self), reads
         serve(self)
-        slices.append((before[0] - len(self._woken), reads - before[1]))
+        slices.append((before[0] - len(self), reads - before[1]))
 
     def counting(self: Store, topic: str, queue_id: int, pull: Any) -> Any:
         nonlocal reads
@@ -218,7 +218,7 @@ async def wake_a_herd() -> None:
         return read_hot(self, topic, queue_id, pull)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(PullHandlers, "_serve_woken", sliced)
+        patch.setattr(WokenPulls, "serve_some", sliced)
         async with Cluster() as cluster, Producer(cluster.address) as producer:
             await cluster.create_topic("t", queues=1)
             async with Line(cluster.broker_address()) as one, Line(cluster.broker_address()) as other:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import uvloop
 
-from firearrow.broker.handlers.message import pull
 from firearrow.broker.handlers.message.pull import PullHandlers
+from firearrow.broker.pull import woken
 from firearrow.broker.pull.backlog import PULL_BYTES
 from firearrow.broker.pull.long_poll import Parked
 from firearrow.remoting.connection import Connection
@@ -73,7 +73,7 @@ def unguarded_wake(patch: pytest.MonkeyPatch) -> None:
 
 def herd_in_one_turn(patch: pytest.MonkeyPatch) -> None:
     """D8: everybody who woke is served in one turn."""
-    patch.setattr(pull, "SLICE_BYTES", PULL_BYTES << 30)
+    patch.setattr(woken, "SLICE_BYTES", PULL_BYTES << 30)
 
 
 PLANTED: dict[Plant, Callable[[], Coroutine[Any, Any, None]]] = {

@@ -16,7 +16,7 @@ from firearrow.store.placement import Rows, UniformRows
 from firearrow.store.property_fields import TAGS_MARK, field
 
 JUDGED_AT_ONCE: Final = 500
-"""Arrivals that are judged by the filters of parked pulls in one turn; beyond, the pulls wake and look themselves."""
+"""Judgements of arrivals, one for each arrival and filter; beyond, the pulls wake and look themselves."""
 JUDGED_UNTIMED: Final = 16
 """The most judgements between two looks at the clock."""
 STEPS_UNTIMED: Final = 512
@@ -60,11 +60,11 @@ class Arrivals(Generic[T]):
             self._add_costs(judging)
 
     def _add_costs(self, judging: "_Judging[T]") -> None:
-        """Add what judging has cost to its groups; its time is divided by their steps."""
+        """Add the steps and the time of judging to its groups; the time is divided by their steps."""
         took, steps = self._clock.end(), sum(cost.steps for cost in judging.costs.values())
         for (group, topic), cost in judging.costs.items():
             cost.nanoseconds = took * cost.steps // max(steps, 1)
-            self._costs.add(group, topic, cost)
+            self._costs.add_of_arrivals(group, topic, cost)
 
 
 class _Judging(Generic[T]):

@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from firearrow.broker.pull.filters import Filters
 from firearrow.broker.pull.long_poll import Parked, Wanted
+from firearrow.broker.pull.message_filter import NOT_COMPILED
 from firearrow.broker.pull.subscription import (
     MOST_CHARACTERS,
     MOST_TAGS,
@@ -50,7 +51,10 @@ class PullChecks:
         """Whether LITE_PULL_MESSAGE is served."""
 
     def admit(self, request: Pull, peer: Peer, parked: Parked[Any] | None = None) -> Admitted:
-        """Check a pull, or check a ``parked`` pull again with the filter that it carried; raise ``Refused``."""
+        """Check a pull, or check a ``parked`` pull again with the filter that it carried; raise ``Refused``.
+
+        The filter is `NOT_COMPILED` when its expression must wait for another turn of the loop.
+        """
         if not self._settings.broker.is_readable:
             raise Refused(ResponseCode.NO_PERMISSION, f"the broker[{self._broker_ip}] pulling message is forbidden")
         if request.code == RequestCode.LITE_PULL_MESSAGE and not self.allows_lite:
@@ -61,7 +65,8 @@ class PullChecks:
         if not request.sys_flag & SUBSCRIPTION_FLAG:
             wanted = self._registered(request, group)
         else:
-            wanted = self._carried(request) if parked is None else parked.wanted
+            known = None if parked is None or parked.wanted is NOT_COMPILED else parked
+            wanted = self._carried(request) if known is None else known.wanted
         return Admitted(request, wanted, topic.topic_sys_flag, group.group_sys_flag)
 
     def _group(self, name: str) -> SubscriptionGroupConfig:

@@ -3,11 +3,12 @@
 Steps decide whether a message passes: they are the same on every machine (`expression`). Time decides only when other
 work has its turn, and it is CPU time, so that a busy machine does not make scans shorter. A scan of one pull ends when
 its time is over and the next pull goes on behind; in a turn of the loop that has spent this time on filters no further
-scan begins, and no further arrival is judged.
+scan begins, no further pull's expression is compiled, and no further arrival is judged.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from firearrow.expression.cel.message_view import MOST_BODY_BYTES
@@ -65,10 +66,22 @@ class FilterClock:
     def end(self) -> int:
         """End what has begun; return the nanoseconds that it took."""
         took = self._cpu_ns() - self._began
+        self._add(took)
+        return took
+
+    @contextmanager
+    def compiling(self) -> Iterator[None]:
+        """Count the time of a compilation in the present turn; also within a scan, whose time it does not change."""
+        began = self._cpu_ns()
+        try:
+            yield
+        finally:
+            self._add(self._cpu_ns() - began)
+
+    def _add(self, took: int) -> None:
         if took and not self._turn_ns:
             asyncio.get_running_loop().call_soon(self._begin_turn)
         self._turn_ns += took
-        return took
 
     @property
     def is_turn_over(self) -> bool:

@@ -22,13 +22,20 @@ class FilterCosts:
         self._said: dict[tuple[str, str], Damped] = {}
 
     def add(self, group: str, topic: str, cost: FilterCost) -> None:
-        """Add what a filter has cost to the statistics of its group and topic."""
+        """Add what a scan has cost to the statistics of its group and topic."""
         if not cost.messages:
             return
-        microseconds = (cost.nanoseconds + 500) // 1000
-        self._stats.judged(group, topic, cost.messages, cost.steps, cost.errors, microseconds)
+        self._stats.judged(group, topic, cost.messages, cost.steps, cost.errors, _microseconds(cost))
         if cost.errors:
             self._say(group, topic, cost.errors, cost.reason)
+
+    def add_of_arrivals(self, group: str, topic: str, cost: FilterCost) -> None:
+        """Add the steps and the time of judging arrivals; the messages are counted when a pull scans them."""
+        self._stats.judged(group, topic, 0, cost.steps, 0, _microseconds(cost))
+
+    def add_of_shared_scan(self, group: str, topic: str, cost: FilterCost) -> None:
+        """Add the messages of a scan that was done, and counted, for another pull; its steps and time are counted."""
+        self._stats.judged(group, topic, cost.messages, 0, cost.errors, 0)
 
     def _say(self, group: str, topic: str, errors: int, reason: str) -> None:
         if len(self._said) >= GROUPS_SAID:
@@ -40,3 +47,7 @@ class FilterCosts:
                 reason,
                 extra={"group": group, "topic": topic, "messages": errors, "reason": reason},
             )
+
+
+def _microseconds(cost: FilterCost) -> int:
+    return (cost.nanoseconds + 500) // 1000

@@ -12,7 +12,7 @@ from typing import Final
 
 from firearrow.broker.pull.cel_filter import CelFilter
 from firearrow.broker.pull.filter_budget import FilterClock, FilterLimits
-from firearrow.broker.pull.message_filter import MessageFilter, PropertyFilter, RetryFilter
+from firearrow.broker.pull.message_filter import NOT_COMPILED, MessageFilter, PropertyFilter, RetryFilter
 from firearrow.broker.pull.subscription import is_tag_type
 from firearrow.broker.settings.pull_settings import PullConfig
 from firearrow.broker.tables.clients import ConsumerGroup
@@ -63,8 +63,10 @@ class Filters:
             raise Refused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, _said(subscription.expression_type, found))
 
     def carried(self, request: Pull) -> MessageFilter:
-        """Return the filter of a pull that carries its expression; raise ``Refused``."""
+        """Return the filter of a pull that carries its expression, or `NOT_COMPILED`; raise ``Refused``."""
         kind = request.expression_type or ""
+        if self._must_wait(kind, request.subscription or ""):
+            return NOT_COMPILED
         found = self._compiled(kind, request.subscription or "")
         if isinstance(found, BadExpression):
             remark = f"parse the consumer's subscription failed: {_said(kind, found)}"
@@ -73,7 +75,11 @@ class Filters:
         return found
 
     def registered(self, group: ConsumerGroup, subscription: SubscriptionData) -> MessageFilter:
-        """Return the filter of a subscription of a group; raise ``Refused``."""
+        """Return the filter of a subscription of a group, or `NOT_COMPILED`; raise ``Refused``."""
+        if not _is_known(group, subscription) and self._must_wait(
+            subscription.expression_type, subscription.sub_string or ""
+        ):
+            return NOT_COMPILED
         found = self._of_group(group, subscription)
         if isinstance(found, BadExpression):
             remark = "The broker's consumer filter data is not exist!Your expression may be wrong! "
@@ -84,9 +90,8 @@ class Filters:
         return found
 
     def _of_group(self, group: ConsumerGroup, subscription: SubscriptionData) -> MessageFilter | BadExpression:
-        known = group.filters.get(subscription.topic or "")
-        if known is not None and known[0] is subscription:
-            found = known[1]
+        if _is_known(group, subscription):
+            found = group.filters[subscription.topic or ""][1]
             assert isinstance(found, (MessageFilter, BadExpression))
             return found
         found = self._compiled(subscription.expression_type, subscription.sub_string or "")
@@ -102,6 +107,10 @@ class Filters:
         found = self._of_group(group, subscription)
         return found if isinstance(found, MessageFilter) else None
 
+    def _must_wait(self, kind: str, text: str) -> bool:
+        """Whether a text must be compiled and filters have used up their time in this turn."""
+        return self.clock.is_turn_over and (kind, text) not in self._remembered
+
     def _check_enabled(self, kind: str) -> None:
         if not self._is_enabled:
             remark = f"The broker does not support consumer to filter message by {kind}"
@@ -114,7 +123,8 @@ class Filters:
         compiler = self._compilers.get(kind)
         if compiler is None:  # not remembered: a client could invent types without end
             return BadExpression(f"this broker filters by TAG and {', '.join(self._compilers)}, not by {kind:.40}")
-        found = _compile(compiler, kind, text)
+        with self.clock.compiling():
+            found = _compile(compiler, kind, text)
         weight = len(text) + CHARACTERS_OF_ENTRY
         if self._characters + weight > CHARACTERS_REMEMBERED:
             self._remembered.clear()
@@ -145,6 +155,12 @@ def _compile(compiler: Callable[[str], MessageFilter], kind: str, text: str) -> 
     except ImportError as missing:
         remark = f"{kind} filters need the package {missing.name} on the broker: pip install 'firearrow[server]'"
         raise Refused(ResponseCode.SYSTEM_ERROR, remark) from missing
+
+
+def _is_known(group: ConsumerGroup, subscription: SubscriptionData) -> bool:
+    """Whether the filter of a subscription is kept with its group."""
+    known = group.filters.get(subscription.topic or "")
+    return known is not None and known[0] is subscription
 
 
 def prepare() -> None:

@@ -132,4 +132,6 @@ class RetryFilter(MessageFilter, frozen=True, eq=False):
         return self.find(field(properties, RETRY_MARK).decode("utf-8", "replace"))
 
 
+NOT_COMPILED: Final = MessageFilter()
+"""Stands for the filter of a pull whose expression is not compiled yet, because filters had used up their turn."""
 RETRY_MARK: Final = keys.RETRY_TOPIC.encode() + b"\x01"

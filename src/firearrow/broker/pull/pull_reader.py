@@ -4,6 +4,7 @@ A pull that filters by tags, or not at all, reads its messages. A pull with a `M
 records, so that a filter that lets little through cannot hold a turn of the loop: the answer says how far it came.
 """
 
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from firearrow.broker.pull.answer import joined
@@ -22,17 +23,24 @@ SCANNED_MESSAGES: Final = 800
 SCANNED_BYTES: Final = 1 << 20
 """The most bytes of records that a filter looks at for one answer."""
 
-Made = dict[tuple[str, int, ReadRequest, MessageFilter | None], ReadResult | None]
-"""The reads of one turn of the loop, by topic, queue, read request and filter; None: not in memory."""
+Made = dict[tuple[str, int, ReadRequest, MessageFilter | None], tuple[ReadResult | None, FilterCost]]
+"""The reads of one turn of the loop, by topic, queue, read request and filter, and their costs; None: not in memory."""
 
 
 class PullReader:
     """Reads for pulls."""
 
     def __init__(
-        self, store: Store, memory_bytes: int, config: PullConfig, scanner: Scanner, costs: FilterCosts
+        self,
+        store: Store,
+        memory_bytes: int,
+        config: PullConfig,
+        scanner: Scanner,
+        costs: FilterCosts,
+        time_for_filter: Callable[[], Awaitable[None]],
     ) -> None:
         self._scanner = scanner
+        self._time_for_filter = time_for_filter
         self._costs = costs
         self._store = store
         self._memory_bytes = memory_bytes
@@ -51,22 +59,31 @@ class PullReader:
 
     def read_hot(self, admitted: Admitted) -> ReadResult | None:
         """Read from memory; None when `read` is needed."""
+        return self._read_hot(admitted, FilterCost())
+
+    def _read_hot(self, admitted: Admitted, cost: FilterCost) -> ReadResult | None:
         request, limited = admitted.request, self._limited(admitted)
         wanted = admitted.wanted
         if not isinstance(wanted, MessageFilter):
             return self._store.read_hot(request.topic, request.queue_id, limited)
         scanned = self._store.read_hot(request.topic, request.queue_id, _scan(limited))
-        return None if scanned is None else self._kept(admitted, wanted, scanned, limited)
+        return None if scanned is None else self._kept(admitted, wanted, scanned, limited, cost)
 
     def read_once(self, admitted: Admitted, made: Made) -> ReadResult | None:
         """Do what `read_hot` does, but do equal reads of one turn of the loop once."""
         request, wanted = admitted.request, admitted.wanted
         own = wanted if isinstance(wanted, MessageFilter) else None
         key = request.topic, request.queue_id, self._limited(admitted), own
-        if key not in made:
-            pulled = self.read_hot(admitted)
-            made[key] = None if pulled is None else pulled._replace(buffers=(joined(pulled.buffers),))
-        return made[key]
+        known = made.get(key)
+        if known is not None:
+            self._costs.add_of_shared_scan(request.consumer_group, request.topic, known[1])
+            return known[0]
+        cost = FilterCost()
+        pulled = self._read_hot(admitted, cost)
+        if pulled is not None:
+            pulled = pulled._replace(buffers=(joined(pulled.buffers),))
+        made[key] = pulled, cost
+        return pulled
 
     async def read(self, admitted: Admitted) -> ReadResult:
         """Read with Apache's limits; messages far from the log's end count as on disk and have limits of their own."""
@@ -76,12 +93,14 @@ class PullReader:
         far = _limited(admitted, most, size)
         if isinstance(wanted, MessageFilter):
             scanned = await self._store.read(request.topic, request.queue_id, _scan(near))
-            return self._kept(admitted, wanted, scanned, near)
+            await self._time_for_filter()
+            return self._kept(admitted, wanted, scanned, near, FilterCost())
         return await self._store.read(request.topic, request.queue_id, near, far=far, near_bytes=self._hot_distance)
 
-    def _kept(self, admitted: Admitted, wanted: MessageFilter, scanned: ReadResult, limited: ReadRequest) -> ReadResult:
+    def _kept(
+        self, admitted: Admitted, wanted: MessageFilter, scanned: ReadResult, limited: ReadRequest, cost: FilterCost
+    ) -> ReadResult:
         """Return what passes of a scan, whose cost is the pull's group's."""
-        cost = FilterCost()
         found = self._scanner.kept(scanned, wanted, limited.max_messages, limited.max_bytes, cost)
         self._costs.add(admitted.request.consumer_group, admitted.request.topic, cost)
         return found

@@ -15,7 +15,6 @@ Messages above the confirm offset are not visible here: they are not in a consum
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
@@ -24,14 +23,15 @@ from msgspec.structs import replace
 
 from firearrow.broker.pull import answer as pullanswer
 from firearrow.broker.pull.arrivals import Arrivals
-from firearrow.broker.pull.backlog import PULL_BYTES, BacklogLine
+from firearrow.broker.pull.backlog import BacklogLine
 from firearrow.broker.pull.checks import SUBSCRIPTION_FLAG, Admitted, PullChecks
 from firearrow.broker.pull.filter_costs import FilterCosts
 from firearrow.broker.pull.filters import Filters
 from firearrow.broker.pull.long_poll import Parked, ParkedPulls, Wanted
-from firearrow.broker.pull.message_filter import MessageFilter
+from firearrow.broker.pull.message_filter import NOT_COMPILED, MessageFilter
 from firearrow.broker.pull.pull_reader import Made, PullReader
 from firearrow.broker.pull.scanner import Scanner
+from firearrow.broker.pull.woken import WokenPulls
 from firearrow.broker.settings.pull_settings import MAX_SUSPEND_MS
 from firearrow.broker.tables.clients import ConsumerGroup
 from firearrow.broker.tables.tables import Tables
@@ -46,8 +46,6 @@ COMMIT_FLAG: Final = 0x1
 SUSPEND_FLAG: Final = 0x2
 TAKEN_AT_ONCE: Final = 2000
 """Most parked pulls that wake, expire or are dropped in one turn of the loop."""
-SLICE_BYTES: Final = 64 * PULL_BYTES
-"""Bytes handed to woken pulls in one turn of the loop; every pull counts `PULL_BYTES` in addition to its messages."""
 LOOKED: Final = (ReadStatus.FOUND, ReadStatus.NO_MATCHED_MESSAGE)
 """The reads that looked at messages; others move a pull to where messages are."""
 LIGHT_CHARACTERS: Final = 256
@@ -60,6 +58,8 @@ class _Ticket(Struct, eq=False):
     request: Pull
     later: Later
     peer: Peer
+    call: Call | None = None
+    """The pull as it came, if it has waited for its expression to be compiled: it may yet be parked."""
 
 
 class PullHandlers:
@@ -74,7 +74,11 @@ class PullHandlers:
         self._jobs = tables.jobs
         self._clock = filters.clock
         costs = FilterCosts(tables.stats)
-        self._reader = PullReader(tables.store, memory_bytes, settings.value.pull, Scanner(filters.clock), costs)
+        woken = self._woken = WokenPulls(filters.clock, self._serve)
+        scanner = Scanner(filters.clock)
+        self._reader = PullReader(
+            tables.store, memory_bytes, settings.value.pull, scanner, costs, woken.time_for_filter
+        )
         least = settings.value.pull.max_transfer_bytes_beside_sends
         self._backlogs: Final = BacklogLine(tables.store.log, self._hand_out, least)
         self._configure()
@@ -84,7 +88,6 @@ class PullHandlers:
         self.parked: Final[ParkedPulls[_Ticket]] = ParkedPulls()
         self._arrivals: Final = Arrivals(self.parked, filters.clock, costs, _group_of)
         self._is_waking = False
-        self._woken: deque[Parked[_Ticket]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0  # when the timer is due: not every loop's handle says so
 
@@ -110,6 +113,8 @@ class PullHandlers:
         if move is not None:
             return move
         self._commit(admitted)  # before anything is awaited, so that this commit cannot overwrite a later one
+        if admitted.wanted is NOT_COMPILED:
+            return self._postpone(admitted, call)
         if self._backlogs.is_open and self._has_backlog(request):
             later = self._backlogs.add(admitted, call)
             later.promise(self._reader.most_bytes(request))
@@ -149,8 +154,9 @@ class PullHandlers:
         """Serve a pull in the next turn of the loop, because filters have used up their time in this one."""
         request, later = admitted.request, call.later()
         later.promise(self._reader.most_bytes(request))
-        ticket, key = _Ticket(request, later, call.peer), (request.topic, request.queue_id)
-        self._wake([Parked(key, request.queue_offset, admitted.wanted, ticket, 0, call.peer, 0, 0)])
+        is_new = admitted.wanted is NOT_COMPILED
+        ticket, key = _Ticket(request, later, call.peer, call if is_new else None), (request.topic, request.queue_id)
+        self._woken.add([Parked(key, request.queue_offset, admitted.wanted, ticket, 0, call.peer, 0, 0)])
         return later
 
     async def _pull_cold(self, admitted: Admitted, call: Call) -> Answer | Later:
@@ -217,7 +223,7 @@ class PullHandlers:
         displaced = self.parked.park(
             key, request.queue_offset, wanted, until_ms, ticket, owner=call.peer, own_tags=own_tags
         )
-        self._wake(displaced)
+        self._woken.add(displaced)
         self._set_timer()
         return later
 
@@ -238,7 +244,7 @@ class PullHandlers:
         while arrivals and room > 0:
             key, code = next(iter(arrivals))
             woken = self.parked.arrived(key, arrivals[key, code], code, room)
-            self._wake(woken)
+            self._woken.add(woken)
             room -= len(woken)
             if room > 0:
                 del arrivals[key, code]
@@ -249,7 +255,7 @@ class PullHandlers:
 
     def recall(self, group: str, topic: str, queue_id: int) -> None:
         """Wake the parked pulls of a group whose offset an operator has moved."""
-        self._wake(self.parked.recall((topic, queue_id), lambda ticket: ticket.request.consumer_group == group))
+        self._woken.add(self.parked.recall((topic, queue_id), lambda ticket: ticket.request.consumer_group == group))
 
     def resubscribed(self, group: ConsumerGroup, topics: Iterable[str]) -> None:
         """Wake the parked pulls of a group whose subscriptions to some topics have a new expression.
@@ -265,21 +271,7 @@ class PullHandlers:
             return is_registered and request.consumer_group == group.name and request.topic in changed
 
         for connection in group.members:
-            self._wake(self.parked.recall_owned(connection, concerns))
-
-    def _wake(self, woken: Iterable[Parked[_Ticket]]) -> None:
-        if woken and not self._woken:
-            asyncio.get_running_loop().call_soon(self._serve_woken)
-        self._woken.extend(woken)
-
-    def _serve_woken(self) -> None:
-        """Serve as many woken pulls as a turn of the loop has time for, and the rest in the next."""
-        woken, room = self._woken, SLICE_BYTES
-        made: Made = {}
-        while woken and room > 0 and not self._clock.is_turn_over:
-            room -= PULL_BYTES + self._serve(woken.popleft(), made)
-        if woken:
-            asyncio.get_running_loop().call_soon(self._serve_woken)
+            self._woken.add(self.parked.recall_owned(connection, concerns))
 
     def _serve(self, parked: Parked[_Ticket], made: Made) -> int:
         """Answer a woken pull, with or without messages; return how many bytes of messages it was handed."""
@@ -301,6 +293,10 @@ class PullHandlers:
         ticket = parked.ticket
         request, later = ticket.request, ticket.later
         admitted = self._checks.admit(request, ticket.peer, parked)
+        if self._clock.is_turn_over and isinstance(admitted.wanted, MessageFilter):
+            parked.wanted = admitted.wanted
+            self._woken.add([parked])
+            return None
         answer = self._take_move(admitted)
         if answer is not None:
             return answer
@@ -308,6 +304,9 @@ class PullHandlers:
             return pullanswer.again(
                 request.queue_offset, *self._ends(request), admitted.topic_flag, admitted.group_flag
             )
+        if ticket.call is not None:
+            handed = self._hand_out(admitted, ticket.call)
+            return handed if isinstance(handed, Answer) else None
         hot = self._reader.read_once(admitted, made)
         if hot is not None:
             return self._woken_answer(admitted, hot)
@@ -337,7 +336,7 @@ class PullHandlers:
     def _expire(self, deadline_ms: int) -> None:
         self._timer = None
         # The loop may fire a timer slightly early: pulls of the deadline that it was set for count as expired.
-        self._wake(self.parked.expired(max(deadline_ms, elapsed_ms()), TAKEN_AT_ONCE))
+        self._woken.add(self.parked.expired(max(deadline_ms, elapsed_ms()), TAKEN_AT_ONCE))
         self._set_timer()
 
 

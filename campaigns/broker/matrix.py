@@ -50,6 +50,7 @@ ROWS: Mapping[str, str] = {
     "retry, then success": "retry",
     "retry, then dead letter": "dead-letter",
     "delay level": "delay",
+    "delay to any time": "timer",
     "pull consumer": "pull",
     "start from a timestamp": "from-time",
     "rebalance, a consumer joins and leaves": "rebalance",
@@ -67,6 +68,10 @@ TITLES = {
 }
 
 LACKS = {
+    ("java-4.9.8", "delay to any time"): "its messages have delay levels alone",
+    ("go", "delay to any time"): "its messages have delay levels alone",
+    ("node", "delay to any time"): "its messages have delay levels alone",
+    ("cpp", "delay to any time"): "its messages have delay levels alone",
     ("node", "send, one-way"): "ali-ons has no one-way send",
     ("node", "send, batch"): "ali-ons has no batch",
     ("node", "ordered send and consume"): "ali-ons has no ordered consumer",
@@ -83,7 +88,7 @@ LACKS = {
     (
         "rust",
         "push consumer, broadcasting",
-    ): "its broadcasting consumers stop pulling a queue and miss messages, of Apache's broker too",
+    ): "its broadcasting consumers miss messages, of Apache's broker too",
     ("rust", "SQL92 filter, pull consumer"): "its judge has no mode for its pull consumer",
     ("cpp", "SQL92 filter, push consumer"): "the C interface subscribes by tags alone",
     ("cpp", "SQL92 filter, lite pull consumer"): "the C interface subscribes by tags alone",

@@ -254,7 +254,7 @@ def test_a_message_whose_broker_is_gone_comes_again_by_way_of_another() -> None:
             Consumer(names, group="G", topics="T", start="first", doors=doors_of(world.node("c"))) as consumer,
         ):
             running = asyncio.create_task(consumer.run(handle))
-            await until(lambda: len(consumer.assignment) >= 5)  # the retry topic of both brokers is known
+            await until(lambda: len(consumer.assignment) >= 6)  # the retry topic of both brokers is known
             queue = next(queue for queue in await producer.queues("T") if queue.broker_name == "broker0")
             sent = await producer.send(Message.of("T", b"x"), queue=queue)
             assert sent.is_ok
@@ -289,7 +289,7 @@ def test_what_fails_beyond_its_limit_reaches_the_dead_letters_of_another_broker(
             Consumer(names, group="D", topics="%DLQ%G", start="first", doors=doors_of(world.node("d"))) as graveyard,
         ):
             running = [asyncio.create_task(consumer.run(handle)), asyncio.create_task(graveyard.run(bury))]
-            await until(lambda: len(consumer.assignment) >= 5)
+            await until(lambda: len(consumer.assignment) >= 6)
             queue = next(queue for queue in await producer.queues("T") if queue.broker_name == "broker0")
             await producer.send(Message.of("T", b"hopeless"), queue=queue)
             await asyncio.sleep(1)

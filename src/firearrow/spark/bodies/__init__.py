@@ -1,1 +1,1 @@
-"""Bodies of messages as rows of a schema: JSON, Avro and Protobuf, read strictly."""
+"""Bodies of messages as rows of a schema: JSON, read strictly."""

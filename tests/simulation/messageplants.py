@@ -6,7 +6,7 @@ seed is drawn here: one run of the test sees the fault or does not.
 
 import functools
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ import pytest
 from firearrow.broker.pull import filters
 from firearrow.broker.pull.filter_budget import FilterClock
 from firearrow.broker.pull.message_filter import MessageFilter
+from firearrow.broker.pull.woken import WokenPulls
 from firearrow.broker.timer import due_messages, enqueue
 from firearrow.broker.timer.dequeue import Dequeue
 from firearrow.broker.timer.due_messages import Recalled
@@ -29,6 +30,7 @@ from firearrow.broker.transaction.ledger import Ledger, Outcome
 from firearrow.broker.transaction.producers import ConnectedProducers
 from firearrow.broker.transaction.slice import Slice
 from firearrow.expression.errors import BadExpression
+from firearrow.expression.program import MeteredProperties
 from firearrow.model import keys
 from firearrow.record.decode import peek
 from firearrow.store import retention
@@ -40,6 +42,7 @@ from firearrow.store.timer.wheel import Wheel
 from tests.simulation.partplants import PartPlant
 from tests.unit.broker import (
     test_filter_bounds,
+    test_filter_lines,
     test_filters,
     test_strange_timers,
     test_timer_recalls,
@@ -47,6 +50,7 @@ from tests.unit.broker import (
     test_transaction_once,
     test_transactions,
 )
+from tests.unit.expression import test_sql
 from tests.unit.store import test_timer_files
 
 # ---- transactions
@@ -254,9 +258,23 @@ def scans_without_end(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(FilterClock, "is_over", False)
 
 
-def scans_retry_topics_without_end(patch: pytest.MonkeyPatch) -> None:
-    """A retry topic is scanned without the budget of the filters that judge it."""
-    scans_without_end(patch)
+def searches_long_values_without_end(patch: pytest.MonkeyPatch) -> None:
+    """Steps through long values are counted and have no limit."""
+
+    def charge(self: MeteredProperties, steps: int) -> None:
+        self.steps += steps
+
+    patch.setattr(MeteredProperties, "charge", charge)
+
+
+def serves_pulls_as_they_come(patch: pytest.MonkeyPatch) -> None:
+    """Pulls without a filter stand in the line of those that wait for filters."""
+
+    def add(self: WokenPulls[Any], woken: Iterable[Any]) -> None:
+        self._filtered.extend(woken)
+        self._make_due()
+
+    patch.setattr(WokenPulls, "add", add)
 
 
 def remembers_every_filter(patch: pytest.MonkeyPatch) -> None:
@@ -389,8 +407,8 @@ MESSAGE_PLANTS: Final = (
         _with(ends_in_time, "SQL92", False), "scans > 1",
     ),
     PartPlant(
-        "F2", "a scan of a retry topic has no end", scans_retry_topics_without_end,
-        _with(ends_in_time, "CEL", True), "scans > 1",
+        "F2", "searches through long values have no end", searches_long_values_without_end,
+        test_sql.test_searches_through_long_values_end_without_a_verdict, "steps",
     ),
     PartPlant(
         "F3", "short texts fill the memory", remembers_every_filter,
@@ -399,5 +417,9 @@ MESSAGE_PLANTS: Final = (
     PartPlant(
         "F4", "a refused filter keeps its parser in memory", remembers_the_parser_of_a_refused_filter,
         test_filters.test_a_refused_expression_is_remembered_without_its_traceback, "traceback",
+    ),
+    PartPlant(
+        "F5", "plain pulls wait behind filters", serves_pulls_as_they_come,
+        test_filter_lines.test_pulls_without_a_filter_do_not_wait_for_filters, "served",
     ),
 )  # fmt: skip

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import subprocess
 import time
 import urllib.request
@@ -11,14 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from firearrow.spark.pipelines.exposition import Served, serve
 from firearrow.spark.pipelines.progress import Watched
 
 RULES = Path(__file__).parents[2] / "examples" / "prometheus"
 PATIENCE_S = 60.0
-NEEDS = pytest.mark.skipif(shutil.which("prometheus") is None, reason="needs the Debian package prometheus")
 SHORTER = ((r"> 300", "> 3"), (r"> 600", "> 5"), (r"for: \dm", "for: 1s"))
 CONFIG = """
 global: {{scrape_interval: 500ms, evaluation_interval: 500ms}}
@@ -75,14 +71,12 @@ def firing(address: str) -> set[tuple[str, str]]:
     return {(each["alertname"], each.get("query") or each["instance"]) for each in labels}
 
 
-@NEEDS
 def test_promtool_accepts_the_rules_and_their_tests() -> None:
     for words in (["check", "rules", "pipeline-alerts.yml"], ["test", "rules", "pipeline-alerts-test.yml"]):
         ran = subprocess.run(["promtool", *words], cwd=RULES, capture_output=True, text=True, check=False)
         assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
-@NEEDS
 def test_a_real_prometheus_tells_of_what_is_stuck_dead_or_behind(tmp_path: Path) -> None:
     watched = Watched()
     served = serve(watched, "127.0.0.1:0", time.time)

@@ -18,6 +18,7 @@ from firearrow.broker.handlers.group.reset import ResetHandlers
 from firearrow.broker.handlers.message.pull import PullHandlers
 from firearrow.broker.handlers.message.return_message import SendBackHandlers
 from firearrow.broker.jobs import Jobs
+from firearrow.broker.pull.filter_checks import FilterChecks
 from firearrow.broker.pull.filters import Filters, prepare
 from firearrow.broker.tables.locks import LOCK_LIFE_MS
 from firearrow.broker.tables.tables import Tables
@@ -47,8 +48,8 @@ class Consuming:
         self.delays = DelayedDelivery(tables)
         self.timers = Timers(tables)
         filters = Filters(tables.clock.cpu_ns)
-        self.heartbeats = HeartbeatHandlers(tables, filters)
         self.pulls = PullHandlers(tables, memory_bytes, filters)
+        self.heartbeats = HeartbeatHandlers(tables, FilterChecks(filters, self._questions, self.pulls.time_for_filter))
         self._handlers: list[Registers] = [
             self.heartbeats,
             self.pulls,

@@ -205,7 +205,7 @@ def test_a_read_error_costs_one_woken_pull_its_answer_and_no_other(caplog: pytes
 
 async def wake_a_herd() -> None:
     slices: list[tuple[int, int]] = []
-    serve, read_hot, reads = WokenPulls.serve_some, Store.read_hot, 0
+    serve, read_hot, reads = WokenPulls.serve_a_turn, Store.read_hot, 0
 
     def sliced(self: WokenPulls[Any]) -> None:
         before = len(self), reads
@@ -218,7 +218,7 @@ async def wake_a_herd() -> None:
         return read_hot(self, topic, queue_id, pull)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(WokenPulls, "serve_some", sliced)
+        patch.setattr(WokenPulls, "serve_a_turn", sliced)
         async with Cluster() as cluster, Producer(cluster.address) as producer:
             await cluster.create_topic("t", queues=1)
             async with Line(cluster.broker_address()) as one, Line(cluster.broker_address()) as other:

@@ -11,10 +11,11 @@ from firearrow.broker.pull.message_filter import MessageFilter
 from firearrow.broker.pull.pull_reader import Made, PullReader
 from firearrow.broker.pull.woken import WokenPulls
 from firearrow.broker.statistics import counters
+from firearrow.protocol.codes import ResponseCode
 from firearrow.testing.sim.world import World
 from tests.unit.broker.sim import SUBSCRIPTION, SimBroker, SimClient, simulate, until
 from tests.unit.broker.test_filter_turns import CARRIED, HEAVY, LONGEST_TURN_S, counted, turns, until_found
-from tests.unit.broker.test_filters import bodies
+from tests.unit.broker.test_filters import bodies, check, code_of
 
 __all__ = ["turns"]
 
@@ -38,10 +39,10 @@ def test_pulls_without_a_filter_do_not_wait_for_filters() -> None:
         clock.end()
         wants: dict[str, Wanted] = {"filter": MessageFilter(), "all": None, "tags": frozenset({1})}
         line.add([Parked(("T", 0), 0, wanted, name, 0, None, 0, 0) for name, wanted in wants.items()])
-        line.serve_some()
+        line.serve_a_turn()
         assert served == ["all", "tags"]
         await asyncio.sleep(0)  # the turn of the clock
-        line.serve_some()
+        line.serve_a_turn()
         assert served == ["all", "tags", "filter"]
 
     asyncio.run(scenario())
@@ -120,6 +121,20 @@ def test_many_new_texts_are_compiled_in_several_turns(kind: str, turns: list[flo
             assert bodies((await waiting[7]).body) == [b"x"]
         for task in waiting:
             task.cancel()
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("kind", ["SQL92", "CEL"])
+def test_checks_of_many_new_texts_are_compiled_in_several_turns(kind: str, turns: list[float]) -> None:
+    async def scenario(_world: World, broker: SimBroker, client: SimClient) -> None:
+        await client.heartbeat()
+        broker.consuming.pulls._filters._compiled(kind, new_texts(kind)[0] + " ")  # the parser is made
+        turns.clear()
+        await asyncio.gather(*[check(client, text, kind) for text in new_texts(kind)])
+        assert max(turns) < LONGEST_TURN_S
+        codes = await asyncio.gather(*[code_of(check(client, f"(({text}", kind)) for text in new_texts(kind)])
+        assert set(codes) == {ResponseCode.SUBSCRIPTION_PARSE_FAILED}
 
     simulate(scenario)
 

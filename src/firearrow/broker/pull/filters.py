@@ -62,10 +62,14 @@ class Filters:
         if isinstance(found, BadExpression):
             raise Refused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, _said(subscription.expression_type, found))
 
+    def must_wait(self, kind: str, text: str) -> bool:
+        """Whether a text must be compiled and filters have used up their time in this turn."""
+        return self.clock.is_turn_over and (kind, text) not in self._remembered
+
     def carried(self, request: Pull) -> MessageFilter:
         """Return the filter of a pull that carries its expression, or `NOT_COMPILED`; raise ``Refused``."""
         kind = request.expression_type or ""
-        if self._must_wait(kind, request.subscription or ""):
+        if self.must_wait(kind, request.subscription or ""):
             return NOT_COMPILED
         found = self._compiled(kind, request.subscription or "")
         if isinstance(found, BadExpression):
@@ -76,7 +80,7 @@ class Filters:
 
     def registered(self, group: ConsumerGroup, subscription: SubscriptionData) -> MessageFilter:
         """Return the filter of a subscription of a group, or `NOT_COMPILED`; raise ``Refused``."""
-        if not _is_known(group, subscription) and self._must_wait(
+        if not _is_known(group, subscription) and self.must_wait(
             subscription.expression_type, subscription.sub_string or ""
         ):
             return NOT_COMPILED
@@ -106,10 +110,6 @@ class Filters:
             return None
         found = self._of_group(group, subscription)
         return found if isinstance(found, MessageFilter) else None
-
-    def _must_wait(self, kind: str, text: str) -> bool:
-        """Whether a text must be compiled and filters have used up their time in this turn."""
-        return self.clock.is_turn_over and (kind, text) not in self._remembered
 
     def _check_enabled(self, kind: str) -> None:
         if not self._is_enabled:

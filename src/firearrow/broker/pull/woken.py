@@ -54,9 +54,9 @@ class WokenPulls(Generic[T]):
     def _make_due(self) -> None:
         if len(self) and not self._is_due:
             self._is_due = True
-            asyncio.get_running_loop().call_soon(self.serve_some)
+            asyncio.get_running_loop().call_soon(self.serve_a_turn)
 
-    def serve_some(self) -> None:
+    def serve_a_turn(self) -> None:
         """Serve as many pulls as a turn of the loop has time for, and the rest in the next."""
         self._is_due = False
         plain, filtered, room = self._plain, self._filtered, SLICE_BYTES

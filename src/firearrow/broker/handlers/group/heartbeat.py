@@ -11,7 +11,7 @@ import logging
 from typing import Final, cast
 
 from firearrow.broker.delivery.notices import Notices
-from firearrow.broker.pull.filters import Filters
+from firearrow.broker.pull.filter_checks import FilterChecks
 from firearrow.broker.tables.clients import Client
 from firearrow.broker.tables.disagreement import Disagreements, between
 from firearrow.broker.tables.tables import Tables
@@ -27,7 +27,7 @@ from firearrow.protocol.requests.group.heartbeat import (
     HeartbeatAnswer,
     UnregisterClient,
 )
-from firearrow.remoting.handlers import Answer, Call, Handlers, Peer
+from firearrow.remoting.handlers import Answer, Call, Handlers, Later, Peer
 from firearrow.runtime.clock import elapsed_ms
 
 CLIENT_TIMEOUT_MS: Final = 120_000
@@ -39,8 +39,8 @@ log = logging.getLogger(__name__)
 class HeartbeatHandlers:
     """Takes heartbeats and lists the members of groups."""
 
-    def __init__(self, tables: Tables, filters: Filters) -> None:
-        self._filters = filters
+    def __init__(self, tables: Tables, filter_checks: FilterChecks) -> None:
+        self._filter_checks = filter_checks
         self._clients = tables.clients
         self._groups = tables.groups
         self._topics = tables.topics
@@ -123,11 +123,10 @@ class HeartbeatHandlers:
             group.listing = encode_body(ConsumerIdList(consumer_id_list=ids))
         return Answer(body=group.listing)
 
-    def check_client(self, _request: CheckClientConfig, call: Call) -> None:
+    def check_client(self, _request: CheckClientConfig, call: Call) -> Later | None:
         """Refuse a subscription by which the broker cannot filter."""
         wanted = request_body(call.body, CheckClientBody).subscription_data
-        if wanted is not None:
-            self._filters.check(wanted)
+        return None if wanted is None else self._filter_checks.check(wanted, call)
 
     # ---- clients that leave without a request
 

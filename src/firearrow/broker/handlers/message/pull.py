@@ -76,6 +76,7 @@ class PullHandlers:
         costs = FilterCosts(tables.stats)
         woken = self._woken = WokenPulls(filters.clock, self._serve)
         scanner = Scanner(filters.clock)
+        self.time_for_filter: Final = woken.time_for_filter
         self._reader = PullReader(
             tables.store, memory_bytes, settings.value.pull, scanner, costs, woken.time_for_filter
         )

@@ -7,6 +7,7 @@ that has the topic, with the same unique key and count of deliveries. If that fa
 Java: ``DefaultMQPushConsumerImpl.sendMessageBack``, ``sendMessageBackAsNormalMessage``.
 """
 
+import contextlib
 import logging
 from typing import Any, Final
 
@@ -71,16 +72,22 @@ class SendBack:
 
     async def _send_again(self, message: ReceivedMessage[Any], delay_level: int) -> None:
         topic = retry_topic(self._settings.group)
-        queues = (await self._instance.route(topic)).write_queues
-        # Another broker than the one that just failed, if there is one.
-        others = [queue for queue in queues if queue.broker_name != message.queue.broker_name] or list(queues)
-        for queue in others:
+        for queue in await self._places(topic, message.queue.broker_name):
             address = self._instance.routes.master(queue.broker_name)
             if address is not None:
                 request = self._as_new(message, queue, delay_level)
                 await self._instance.caller.call(address, request, message.stored.body, accept=STORED)
                 return
         raise NoRoute(f"no broker takes messages of topic {topic!r} now")
+
+    async def _places(self, topic: str, failed: str) -> list[MessageQueue]:
+        """Return queues on other brokers than the one that just failed; if none has the topic, those of that broker."""
+        route = await self._instance.route(topic)
+        if all(queue.broker_name == failed for queue in route.write_queues):
+            with contextlib.suppress(FireArrowError):  # no name server answers: the route stays as it is known
+                route = await self._instance.refresh(topic) or route
+        queues = list(route.write_queues)
+        return [queue for queue in queues if queue.broker_name != failed] or queues
 
     def _as_new(self, message: ReceivedMessage[Any], queue: MessageQueue, delay_level: int) -> SendMessageV2:
         stored, limit = message.stored, self._settings.reconsume_limit

@@ -9,7 +9,7 @@ DEATHS ?= 20
 MINUTES ?= 30
 
 .PHONY: help venv check format test test-all-pythons sim integration interop fuzz bench bench-codec bench-remoting \
-        spark spark-kills spark-versions \
+        spark spark-kills spark-changes spark-versions \
         bench-nameserver bench-client bench-store bench-spark bench-versus bench-overload bench-size \
         pages surface docs dist new-user judges matrix broker-deaths soak hostile clean
 
@@ -69,6 +69,10 @@ spark: venv ## sources, sink, lake tables and jobs in Spark
 
 spark-kills: venv ## KILLS kills of driver, executor and broker while a topic is archived; goes on where it stopped
 	$(BIN)/python -m tests.spark.kills --points $(KILLS) --directory build/spark-kills --ledger
+
+spark-changes: venv ## KILLS kills while the schema of an archive changes, its tables are typed and have partitions
+	$(BIN)/python -m tests.spark.kills --points $(KILLS) --directory build/spark-changes \
+	    --formats changing-iceberg,changing-delta --ledger
 
 spark-versions: venv ## the same on other versions of Spark with native Iceberg and Delta
 	$(BIN)/python -m tests.spark.versions kills --ledger

@@ -2,11 +2,13 @@
 
     python -m tests.spark.archiver follow|finish DIRECTORY NAME_SERVER TOPIC MASTER FORMATS [key=value ...]
 
-``follow`` goes on until it is killed and prints ``batch FORMAT NUMBER`` after every batch. ``finish`` archives what is
-left, compares every table with what the broker hands out, and prints one line of JSON.
+``follow`` goes on until it is killed and prints ``batch FORMAT TABLE NUMBER`` after every batch. ``finish`` archives
+what is left, compares every table with what the broker hands out, and prints one line of JSON. A format that begins
+with ``changing-`` is an archive whose schema changes with ``ARCHIVER_STAGE`` (see `tests.spark.changing`).
 """
 
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -16,6 +18,7 @@ from firearrow.spark.lake import access
 from firearrow.spark.lake.table import LakeTable
 from firearrow.spark.pipelines.archive import Archive, drains, start
 from firearrow.spark.session import open_session
+from tests.spark import changing
 from tests.spark.conftest import SETTINGS
 from tests.spark.serving import held
 
@@ -37,8 +40,14 @@ def table(name: str, directory: Path) -> LakeTable:
 def archives(what: str, directory: Path, name_server: str, topic: str, formats: list[str]) -> dict[str, Archive]:
     """An archive for each format."""
     source = {"nameServer": name_server, "subscribe": topic, "maxOffsetsPerTrigger": ROWS_PER_BATCH[what]}
-    places = {name: (table(name, directory), str(directory / "checkpoints" / name)) for name in formats}
-    return {name: Archive(source, *place, name=name) for name, place in places.items()}
+    made, stage = {}, int(os.environ.get("ARCHIVER_STAGE", "0"))
+    for name in formats:
+        checkpoint = str(directory / "checkpoints" / name)
+        if name.startswith(changing.PREFIX):
+            made[name] = changing.archive(name, changing.table(name, directory), source, checkpoint, stage)
+        else:
+            made[name] = Archive(source, table(name, directory), checkpoint, name=name)
+    return made
 
 
 def differences(spark: "SparkSession", jobs: dict[str, Archive], name_server: str, topic: str) -> dict[str, Any]:
@@ -46,6 +55,9 @@ def differences(spark: "SparkSession", jobs: dict[str, Archive], name_server: st
     truth = {place: message.body for place, message in held(name_server, topic).items()}
     verdict: dict[str, Any] = {"messages": len(truth)}
     for name, job in jobs.items():
+        if name.startswith(changing.PREFIX):
+            verdict[name] = changing.differences(spark, job, truth)
+            continue
         rows = access.read(spark, job.table).select("queue_id", "queue_offset", "body").collect()
         found = {(row.queue_id, row.queue_offset): bytes(row.body) for row in rows}
         verdict[name] = {
@@ -60,7 +72,11 @@ def differences(spark: "SparkSession", jobs: dict[str, Archive], name_server: st
 
 def follow(spark: "SparkSession", jobs: dict[str, Archive]) -> None:
     """Archive what comes, for ever, and tell of every batch."""
-    queries = {name: start(spark, job, {"processingTime": "0 seconds"})[0] for name, job in jobs.items()}
+    queries = {
+        f"{name} {number}": query
+        for name, job in jobs.items()
+        for number, query in enumerate(start(spark, job, {"processingTime": "0 seconds"}))
+    }
     seen: dict[str, int] = {}
     while True:
         for name, query in queries.items():

@@ -5,6 +5,9 @@
 ``--formats sink`` writes the topic to another topic instead, in which every row must be once. ``sink-control`` asks the
 broker to store repeated rows, so it shows how many rows the kills repeat.
 
+Formats ``changing-iceberg`` and ``changing-delta`` (``make spark-changes``) are archives whose schema of bodies is
+another one in every life, and whose driver is also killed while it changes the tables.
+
 Run again with the same directory it goes on where it stopped, however it was stopped: broker, tables and checkpoints
 are on disk, and so are the numbers that were acknowledged to the feeder and the count of kills. ``--points`` counts
 kills over all runs, ``--seconds`` ends one run. Every run ends with a comparison, and a line in the ledger.
@@ -29,6 +32,7 @@ from benchmarks.spark.processes import processes_below
 from campaigns.faults.ledger import DEFAULT_PATH, Ledger
 from firearrow.blocking import Message, Producer
 from firearrow.errors import FireArrowError
+from tests.spark.changing import PREFIX, body
 from tests.spark.serving import Served, end_with_parent
 
 FORMATS = "parquet,iceberg,delta"
@@ -70,7 +74,7 @@ class Feeder:
             while not self._stop.wait(FEED_PAUSE_S):
                 numbers = range(self.count, self.count + FEED_ROWS)
                 with contextlib.suppress(FireArrowError):  # a broker that is away: the same numbers again
-                    producer.send_batch([Message.of(TOPIC, b"%d" % number, keys=[str(number)]) for number in numbers])
+                    producer.send_batch([Message.of(TOPIC, body(number), keys=[str(number)]) for number in numbers])
                     self.count += FEED_ROWS
                     acknowledged.write("".join(f"{number}\n" for number in numbers))
                     acknowledged.flush()
@@ -80,13 +84,14 @@ class Driver:
     """One life of the archiving driver."""
 
     def __init__(
-        self, what: str, directory: Path, name_server: str, formats: str, python: str, more: Sequence[str]
+        self, what: str, directory: Path, name_server: str, formats: str, python: str, more: Sequence[str], stage: int
     ) -> None:
         master = CLUSTER if what == "follow" else "local[2]"
         module = "tests.spark.sinker" if formats.startswith(SINK) else "tests.spark.archiver"
         words = [python, "-m", module, what, str(directory), name_server, TOPIC, master, formats, *more]
         log = (directory / "driver.log").open("ab")
-        environment = {**os.environ, "PYSPARK_PYTHON": python, "SPARK_LOCAL_IP": "127.0.0.1"}
+        environment = {**os.environ, "PYSPARK_PYTHON": python, "SPARK_LOCAL_IP": "127.0.0.1", "TZ": "UTC"}
+        environment["ARCHIVER_STAGE"] = str(stage)
         self.process = subprocess.Popen(
             words,
             stdout=subprocess.PIPE,
@@ -186,7 +191,8 @@ class Campaign:
         fresh.replace(self._notes)
 
     def _driver(self, what: str, broker: Served, formats: str) -> Driver:
-        return Driver(what, self._directory, broker.name_server, formats, self._python, self._more)
+        stage = self._lives // len(self._formats.split(","))  # every format gets every schema
+        return Driver(what, self._directory, broker.name_server, formats, self._python, self._more, stage)
 
     def _life(self, broker: Served, points: int) -> None:
         formats = self._formats.split(",")
@@ -194,6 +200,11 @@ class Campaign:
         self._lives += 1
         self._note()
         try:
+            if formats[0].startswith(PREFIX) and self._lives % 3 == 0:
+                # Between the first look at the tables and the first batch with a new schema.
+                time.sleep(self._chance.uniform(8.0, 30.0))
+                self._kill("driver", driver, broker)
+                return
             if driver.wait_for("batch") is None:
                 progress(f"life {self._lives}: the driver ended by itself or made no batch")
                 return  # a query gave up, as it may after a kill: the next life goes on from its checkpoint

@@ -27,7 +27,7 @@ def delta_rows(place: str, storage: dict[str, str]) -> list[int]:
 
     where = LakeTable("delta", place, storage=storage).checked()
     delta.ensure(where, SCHEMA)
-    files = write_files([ROWS], delta.data_directory(where), "q", settings=where.storage_settings)
+    files = write_files([ROWS], delta.form(where, SCHEMA).directory, "q", settings=where.storage_settings)
     delta.commit(where, "q", 0, files, SCHEMA)
     delta.commit(where, "q", 0, files, SCHEMA)
     read = DeltaTable(place.replace("s3a://", "s3://"), storage_options=delta_settings(storage)).to_pyarrow_table()
@@ -38,7 +38,7 @@ def iceberg_rows(place: str, catalog: dict[str, str], storage: dict[str, str]) -
     """Write an Iceberg table, and read it with pyiceberg."""
     where = LakeTable("iceberg", place, "shop.orders", catalog, storage=storage).checked()
     iceberg.ensure(where, SCHEMA)
-    files = write_files([ROWS], iceberg.data_directory(where), "q", settings=where.storage_settings)
+    files = write_files([ROWS], iceberg.form(where, SCHEMA).directory, "q", settings=where.storage_settings)
     iceberg.commit(where, "q", 0, files, SCHEMA)
     return sorted(iceberg.catalog(where).load_table(where.name).scan().to_arrow()["n"].to_pylist())
 

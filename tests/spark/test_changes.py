@@ -14,7 +14,7 @@ from pyspark.errors import StreamingQueryException
 from firearrow.blocking import Message
 from firearrow.spark.lake import access
 from firearrow.spark.lake.fit import DoesNotFit
-from firearrow.spark.lake.sink import arrow_schema
+from firearrow.spark.lake.frames import arrow_schema
 from firearrow.spark.lake.table import LakeTable
 from firearrow.spark.pipelines import archive
 from tests.spark.serving import Served, send, served

@@ -41,6 +41,15 @@ Storage = Annotated[
     typer.Option(help="Storage of Iceberg and Delta tables, key=value, such as s3.endpoint=http://host; repeatable."),
 ]
 Native = Annotated[bool, typer.Option(help="Use the format's own runtime inside Spark; its jar must be installed.")]
+Evolution = Annotated[
+    str,
+    typer.Option(
+        "--evolve", help="If rows do not fit the table: fail, add columns, or widen types too. See the guide on tables."
+    ),
+]
+Partitions = Annotated[
+    str, typer.Option("--partition-by", help="Partitions of a new table, such as 'day(store_timestamp), topic'.")
+]
 StorePath = Annotated[str, typer.Option(help="Directory of a broker's store: read its files instead of a table.")]
 
 BodySchema = Annotated[str, typer.Option(help="Schema of JSON bodies (DDL); also fills a table of typed columns.")]
@@ -62,6 +71,8 @@ def archive(
     catalog: Catalog = None,
     storage: Storage = None,
     native: Native = False,
+    evolve: Evolution = "fail",
+    partition_by: Partitions = "",
     body_schema: BodySchema = "",
     rescued_column: RescuedColumn = "_rescued_data",
     on_error: OnError = "quarantine",
@@ -83,7 +94,7 @@ def archive(
         from firearrow.spark.pipelines.archive import Archive, drains, start
 
         source = {**_reached(context, servers), "subscribe": topics, **_pairs(option)}
-        target = _table(form, location, table, catalog, storage, native)
+        target = _table(form, location, table, catalog, storage, native, evolve, partition_by)
         bodies = _bodies(body_schema, rescued_column)
         job = Archive(source, target, checkpoint, bodies=bodies, on_error=on_error).checked()
         trigger: dict[str, str | bool] = {"processingTime": every} if follow else {"availableNow": True}
@@ -104,6 +115,8 @@ def backfill(
     catalog: Catalog = None,
     storage: Storage = None,
     native: Native = False,
+    evolve: Evolution = "fail",
+    partition_by: Partitions = "",
     option: Annotated[
         list[str] | None, typer.Option(help="An option of rocketmq-store, key=value; repeatable.")
     ] = None,
@@ -115,7 +128,7 @@ def backfill(
     with explained("backfill", verbose=verbose) as quiet:
         from firearrow.spark.pipelines import archive as archiving
 
-        target = _table(form, location, table, catalog, storage, native)
+        target = _table(form, location, table, catalog, storage, native, evolve, partition_by)
         with session(master, _pairs(conf), quiet) as spark:
             archiving.backfill(spark, {"path": store, **_pairs(option)}, target, job)
 
@@ -285,14 +298,22 @@ def _table_if(store: str, *given: Any) -> "LakeTable | None":  # noqa: ANN401 - 
 
 
 def _table(
-    form: str, location: str, name: str, catalog: list[str] | None, storage: list[str] | None, native: bool
+    form: str,
+    location: str,
+    name: str,
+    catalog: list[str] | None,
+    storage: list[str] | None,
+    native: bool,
+    evolve: str = "fail",
+    partition_by: str = "",
 ) -> "LakeTable":
     from firearrow.spark.lake.table import FORMATS, LakeTable
 
     if form not in FORMATS:
         raise SettingsError(f"--format is one of {', '.join(FORMATS)}, not {form!r}")
     where = location if "://" in location or not location else os.path.abspath(location)
-    return LakeTable(form, where, name, _pairs(catalog), native, _pairs(storage)).checked()  # type: ignore[arg-type]
+    settings = (_pairs(catalog), native, _pairs(storage), evolve, partition_by)
+    return LakeTable(form, where, name, *settings).checked()  # type: ignore[arg-type]
 
 
 def _bodies(schema: str, rescued: str) -> "BodyFormat | None":

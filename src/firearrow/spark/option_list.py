@@ -51,7 +51,7 @@ SOURCE: Final = (
         "If nothing was stored since that time: `latest` begins at the end, `error` fails.",
         "startingOffsetsByTimestampStrategy",
     ),
-    Option("endingOffsets", "latest", "Batch: `latest` or JSON.", "endingOffsets"),
+    Option("endingOffsets", "latest", "`latest` or JSON. Streams make no batch beyond the JSON.", "endingOffsets"),
     Option("endingTimestamp", "none", "Batch: up to this store time, exclusive.", "endingTimestamp"),
     Option("endingOffsetsByTimestamp", "none", "Batch: JSON of times.", "endingOffsetsByTimestamp"),
     Option("maxOffsetsPerTrigger", "none", "Most rows of a micro-batch.", "maxOffsetsPerTrigger"),

@@ -253,8 +253,8 @@ def source_options(options: Mapping[str, str], *, is_stream: bool, cores: int = 
     if not given.at_most_one("subscribe", "subscribePattern", "assign"):
         raise SettingsError("nothing to read; give one of subscribe, subscribePattern and assign")
     given.at_most_one("tags", "sql", "cel")
-    if is_stream and given.at_most_one("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
-        raise SettingsError("a stream has no end; leave the ending options out, or read in one job")
+    if is_stream and given.at_most_one("endingTimestamp", "endingOffsetsByTimestamp"):
+        raise SettingsError("a stream has no end in time; give endingOffsets as JSON, or read in one job")
     least, most = given.maybe("minOffsetsPerTrigger"), given.maybe("maxOffsetsPerTrigger")
     if least and most and least > most:
         raise SettingsError(f"minOffsetsPerTrigger {least} is above maxOffsetsPerTrigger {most}")

@@ -35,7 +35,7 @@ class TypedRows(Struct, frozen=True):
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         """The rows whose bodies are of the schema."""
-        from firearrow.spark.lake.sink import arrow_schema
+        from firearrow.spark.lake.frames import arrow_schema
 
         made, wanted = decoder(self.how), arrow_schema(self.schema)
         for batch in batches:

@@ -10,17 +10,16 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from firearrow.errors import SettingsError
-from firearrow.spark.lake import fit, partitioning
-from firearrow.spark.lake.sink import NAME, LakeSink, arrow_schema, committer
+from firearrow.spark.lake import delta, fit, native
+from firearrow.spark.lake.frames import arrow_schema, conformed, derive, spark_schema
+from firearrow.spark.lake.sink import NAME, LakeSink, committer
 from firearrow.spark.lake.storage import for_spark
 from firearrow.spark.lake.table import LakeTable
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
-    from pyspark.sql.types import StructType
 
 Trigger = Mapping[str, str | bool]
 """Arguments of Spark's ``trigger``: ``{"availableNow": True}`` or ``{"processingTime": "10 seconds"}``."""
@@ -35,61 +34,60 @@ def has_runtime(spark: "SparkSession", table: LakeTable) -> bool:
     return bool(spark.conf.get(f"spark.sql.catalog.{table.name.split('.')[0]}", ""))
 
 
-def ensure(spark: "SparkSession", table: LakeTable, schema: "StructType") -> None:
-    """Create the table if it is missing; an existing table must accept rows of this schema."""
+def fitted(frame: "DataFrame", table: LakeTable) -> "DataFrame":
+    """Create the table if it is missing; return rows in the form that it takes, or raise if they do not fit."""
     table.checked()
+    if table.format == "parquet":
+        _require_parquet_fit(frame, table)
+        return frame
     if table.native:
-        _ensure_native(spark, table, schema)
-    elif table.format == "parquet":
-        _ensure_parquet(spark, table, schema)
-    else:
-        committer(table).ensure(table, arrow_schema(schema))
+        if not has_runtime(frame.sparkSession, table):
+            raise SettingsError(
+                f"this Spark session has no runtime for native {table.format} tables; see the guide on spark-submit"
+            )
+        return native.fitted(frame, table)
+    if table.format == "delta":
+        frame = derive(frame, delta.partitions(table, frame.columns) if delta.exists(table) else table.rules)
+    return conformed(frame, committer(table).ensure(table, arrow_schema(frame.schema)))
 
 
-def _ensure_parquet(spark: "SparkSession", table: LakeTable, schema: "StructType") -> None:
+def _require_parquet_fit(frame: "DataFrame", table: LakeTable) -> None:
     from pyspark.errors import AnalysisException
 
     try:
-        found = spark.read.parquet(for_spark(table.location)).schema
+        found = frame.sparkSession.read.parquet(for_spark(table.location)).schema
     except AnalysisException:  # the table does not exist yet
         return
-    fit.require_fit(arrow_schema(schema), arrow_schema(found), table.called)
-
-
-def _ensure_native(spark: "SparkSession", table: LakeTable, schema: "StructType") -> None:
-    if not has_runtime(spark, table):
-        raise SettingsError(
-            f"this Spark session has no runtime for native {table.format} tables; see the guide on spark-submit"
-        )
-    empty = spark.createDataFrame([], schema)
-    if table.name and not spark.catalog.tableExists(table.name):
-        empty.writeTo(table.name).using(table.format).create()
-    elif not table.name:
-        empty.write.format("delta").mode("append").save(for_spark(table.location))
+    compared = fit.compare(arrow_schema(frame.schema), arrow_schema(found), fit.no_widening)
+    fit.require(fit.uncast(compared), table.evolve, table.called)
 
 
 def start(frame: "DataFrame", table: LakeTable, checkpoint: str, trigger: Trigger, query: str = "") -> "StreamingQuery":
     """Append a stream to a table, each row once over any number of restarts with the same checkpoint."""
-    ensure(frame.sparkSession, table, frame.schema)
+    return begin(fitted(frame, table), table, checkpoint, trigger, query)
+
+
+def begin(frame: "DataFrame", table: LakeTable, checkpoint: str, trigger: Trigger, query: str = "") -> "StreamingQuery":
+    """Append a stream of rows that `fitted` returned."""
     writer = frame.writeStream.outputMode("append").option("checkpointLocation", for_spark(checkpoint))
     writer = writer.trigger(**trigger)  # type: ignore[arg-type]
-    return _start(frame, writer.queryName(query) if query else writer, table)
+    return _started(frame, writer.queryName(query) if query else writer, table)
 
 
-def _start(frame: "DataFrame", writer: "DataStreamWriter", table: LakeTable) -> "StreamingQuery":
+def _started(frame: "DataFrame", writer: "DataStreamWriter", table: LakeTable) -> "StreamingQuery":
     if table.format == "parquet":
         return writer.format("parquet").start(for_spark(table.location))
     if table.native:
-        writer = writer.format(table.format)
+        writer = writer.format(table.format).options(**native.options(table))
         return writer.toTable(table.name) if table.name else writer.start(for_spark(table.location))
     frame.sparkSession.dataSource.register(LakeSink)
-    return writer.format(NAME).options(**_options(table)).start()
+    return writer.format(NAME).options(**table.options()).start()
 
 
 def append(frame: "DataFrame", table: LakeTable, job: str = "") -> None:
     """Append a DataFrame in one commit; with a job name, only once however often the job runs."""
-    ensure(frame.sparkSession, table, frame.schema)
-    writer = frame.write.mode("append")
+    frame = fitted(frame, table)
+    writer = frame.write.mode("append").options(**(native.options(table) if table.native else {}))
     if table.format == "parquet":
         writer.parquet(for_spark(table.location))
     elif table.native and table.name:
@@ -100,12 +98,7 @@ def append(frame: "DataFrame", table: LakeTable, job: str = "") -> None:
     else:
         frame.sparkSession.dataSource.register(LakeSink)
         named = job or f"write-{random.Random().getrandbits(64):016x}"
-        writer.format(NAME).options(**_options(table), jobId=named).save()
-
-
-def _options(table: LakeTable) -> dict[str, str]:
-    rules = partitioning.to_text(committer(table).partitioning(table))
-    return {**table.options(), "dataDirectory": committer(table).data_directory(table), "partitioning": rules}
+        writer.format(NAME).options(**table.options(), jobId=named).save()
 
 
 def read(spark: "SparkSession", table: LakeTable) -> "DataFrame":
@@ -118,10 +111,3 @@ def read(spark: "SparkSession", table: LakeTable) -> "DataFrame":
     files = [for_spark(file) for file in committer(table).data_files(table)]
     schema = spark_schema(committer(table).schema(table))
     return spark.read.schema(schema).parquet(*files) if files else spark.createDataFrame([], schema)
-
-
-def spark_schema(schema: "pa.Schema") -> "StructType":
-    """A schema of Arrow in Spark's terms."""
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    return from_arrow_schema(schema)

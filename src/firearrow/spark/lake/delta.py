@@ -1,20 +1,30 @@
 """Delta tables through deltalake: made, compared with the rows, appended to exactly once, listed.
 
-One commit adds the files of a batch together with an application transaction ``(writer, batch)``. A batch with the same
-or a lower number is not added again, however often Spark repeats it.
+One commit adds the files of a batch together with an application transaction ``(writer, batch)``, and with new columns
+if the table may get them. A batch with the same or a lower number is not added again, however often Spark repeats it.
+Types are not widened: Delta does so by its table feature ``typeWidening``, which deltalake neither writes nor reads.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from firearrow.errors import FireArrowError, Unsupported
+from firearrow.errors import Unsupported
 from firearrow.runtime.clock import SystemClock
-from firearrow.spark.lake import fit
-from firearrow.spark.lake.files import Bounds, DataFile
-from firearrow.spark.lake.partitioning import Rule, Rules, delta_values, require_supported
+from firearrow.spark.lake import delta_log, fit
+from firearrow.spark.lake.files import Bounds, CommitRefused, DataFile, Form, require_cut
+from firearrow.spark.lake.fit import Fit
+from firearrow.spark.lake.partitioning import (
+    Rule,
+    Rules,
+    delta_values,
+    derived,
+    require_same,
+    require_supported,
+    underived,
+)
 from firearrow.spark.lake.storage import delta_settings, filesystem, for_python
 from firearrow.spark.lake.table import LakeTable
 
@@ -26,20 +36,37 @@ ATTEMPTS: Final = 8
 DATA_DIRECTORY: Final = "data"
 
 
-class CommitRefused(FireArrowError):
-    """The table cannot accept these files any more."""
-
-
-def ensure(table: LakeTable, schema: "pa.Schema") -> None:
-    """Create the table if it is missing; an existing table must accept rows of this schema."""
+def ensure(table: LakeTable, schema: "pa.Schema") -> "pa.Schema":
+    """Create the table if it is missing; return the columns that it will have when it takes rows of this schema."""
     from deltalake import DeltaTable, Schema
 
-    place, settings = for_python(table.location), delta_settings(table.storage_settings)
-    if DeltaTable.is_deltatable(place, storage_options=settings):
-        _require_fit(_open(table), table, schema)
-    else:
-        made = Schema.from_arrow(schema)
-        DeltaTable.create(place, schema=made, mode="ignore", storage_options=settings)
+    asked = tuple(Rule(derived(rule)) for rule in table.rules)
+    if not exists(table):
+        require_supported(asked, schema, table.called)
+        DeltaTable.create(
+            for_python(table.location),
+            schema=Schema.from_arrow(schema),
+            mode="ignore",
+            partition_by=[rule.column for rule in asked] or None,
+            storage_options=delta_settings(table.storage_settings),
+        )
+    found = _open(table)
+    require_same(asked, _rules(found), table.called)
+    return _fit(found, table, schema).target
+
+
+def exists(table: LakeTable) -> bool:
+    """Whether the table was created."""
+    from deltalake import DeltaTable
+
+    settings = delta_settings(table.storage_settings)
+    return bool(DeltaTable.is_deltatable(for_python(table.location), storage_options=settings))
+
+
+def partitions(table: LakeTable, rows: Collection[str]) -> Rules:
+    """The rules for which the partition columns of an existing table stand, for rows with these columns."""
+    found = _open(table)
+    return tuple(underived(rule.column, _schema(found), rows) for rule in _rules(found))
 
 
 def _open(table: LakeTable) -> "DeltaTable":
@@ -48,26 +75,54 @@ def _open(table: LakeTable) -> "DeltaTable":
     return DeltaTable(for_python(table.location), storage_options=delta_settings(table.storage_settings))
 
 
-def _require_fit(found: "DeltaTable", table: LakeTable, schema: "pa.Schema") -> None:
-    fit.require_fit(schema, _schema(found), table.called)
-    require_supported(_rules(found), schema, table.called)
-    settings = found.metadata().configuration
-    for name, value in sorted(settings.items()):
-        if name.startswith("delta.constraints.") or (name == "delta.columnMapping.mode" and value != "none"):
+def _fit(found: "DeltaTable", table: LakeTable, schema: "pa.Schema") -> Fit:
+    """Compare rows with the table; raise unless they fit or the table may change so that they do."""
+    rules = _rules(found)
+    compared = fit.compare(schema, _schema(found), fit.no_widening)
+    fit.require(compared, table.evolve, table.called)
+    require_supported(rules, schema, table.called)
+    _require_plain(found, table)
+    if any(delta_log.has_local_times(change.type) for change in compared.added):
+        features = found.protocol().writer_features or ()
+        if "timestampNtz" not in features:
             raise Unsupported(
-                f"Delta table {table.called} has {name} = {value}, which is not kept without Delta's own runtime. "
-                "Nothing was written. Use the native runtime, or fill another table"
+                f"table {table.called} has no times without a zone yet, and only Delta's own runtime adds the first. "
+                "Nothing was written. Make the column a timestamp, or use the native runtime"
             )
+    return compared
+
+
+def _require_plain(found: "DeltaTable", table: LakeTable) -> None:
+    """Raise if a table has rules that only Delta's own runtime keeps."""
+    settings = dict(found.metadata().configuration)
+    wanted = {name: value for name, value in settings.items() if name.startswith("delta.constraints.")}
+    if settings.get("delta.columnMapping.mode", "none") != "none":
+        wanted["delta.columnMapping.mode"] = settings["delta.columnMapping.mode"]
+    wanted |= delta_log.generated(found.schema().to_json())
+    for name, value in sorted(wanted.items()):
+        raise Unsupported(
+            f"Delta table {table.called} has {name} = {value}, which is not kept without Delta's own runtime. "
+            "Nothing was written. Use the native runtime, or fill another table"
+        )
+
+
+def form(table: LakeTable, schema: "pa.Schema") -> Form:
+    """Where files with rows of this schema go, and by what they are cut; raise if the table cannot take them."""
+    found = _open(table)
+    _require_uncast(_fit(found, table, schema), table)
+    return Form(data_directory(table), _rules(found))
+
+
+def _require_uncast(compared: Fit, table: LakeTable) -> None:
+    if compared.cast:
+        raise CommitRefused(
+            f"table {table.called} got wider types ({', '.join(compared.cast)}) since this job began; start it again"
+        )
 
 
 def data_directory(table: LakeTable) -> str:
     """Where files of the table go."""
     return f"{for_python(table.location).rstrip('/')}/{DATA_DIRECTORY}"
-
-
-def partitioning(table: LakeTable) -> Rules:
-    """What the table is partitioned by."""
-    return _rules(_open(table))
 
 
 def _rules(found: "DeltaTable") -> Rules:
@@ -82,10 +137,12 @@ def commit(table: LakeTable, writer: str, batch: int, files: Sequence[DataFile],
         found = _open(table)
         if last_batch(found, writer) >= batch:
             return False
-        _require_fit(found, table, schema)
+        compared = _fit(found, table, schema)
+        _require_uncast(compared, table)
+        require_cut(files, _rules(found), table.called)
         try:
-            _add(found, table, writer, batch, files)
-        except CommitFailedError:
+            _add(found, table, writer, batch, files, compared)
+        except (CommitFailedError, FileExistsError):
             # Another writer committed meanwhile: check again, it may have been an earlier attempt of this batch.
             if attempt == ATTEMPTS - 1:
                 raise
@@ -100,32 +157,41 @@ def last_batch(found: "DeltaTable", writer: str) -> int:
     return -1 if version is None else version
 
 
-def _add(found: "DeltaTable", table: LakeTable, writer: str, batch: int, files: Sequence[DataFile]) -> None:
+def _add(
+    found: "DeltaTable", table: LakeTable, writer: str, batch: int, files: Sequence[DataFile], compared: Fit
+) -> None:
     from deltalake import CommitProperties, Transaction
-    from deltalake.transaction import AddAction, RemoveAction
 
     _, root = filesystem(table.location, table.storage_settings)
-    now, rules = SystemClock().now_ms(), _rules(found)
-    if any(len(file.partition) != len(rules) for file in files):
-        raise CommitRefused(f"table {table.called} got another partitioning while rows were written; start again")
-    actions: list[AddAction | RemoveAction] = [
-        AddAction(
-            path=file.path.removeprefix(root).lstrip("/"),
-            size=file.size,
-            partition_values=delta_values(rules, file.partition),
-            modification_time=now,
-            data_change=True,
-            stats=_stats(file),
-        )
-        for file in files
-    ]
     notes = {"firearrow.writer": writer, "firearrow.batch": str(batch)}
+    actions = [_action(file, root, _rules(found)) for file in files]
+    if compared.is_change and delta_log.is_local(table.location):
+        delta_log.append(root, found, delta_log.Batch(writer, batch, notes), actions, compared)
+        return
+    if compared.is_change:
+        # No library puts columns and files into one commit of an object store. A kill between leaves empty columns,
+        # and the batch is repeated.
+        delta_log.add_columns(found, compared)
+        found = _open(table)
     found.create_write_transaction(
         actions,
         mode="append",
-        partition_by=[rule.column for rule in rules] or None,
+        partition_by=[rule.column for rule in _rules(found)] or None,
         schema=found.schema(),
         commit_properties=CommitProperties(custom_metadata=notes, app_transactions=[Transaction(writer, batch)]),
+    )
+
+
+def _action(file: DataFile, root: str, rules: Rules) -> Any:  # noqa: ANN401 - deltalake's type is imported late
+    from deltalake.transaction import AddAction
+
+    return AddAction(
+        path=file.path.removeprefix(root).lstrip("/"),
+        size=file.size,
+        partition_values=delta_values(rules, file.partition),
+        modification_time=SystemClock().now_ms(),
+        data_change=True,
+        stats=_stats(file),
     )
 
 

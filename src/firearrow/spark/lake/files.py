@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 from msgspec import Struct
 from pyarrow import fs
 
-from firearrow.spark.lake.partitioning import Key, Rules, cut
+from firearrow.errors import FireArrowError
+from firearrow.spark.lake.partitioning import Key, Rules, cut, told
 from firearrow.spark.lake.storage import NONE, Settings, filesystem
 
 ROW_GROUP_BYTES: Final = 64 << 20
@@ -37,14 +38,32 @@ class Bounds(Struct, frozen=True):
     nulls: int
 
 
+class CommitRefused(FireArrowError):
+    """The table cannot accept these files any more."""
+
+
 class DataFile(Struct, frozen=True):
-    """One finished file."""
+    """One finished file: its partition, and the rules by which its rows were cut."""
 
     path: str
     rows: int
     size: int
     bounds: dict[str, Bounds]
     partition: Key = ()
+    cut_by: str = ""
+
+
+class Form(Struct, frozen=True):
+    """Where the files of a table go, and by what they are cut."""
+
+    directory: str
+    rules: Rules = ()
+
+
+def require_cut(files: Iterable[DataFile], rules: Rules, name: str) -> None:
+    """Raise if files were cut by other rules than a table has now."""
+    if any(file.cut_by != told(rules) for file in files):
+        raise CommitRefused(f"table {name} got another partitioning while rows were written; start again")
 
 
 def fresh_name(prefix: str) -> str:
@@ -56,7 +75,7 @@ def write_files(
     batches: Iterable[pa.RecordBatch], directory: str, prefix: str, rules: Rules = (), settings: Settings = NONE
 ) -> list[DataFile]:
     """Write rows to files below a directory; without rows no file is made."""
-    writing = _Writing(directory, prefix, settings)
+    writing = _Writing(directory, prefix, settings, told(rules))
     for group in _row_groups(batches):
         for key, rows in cut(group, rules):
             writing.write(key, rows)
@@ -66,9 +85,9 @@ def write_files(
 class _Writing:
     """The files of one task: one that grows for each partition."""
 
-    def __init__(self, directory: str, prefix: str, settings: Settings) -> None:
+    def __init__(self, directory: str, prefix: str, settings: Settings, cut_by: str) -> None:
         self._door, self._root = filesystem(directory, settings)
-        self._prefix = prefix
+        self._prefix, self._cut_by = prefix, cut_by
         self._growing: dict[Key, _Growing] = {}
         self._done: list[DataFile] = []
 
@@ -86,7 +105,7 @@ class _Writing:
             self._close(key)
 
     def _close(self, key: Key) -> None:
-        self._done.append(self._growing.pop(key).close(key))
+        self._done.append(self._growing.pop(key).close(key, self._cut_by))
 
     def finish(self) -> list[DataFile]:
         """Close open files; return all written files."""
@@ -134,12 +153,12 @@ class _Growing:
     def write(self, group: pa.Table) -> None:
         self._writer.write_table(group, row_group_size=group.num_rows)
 
-    def close(self, key: Key) -> DataFile:
+    def close(self, key: Key, cut_by: str) -> DataFile:
         self._writer.close()
         size = self.written
         self._stream.close()
         metadata = self._seen[0]
-        return DataFile(self._path, metadata.num_rows, size, _bounds(metadata, self._schema), key)
+        return DataFile(self._path, metadata.num_rows, size, _bounds(metadata, self._schema), key, cut_by)
 
 
 def _bounds(metadata: pq.FileMetaData, schema: pa.Schema) -> dict[str, Bounds]:

@@ -1,7 +1,8 @@
 """Iceberg tables through pyiceberg: made, compared with the rows, appended to exactly once, listed.
 
-One commit adds the files of a batch and notes the batch in a property of the table, in one transaction:
-``firearrow.sink.<writer>.last-batch``. A noted batch is not added again, however often Spark repeats it.
+One commit adds the files of a batch, changes the columns if they may change, and notes the batch in a property of the
+table, in one transaction: ``firearrow.sink.<writer>.last-batch``. A noted batch is not added again, however often Spark
+repeats it.
 """
 
 from collections.abc import Sequence
@@ -9,15 +10,17 @@ from typing import TYPE_CHECKING, Final
 
 from firearrow.errors import Unsupported
 from firearrow.spark.lake import fit
-from firearrow.spark.lake.files import DataFile
-from firearrow.spark.lake.partitioning import Rule, Rules, require_supported
+from firearrow.spark.lake.files import DataFile, Form, require_cut
+from firearrow.spark.lake.fit import Fit
+from firearrow.spark.lake.partitioning import Rule, Rules, iceberg_values, require_same, require_supported
 from firearrow.spark.lake.storage import filesystem, for_python
 from firearrow.spark.lake.table import LakeTable
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.catalog import Catalog
-    from pyiceberg.table import Table
+    from pyiceberg.manifest import DataFile as ManifestFile
+    from pyiceberg.table import Table, Transaction
 
 ATTEMPTS: Final = 8
 LOCAL_CATALOG: Final = "firearrow.db"
@@ -35,32 +38,55 @@ def catalog(table: LakeTable) -> "Catalog":
     return load_catalog("firearrow", type="sql", uri=f"sqlite:///{root}/{LOCAL_CATALOG}?timeout=60", warehouse=place)
 
 
-def ensure(table: LakeTable, schema: "pa.Schema") -> None:
-    """Create the table if it is missing; an existing table must accept rows of this schema."""
+def ensure(table: LakeTable, schema: "pa.Schema") -> "pa.Schema":
+    """Create the table if it is missing; return the columns that it will have when it takes rows of this schema."""
+    from pyiceberg.exceptions import NoSuchTableError
+
     known = catalog(table)
+    try:
+        found = known.load_table(table.name)
+    except NoSuchTableError:
+        found = _created(known, table, fit.without_small_integers(schema))
+    require_same(table.rules, _rules(found), table.called)
+    return _fit(found, table, schema).target
+
+
+def _created(known: "Catalog", table: LakeTable, schema: "pa.Schema") -> "Table":
+    from pyiceberg.exceptions import TableAlreadyExistsError
+    from pyiceberg.transforms import parse_transform
+
+    require_supported(table.rules, schema, table.called)
     known.create_namespace_if_not_exists(table.name.rpartition(".")[0])
-    found = known.create_table_if_not_exists(table.name, schema=schema, properties={"format-version": "2"})
-    _require_fit(found, table, schema)
+    making = known.create_table_transaction(table.name, schema=schema, properties={"format-version": "2"})
+    with making.update_spec() as change:
+        for rule in table.rules:
+            change.add_field(rule.column, parse_transform(rule.transform))
+    try:
+        return making.commit_transaction()
+    except TableAlreadyExistsError:  # another job made the table meanwhile
+        return known.load_table(table.name)
 
 
-def _require_fit(found: "Table", table: LakeTable, schema: "pa.Schema") -> None:
-    fit.require_fit(fit.without_small_integers(schema), _schema(found), table.called)
-    require_supported(_rules(found), schema, table.called)
+def _fit(found: "Table", table: LakeTable, schema: "pa.Schema") -> Fit:
+    """Compare rows with the table; raise unless they fit or the table may change so that they do."""
+    rules, rows = _rules(found), fit.without_small_integers(schema)
+    compared = fit.compare(rows, _schema(found), fit.iceberg_widening, {rule.column for rule in rules})
+    fit.require(compared, table.evolve, table.called)
+    require_supported(rules, rows, table.called)
+    return compared
 
 
-def data_directory(table: LakeTable) -> str:
-    """Where files of the table go."""
-    return f"{catalog(table).load_table(table.name).location()}/data"
-
-
-def partitioning(table: LakeTable) -> Rules:
-    """What the table is partitioned by."""
-    return _rules(catalog(table).load_table(table.name))
+def form(table: LakeTable, schema: "pa.Schema") -> Form:
+    """Where files with rows of this schema go, and by what they are cut; raise if the table cannot take them."""
+    found = catalog(table).load_table(table.name)
+    _fit(found, table, schema)
+    return Form(f"{found.location()}/data", _rules(found))
 
 
 def _rules(found: "Table") -> Rules:
     columns = found.schema()
-    return tuple(Rule(columns.find_field(field.source_id).name, str(field.transform)) for field in found.spec().fields)
+    named = ((columns.find_column_name(field.source_id), str(field.transform)) for field in found.spec().fields)
+    return tuple(Rule(name or "", transform) for name, transform in named)
 
 
 def commit(table: LakeTable, writer: str, batch: int, files: Sequence[DataFile], schema: "pa.Schema") -> bool:
@@ -71,9 +97,10 @@ def commit(table: LakeTable, writer: str, batch: int, files: Sequence[DataFile],
         found = catalog(table).load_table(table.name)
         if last_batch(found, writer) >= batch:
             return False
-        _require_fit(found, table, schema)
+        compared = _fit(found, table, schema)
+        require_cut(files, _rules(found), table.called)
         try:
-            _add(found, writer, batch, files)
+            _add(found, writer, batch, files, compared)
         except CommitFailedException:
             # Another writer committed meanwhile: check again, it may have been an earlier attempt of this batch.
             if attempt == ATTEMPTS - 1:
@@ -92,16 +119,55 @@ def _key(writer: str) -> str:
     return f"firearrow.sink.{writer}.last-batch"
 
 
-def _add(found: "Table", writer: str, batch: int, files: Sequence[DataFile]) -> None:
-    scheme = found.location().partition("://")[0] if "://" in found.location() else "file"
+def _add(found: "Table", writer: str, batch: int, files: Sequence[DataFile], compared: Fit) -> None:
+    notes = {"firearrow.writer": writer, "firearrow.batch": str(batch)}
     with found.transaction() as change:
-        if files:
-            change.add_files(
-                [file.path if "://" in file.path else f"{scheme}://{file.path}" for file in files],
-                snapshot_properties={"firearrow.writer": writer, "firearrow.batch": str(batch)},
-                check_duplicate_files=False,
-            )
+        if compared.is_change:
+            with change.update_schema() as columns:
+                columns.union_by_name(compared.target)
+        if change.table_metadata.name_mapping() is None:  # files have names of columns, and not their numbers
+            names = change.table_metadata.schema().name_mapping.model_dump_json()
+            change.set_properties({"schema.name-mapping.default": names})
+        with change.update_snapshot(snapshot_properties=notes).fast_append() as appended:
+            for file in files:
+                appended.append_data_file(_manifest_file(change, found, file))
         change.set_properties({_key(writer): str(batch)})
+
+
+def _manifest_file(change: "Transaction", found: "Table", file: DataFile) -> "ManifestFile":
+    """A file as a manifest lists it: its statistics from its footer, its partition from the task that wrote it."""
+    import pyarrow.parquet as pq
+    from pyiceberg.io.pyarrow import (
+        compute_statistics_plan,
+        data_file_statistics_from_parquet_metadata,
+        parquet_path_to_id_mapping,
+    )
+    from pyiceberg.manifest import DataFile as ManifestFile
+    from pyiceberg.manifest import DataFileContent, FileFormat
+    from pyiceberg.typedef import Record
+
+    scheme = found.location().partition("://")[0] if "://" in found.location() else "file"
+    path = file.path if "://" in file.path else f"{scheme}://{file.path}"
+    columns, rules = change.table_metadata.schema(), _rules(found)
+    with found.io.new_input(path).open() as stream:
+        footer = pq.read_metadata(stream)
+    statistics = data_file_statistics_from_parquet_metadata(
+        parquet_metadata=footer,
+        stats_columns=compute_statistics_plan(columns, change.table_metadata.properties),
+        parquet_column_mapping=parquet_path_to_id_mapping(columns),
+    )
+    return ManifestFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=path,
+        file_format=FileFormat.PARQUET,
+        partition=Record(*iceberg_values(rules, file.partition)),
+        file_size_in_bytes=file.size,
+        sort_order_id=None,
+        spec_id=change.table_metadata.default_spec_id,
+        equality_ids=None,
+        key_metadata=None,
+        **statistics.to_serialized_dict(),
+    )
 
 
 def data_files(table: LakeTable) -> list[str]:

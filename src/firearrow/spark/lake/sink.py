@@ -7,7 +7,6 @@ calls it when ``commit`` raised after the table had accepted the files.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from inspect import signature
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
@@ -16,7 +15,7 @@ from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSource
 from firearrow.errors import Unsupported
 from firearrow.spark.lake import delta, iceberg
 from firearrow.spark.lake.files import DataFile, write_files
-from firearrow.spark.lake.partitioning import from_text
+from firearrow.spark.lake.frames import arrow_schema
 from firearrow.spark.lake.table import LakeTable, table_of
 from firearrow.spark.sink.writer import streaming_place
 
@@ -60,17 +59,20 @@ class LakeSink(DataSource):
 
 
 class Target:
-    """What tasks and the commit need to know about the table."""
+    """What tasks and the commit need to know about the table.
+
+    Spark makes it on the driver before the tasks of every batch: rows and table are compared before a file is written.
+    """
 
     def __init__(self, options: Mapping[str, str], schema: "pa.Schema") -> None:
         self._table = table_of(options)
-        self._directory = options["dataDirectory"]
-        self._rules = from_text(options.get("partitioning", ""))
+        self._form = committer(self._table).form(self._table, schema)
         self._schema = schema
 
     def write(self, batches: "Iterator[pa.RecordBatch]", prefix: str) -> list[DataFile]:
         """Write the rows of one partition, on an executor."""
-        return write_files(batches, self._directory, prefix, self._rules, self._table.storage_settings)
+        form = self._form
+        return write_files(batches, form.directory, prefix, form.rules, self._table.storage_settings)
 
     def commit(self, messages: list[WriterCommitMessage | None], batch: int) -> None:
         """Commit the files of a batch, on the driver."""
@@ -116,12 +118,3 @@ class BatchWriter(DataSourceArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Keep the files: the table may have accepted them although Spark saw an error."""
-
-
-def arrow_schema(schema: "StructType") -> "pa.Schema":
-    """A schema of Spark in Arrow's terms, with times in UTC."""
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    if "timezone" in signature(to_arrow_schema).parameters:
-        return to_arrow_schema(schema, timezone="UTC")
-    return to_arrow_schema(schema)  # Spark 4.1, where times are in UTC unless it is told otherwise

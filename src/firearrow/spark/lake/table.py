@@ -7,6 +7,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from firearrow.errors import SettingsError
+from firearrow.spark.lake.fit import EVOLVE, Evolve
+from firearrow.spark.lake.partitioning import Rules, parse
 from firearrow.spark.lake.storage import KNOWN
 
 FORMATS: Final = ("parquet", "iceberg", "delta")
@@ -24,6 +26,10 @@ class LakeTable(Struct, frozen=True):
     without any it is a SQLite file in the warehouse. ``storage`` holds settings of the file system (see `storage`),
     which reach catalog, committer and writers. With ``native`` the runtime inside Spark does the work, and ``name`` is
     the table's name in Spark's catalog (``catalog.namespace.table``); Delta tables may go by location.
+
+    ``evolve`` says how the table may change to take rows that do not fit it: ``fail`` not at all, ``add`` by new
+    columns, ``widen`` also by wider types. ``partition_by`` is what a table is partitioned by when it is created, such
+    as ``day(store_timestamp), topic``; a table that exists keeps its partitions.
     """
 
     format: Format
@@ -32,6 +38,13 @@ class LakeTable(Struct, frozen=True):
     catalog: Mapping[str, str] = {}
     native: bool = False
     storage: Mapping[str, str] = {}
+    evolve: Evolve = "fail"
+    partition_by: str = ""
+
+    @property
+    def rules(self) -> Rules:
+        """What the table is asked to be partitioned by."""
+        return parse(self.partition_by)
 
     @property
     def called(self) -> str:
@@ -48,6 +61,10 @@ class LakeTable(Struct, frozen=True):
         """Return this table; raise ``SettingsError`` if it is incomplete."""
         if self.format not in FORMATS:
             raise SettingsError(f"tables are {', '.join(FORMATS)}, not {self.format!r}")
+        if self.evolve not in EVOLVE:
+            raise SettingsError(f"--evolve is one of {', '.join(EVOLVE)}, not {self.evolve!r}")
+        if self.format == "parquet" and (self.rules or self.evolve != "fail"):
+            raise SettingsError("plain Parquet has no log that could note columns or partitions: use iceberg or delta")
         if self.native and self.format == "iceberg" and not self.name:
             raise SettingsError("a native Iceberg table needs its name in Spark's catalog: catalog.namespace.table")
         if not self.native and not self.location:
@@ -77,7 +94,7 @@ class LakeTable(Struct, frozen=True):
 
     def options(self) -> dict[str, str]:
         """The options of the sink that writes it."""
-        found = {"tableFormat": self.format, "location": self.location, "name": self.name}
+        found = {"tableFormat": self.format, "location": self.location, "name": self.name, "evolve": self.evolve}
         found |= {f"{_CATALOG}{key}": value for key, value in self.catalog.items()}
         return found | {f"{_STORAGE}{key}": value for key, value in self.storage.items()}
 
@@ -91,7 +108,8 @@ def table_of(options: Mapping[str, str]) -> LakeTable:
     if form not in FORMATS:
         raise SettingsError(f"option tableFormat is one of {', '.join(FORMATS)}, not {form!r}")
     place, name = lowered.get("location", ""), lowered.get("name", "")
-    return LakeTable(form, place, name, catalog, storage=storage).checked()  # type: ignore[arg-type]
+    evolve = lowered.get("evolve", "fail")
+    return LakeTable(form, place, name, catalog, storage=storage, evolve=evolve).checked()  # type: ignore[arg-type]
 
 
 def beside(table: LakeTable, suffix: str) -> LakeTable:

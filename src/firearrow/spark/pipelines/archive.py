@@ -5,22 +5,28 @@ itself and none waits for another. The checkpoint is the archive's memory: start
 stopped; without it, an archive begins at the start and would write everything twice.
 """
 
-from collections.abc import Mapping
+import json
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from firearrow.errors import SettingsError
 from firearrow.spark.bodies.body_format import BodyFormat
 from firearrow.spark.lake import access
 from firearrow.spark.lake.access import Trigger
+from firearrow.spark.lake.partitioning import Rule, told
 from firearrow.spark.lake.table import LakeTable, beside
-from firearrow.spark.pipelines import transforms
+from firearrow.spark.pipelines import body_schemas, transforms
 from firearrow.spark.pipelines.listener import counted
+from firearrow.spark.source import plan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+    from firearrow.client import MessageQueue
 
 BRONZE: Final = "bronze"
 TYPED: Final = "typed"
@@ -97,15 +103,74 @@ def frames(rows: "DataFrame", archive: Archive) -> "dict[str, DataFrame]":
 
 
 def start(spark: "SparkSession", archive: Archive, trigger: Trigger = access.DRAIN) -> "list[StreamingQuery]":
-    """Begin, or go on; a query for each table."""
-    tables = archive.checked().tables()
-    rows = stream(spark, archive)
+    """Begin, or go on; a query for each table. All tables are compared with their rows before any query begins."""
+    ready = _fitted(spark, archive.checked())
+    if archive.body_format is not None:
+        _change_schema(spark, archive, archive.body_format)
+    return _begin(archive, ready, trigger)
+
+
+def _fitted(spark: "SparkSession", archive: Archive) -> "dict[str, tuple[DataFrame, LakeTable]]":
+    tables, filled = archive.tables(), frames(stream(spark, archive), archive)
+    targets = {name: partitioned(tables[name], frame.columns, name) for name, frame in filled.items()}
+    _require_used(archive.table, targets.values())
+    return {name: (access.fitted(frame, targets[name]), targets[name]) for name, frame in filled.items()}
+
+
+def _begin(
+    archive: Archive, ready: "Mapping[str, tuple[DataFrame, LakeTable]]", trigger: Trigger
+) -> "list[StreamingQuery]":
+    root = archive.checkpoint.rstrip("/")
     return [
-        access.start(
-            counted(frame), tables[name], f"{archive.checkpoint.rstrip('/')}/{name}", trigger, f"{archive.name}-{name}"
-        )
-        for name, frame in frames(rows, archive).items()
+        access.begin(counted(frame), table, f"{root}/{name}", trigger, f"{archive.name}-{name}")
+        for name, (frame, table) in ready.items()
     ]
+
+
+def _change_schema(spark: "SparkSession", archive: Archive, how: BodyFormat) -> None:
+    """Bring typed table and quarantine to one offset with the format that they had, if it is another one now."""
+    root = archive.checkpoint.rstrip("/")
+    before = body_schemas.noted(spark, root)
+    if before == how:
+        return
+    until = body_schemas.furthest(*(body_schemas.planned_end(spark, f"{root}/{name}") for name in (TYPED, QUARANTINE)))
+    if before and until and QUARANTINE in archive.tables():
+        source = {**archive.source, "endingOffsets": json.dumps(plan.to_json(until))}
+        _fill_up(spark, replace(archive, source=source, body_schema="", bodies=before, bronze=False), until)
+    body_schemas.note(spark, root, how)
+
+
+def _fill_up(spark: "SparkSession", archive: Archive, until: "Mapping[MessageQueue, int]") -> None:
+    for _ in range(drains(spark)):
+        for query in _begin(archive, _fitted(spark, archive), access.DRAIN):
+            query.awaitTermination()
+    for name in (TYPED, QUARANTINE):
+        end = body_schemas.planned_end(spark, f"{archive.checkpoint.rstrip('/')}/{name}")
+        if any(end.get(queue) != offset for queue, offset in until.items()):
+            raise SettingsError(
+                f"the schema of bodies has changed, and the {name} table could not be filled with the old one up to "
+                "the offset of the change. Start the archive again when all brokers answer"
+            )
+
+
+def partitioned(table: LakeTable, columns: Collection[str], name: str) -> LakeTable:
+    """The table with those of its partitions whose columns it has.
+
+    Columns of messages begin with an underscore in a typed table.
+    """
+    origin = transforms.PROVENANCE if name == TYPED else ()
+    rules = [Rule(f"_{rule.column}" if rule.column in origin else rule.column, rule.transform) for rule in table.rules]
+    return replace(table, partition_by=told(tuple(rule for rule in rules if rule.column in columns)))
+
+
+def _require_used(asked: LakeTable, targets: Iterable[LakeTable]) -> None:
+    used = {rule.column.removeprefix("_") for target in targets for rule in target.rules}
+    for rule in asked.rules:
+        if rule.column.removeprefix("_") not in used:
+            raise SettingsError(
+                f"--partition-by {rule}: no table of this archive has a column {rule.column}. Give a column of "
+                "messages, such as topic or store_timestamp, or a field of the body schema"
+            )
 
 
 def drains(spark: "SparkSession") -> int:

@@ -24,7 +24,7 @@ from firearrow.errors import FireArrowError
 from firearrow.runtime.clock import SystemClock
 from firearrow.spark.link import Link, link_of
 from firearrow.spark.options import SourceOptions
-from firearrow.spark.source import marks, plan
+from firearrow.spark.source import marks, places, plan
 from firearrow.spark.source.marks import Changed, Position
 from firearrow.spark.source.plan import OffsetsJson, Span
 from firearrow.spark.source.reader import Edges, Reading, SpanPartition, chosen_bounds, read_spans, report_losses
@@ -105,10 +105,13 @@ class TopicsStreamReader(DataSourceStreamReader, _available_now()):  # type: ign
         return self._marked(ends, begin, bounds)
 
     def _within_target(self, bounds: Mapping[MessageQueue, Bounds]) -> dict[MessageQueue, int]:
-        """Return ends limited to the fixed end of this run; newer queues wait for the next run."""
-        if self._target is None:
-            return {queue: each.end for queue, each in bounds.items()}
-        return {queue: min(each.end, self._target[queue]) for queue, each in bounds.items() if queue in self._target}
+        """Return ends limited to the fixed end of this run and to given ends; other queues wait for the next run."""
+        ends = {queue: each.end for queue, each in bounds.items()}
+        asked = places.asked(self._options.ending, bounds) if self._options.ending.by_queue else None
+        for limit in (self._target, asked):
+            if limit is not None:
+                ends = {queue: min(end, limit[queue]) for queue, end in ends.items() if queue in limit}
+        return ends
 
     def _checked(self, at: Position, bounds: Mapping[MessageQueue, Bounds]) -> list[Changed]:
         """Return the queues that have changed since the checkpoint; raise unless losses may be ignored."""

@@ -57,7 +57,7 @@ def test_a_batch_is_added_once(form: str, module: ModuleType, tmp_path: Path) ->
     where = table(form, tmp_path)
     module.ensure(where, SCHEMA)
     module.ensure(where, SCHEMA)
-    directory = module.data_directory(where)
+    directory = module.form(where, SCHEMA).directory
     first = write_files(rows(0, 10), directory, "q-0")
     again = write_files(rows(0, 10), directory, "q-0")
     assert module.commit(where, "q", 0, first, SCHEMA)
@@ -76,7 +76,7 @@ def test_a_commit_that_meets_another_looks_again(
 ) -> None:
     where = table(form, tmp_path)
     module.ensure(where, SCHEMA)
-    directory = module.data_directory(where)
+    directory = module.form(where, SCHEMA).directory
     files = write_files(rows(0, 3), directory, "q")
     add, calls = module._add, []
 

@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from firearrow.errors import Unsupported
-from firearrow.spark.lake import delta, iceberg, partitioning
-from firearrow.spark.lake.files import write_files
-from firearrow.spark.lake.fit import DoesNotFit, misfits
+from firearrow.spark.lake import delta, iceberg
+from firearrow.spark.lake.files import CommitRefused, write_files
+from firearrow.spark.lake.fit import DoesNotFit, Fit, compare, delta_widening, iceberg_widening, require
 from firearrow.spark.lake.partitioning import Rule
 from firearrow.spark.lake.storage import delta_settings, filesystem, for_python, for_spark
 from firearrow.spark.lake.table import LakeTable
@@ -33,7 +33,7 @@ def files_below(directory: Path) -> list[Path]:
 @pytest.mark.parametrize(
     ("changed", "says"),
     [
-        (pa.schema([("id", pa.string()), ("item", pa.string())]), "column id is int64 there and string in the rows"),
+        (pa.schema([("id", pa.string()), ("item", pa.string())]), "column id is long there and string in the rows"),
         (pa.schema([*ORDERS, ("price", pa.float64())]), r"it has no column price \(double\)"),
     ],
 )
@@ -42,18 +42,17 @@ def test_rows_of_another_schema_are_refused(
 ) -> None:
     where = table(form, tmp_path)
     module.ensure(where, ORDERS)
-    with pytest.raises(DoesNotFit, match=f"{says}.* Nothing was written"):
+    with pytest.raises(DoesNotFit, match=f"(?s)Nothing was written.*{says}"):
         module.ensure(where, changed)
-    files = write_files([pa.RecordBatch.from_pylist([], schema=changed)], module.data_directory(where), "q")
     with pytest.raises(DoesNotFit, match=says):
-        module.commit(where, "q", 0, files, changed)
+        module.commit(where, "q", 0, [], changed)
     module.ensure(where, pa.schema([("item", pa.string())]))
 
 
-def test_misfits_of_any_type() -> None:
+def test_differences_of_any_type() -> None:
     nested = pa.struct([("a", pa.int32()), ("b", pa.list_(pa.string()))])
     rows = pa.schema([("s", nested), ("m", pa.map_(pa.string(), pa.int32())), ("t", pa.timestamp("us", "UTC"))])
-    assert list(misfits(rows, rows)) == []
+    assert compare(rows, rows, iceberg_widening) == Fit(rows)
     wide = pa.schema(
         [
             ("s", pa.struct([("a", pa.int32()), ("b", pa.large_list(pa.large_string()))])),
@@ -61,7 +60,7 @@ def test_misfits_of_any_type() -> None:
             ("t", pa.timestamp("us", "Etc/UTC")),
         ]
     )
-    assert list(misfits(rows, wide)) == []
+    assert compare(rows, wide, iceberg_widening) == Fit(rows)
     other = pa.schema(
         [
             ("s", pa.struct([("a", pa.int64()), ("b", pa.list_(pa.int8()))])),
@@ -70,13 +69,83 @@ def test_misfits_of_any_type() -> None:
             pa.field("more", pa.int32(), nullable=False),
         ]
     )
-    assert list(misfits(rows, other)) == [
-        "column s.a is int64 there and int32 in the rows",
-        "column s.b.element is int8 there and string in the rows",
-        "column m.value is string there and int32 in the rows",
+    found = compare(rows, other, iceberg_widening)
+    assert list(found.wrong) == [
+        "column s.b.element is byte there and string in the rows",
+        "column m.value is string there and int in the rows",
         "column t must not be null there, and may be null in the rows",
         "column more must not be null there, and the rows do not have it",
     ]
+    assert found.cast == ("s.a",)
+
+
+OLD = pa.schema(
+    [
+        ("id", pa.int32()),
+        ("gone", pa.string()),
+        ("inner", pa.struct([("a", pa.int32()), ("gone", pa.string())])),
+        ("many", pa.list_(pa.struct([("x", pa.float32())]))),
+        ("by", pa.map_(pa.string(), pa.struct([("y", pa.int32())]))),
+        ("price", pa.decimal128(6, 2)),
+    ]
+)
+NEW = pa.schema(
+    [
+        ("extra", pa.struct([("deep", pa.timestamp("us", "UTC"))])),
+        ("by", pa.map_(pa.string(), pa.struct([("z", pa.string()), ("y", pa.int32())]))),
+        ("inner", pa.struct([("b", pa.string()), ("a", pa.int64())])),
+        ("id", pa.int64()),
+        ("many", pa.list_(pa.struct([("x", pa.float64()), ("n", pa.int64())]))),
+        ("price", pa.decimal128(9, 2)),
+    ]
+)
+
+
+def test_the_target_has_the_columns_of_both() -> None:
+    found = compare(NEW, OLD, iceberg_widening)
+    assert [change.path for change in found.added] == [
+        ("inner", "b"), ("many", "element", "n"), ("by", "value", "z"), ("extra",),
+    ]  # fmt: skip
+    assert [change.path for change in found.widened] == [
+        ("id",), ("inner", "a"), ("many", "element", "x"), ("price",),
+    ]  # fmt: skip
+    assert found.wrong == ()
+    assert found.target.names == [*OLD.names, "extra"]
+    assert found.target.field("inner").type == pa.struct([("a", pa.int64()), ("gone", pa.string()), ("b", pa.string())])
+    assert compare(NEW, found.target, iceberg_widening).is_change is False
+    assert compare(OLD, found.target, iceberg_widening).cast == ("id", "inner.a", "many.element.x", "price")
+
+
+def test_what_may_change_is_said_in_three_lines() -> None:
+    found = compare(NEW, OLD, iceberg_widening)
+    require(found, "widen", "t")
+    for evolve, says in (("add", "Give --evolve widen"), ("fail", "Give --evolve widen")):
+        with pytest.raises(DoesNotFit) as caught:
+            require(found, evolve, "t")  # type: ignore[arg-type]
+        lines = str(caught.value).splitlines()
+        assert len(lines) == 3
+        assert lines[2].startswith(says)
+    only_added = compare(pa.schema([*OLD, ("new", pa.string())]), OLD, iceberg_widening)
+    require(only_added, "add", "t")
+    with pytest.raises(DoesNotFit, match=r"(?s)it has no column new \(string\).*Give --evolve add"):
+        require(only_added, "fail", "t")
+
+
+def test_what_no_change_can_mend() -> None:
+    retyped = compare(pa.schema([("id", pa.string())]), OLD, iceberg_widening)
+    with pytest.raises(DoesNotFit, match=r"(?s)id is int there and string in the rows.*fill another table"):
+        require(retyped, "widen", "t")
+    assert compare(pa.schema([("ID", pa.int32())]), OLD, iceberg_widening).wrong == (
+        "column ID differs from column id only by case",
+    )
+    twice = compare(pa.schema([("new", pa.int32()), ("NEW", pa.int32())]), OLD, iceberg_widening)
+    assert twice.wrong == ("column NEW differs from column new only by case",)
+    assert compare(pa.schema([("price", pa.decimal128(9, 3))]), OLD, iceberg_widening).wrong
+    assert not compare(pa.schema([("price", pa.decimal128(9, 3))]), OLD, delta_widening).wrong
+    by_id = compare(pa.schema([("id", pa.int64())]), OLD, iceberg_widening, {"id"})
+    assert by_id.wrong == ("column id is int there and long in the rows, and the table is partitioned by it",)
+    keys = pa.schema([("m", pa.map_(pa.int64(), pa.string()))])
+    assert compare(keys, pa.schema([("m", pa.map_(pa.int32(), pa.string()))]), iceberg_widening).wrong
 
 
 def timed(count: int, step_s: int) -> pa.RecordBatch:
@@ -95,17 +164,17 @@ def test_a_delta_table_by_topic_keeps_its_partitions(tmp_path: Path) -> None:
     rows, where = timed(10, 1), table("delta", tmp_path)
     DeltaTable.create(where.location, schema=Schema.from_arrow(rows.schema), partition_by=["topic"])
     delta.ensure(where, rows.schema)
-    rules = delta.partitioning(where)
+    rules = delta.form(where, rows.schema).rules
     assert rules == (Rule("topic"),)
-    files = write_files([rows], delta.data_directory(where), "q", rules)
+    files = write_files([rows], delta.form(where, rows.schema).directory, "q", rules)
     assert sorted(file.partition for file in files) == [("t0",), ("t1",)]
     assert delta.commit(where, "q", 0, files, rows.schema)
     read = DeltaTable(where.location).to_pyarrow_table()
     found = sorted(zip(read["n"].to_pylist(), read["topic"].to_pylist(), strict=True))
     assert found == [(n, f"t{n % 2}") for n in range(10)]
     assert [len(pq.read_table(file.removeprefix("file://"))) for file in delta.data_files(where)] == [5, 5]
-    with pytest.raises(delta.CommitRefused, match="another partitioning"):
-        delta.commit(where, "q", 1, write_files([rows], delta.data_directory(where), "q"), rows.schema)
+    with pytest.raises(CommitRefused, match="another partitioning"):
+        delta.commit(where, "q", 1, write_files([rows], delta.form(where, rows.schema).directory, "q"), rows.schema)
 
 
 def test_an_iceberg_table_by_hour_takes_rows_of_several_hours(tmp_path: Path) -> None:
@@ -117,23 +186,23 @@ def test_an_iceberg_table_by_hour_takes_rows_of_several_hours(tmp_path: Path) ->
     with found.update_spec() as change:
         change.add_field("store_timestamp", HourTransform())
     iceberg.ensure(where, rows.schema)
-    rules = iceberg.partitioning(where)
+    rules = iceberg.form(where, rows.schema).rules
     assert rules == (Rule("store_timestamp", "hour"),)
-    files = write_files([rows], iceberg.data_directory(where), "q", rules)
+    files = write_files([rows], iceberg.form(where, rows.schema).directory, "q", rules)
     assert len(files) == 3, "ten quarters of an hour are in three hours"
     assert iceberg.commit(where, "q", 0, files, rows.schema)
     assert len(files_below(tmp_path)) == 3
     assert sorted(iceberg.catalog(where).load_table(where.name).scan().to_arrow()["n"].to_pylist()) == list(range(10))
 
 
-def test_partitions_that_files_cannot_tell_are_refused(tmp_path: Path) -> None:
-    from pyiceberg.transforms import BucketTransform
+def test_partitions_that_are_not_written_here_are_refused(tmp_path: Path) -> None:
+    from pyiceberg.transforms import IdentityTransform
 
     rows, where = timed(1, 1), table("iceberg", tmp_path)
     iceberg.ensure(where, rows.schema)
     with iceberg.catalog(where).load_table(where.name).update_spec() as change:
-        change.add_field("n", BucketTransform(4))
-    with pytest.raises(Unsupported, match=r"partitioned by bucket\[4\]\(n\).* Nothing was written"):
+        change.add_field("store_timestamp", IdentityTransform())
+    with pytest.raises(Unsupported, match=r"partitioned by store_timestamp, a column of .* Nothing was written"):
         iceberg.ensure(where, rows.schema)
 
 
@@ -151,8 +220,6 @@ def test_so_many_files_are_open_at_most(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("firearrow.spark.lake.files.MOST_OPEN", 2)
     files = write_files([timed(8, HOUR)], str(tmp_path), "p", (Rule("store_timestamp", "hour"),))
     assert sorted(file.rows for file in files) == [1] * 8
-    rules = (Rule("topic"), Rule("store_timestamp", "day"))
-    assert partitioning.from_text(partitioning.to_text(rules)) == rules
 
 
 def test_places_are_called_as_each_library_calls_them() -> None:

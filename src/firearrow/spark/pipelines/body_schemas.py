@@ -1,0 +1,68 @@
+"""The schema of bodies in an archive's checkpoint: a new one begins at one offset for both tables that it fills.
+
+The typed table and the quarantine are filled by queries of their own, which are at different offsets whenever the
+archive stops. If both went on with a new schema, a message between the two offsets could be in neither table: not in
+the typed one, because the old schema did not fit it, and not in the quarantine, because the new one does. So the schema
+is noted in the checkpoint, and before another one is used both queries go on with the noted one, up to the end that was
+planned last by either.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from firearrow.spark.bodies.body_format import BodyFormat
+from firearrow.spark.lake.storage import for_spark
+from firearrow.spark.source import plan
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from firearrow.client import MessageQueue
+
+NOTES: Final = "body-schemas"
+
+
+def noted(spark: "SparkSession", checkpoint: str) -> BodyFormat | None:
+    """The format of bodies that was noted last, or None."""
+    texts = _texts(spark, f"{checkpoint}/{NOTES}/*")
+    return msgspec.json.decode(texts[max(texts)], type=BodyFormat) if texts else None
+
+
+def note(spark: "SparkSession", checkpoint: str, how: BodyFormat) -> None:
+    """Note the format that both queries use from now on. A note that a kill tore is not seen."""
+    number = len(_texts(spark, f"{checkpoint}/{NOTES}/*"))
+    made = spark.createDataFrame([(msgspec.json.encode(how).decode(),)], "value string").coalesce(1)
+    made.write.mode("overwrite").text(f"{for_spark(checkpoint)}/{NOTES}/{number:08d}")
+
+
+def planned_end(spark: "SparkSession", checkpoint: str) -> "dict[MessageQueue, int]":
+    """The end of the last batch that a query has planned; empty for one that has planned none."""
+    texts = _texts(spark, f"{checkpoint}/offsets")
+    if not texts:
+        return {}
+    # The file of a batch: a version, settings of the batch, and a line of JSON for each source.
+    return plan.from_json(json.loads(texts[max(texts, key=int)].splitlines()[2]))
+
+
+def furthest(*ends: "Mapping[MessageQueue, int]") -> "dict[MessageQueue, int]":
+    """The largest offset of each queue."""
+    found: dict[MessageQueue, int] = {}
+    for end in ends:
+        for queue, offset in end.items():
+            found[queue] = max(offset, found.get(queue, 0))
+    return found
+
+
+def _texts(spark: "SparkSession", path: str) -> dict[str, str]:
+    """Files with text by their names, or by their directories' where Spark chose the names."""
+    from pyspark.errors import AnalysisException
+
+    try:
+        rows = spark.read.option("wholetext", "true").text(for_spark(path)).select("value", "_metadata.file_path")
+        found = [(row.file_path.split("/"), row.value) for row in rows.collect()]
+    except AnalysisException:  # nothing was written yet
+        return {}
+    return {parts[-2] if parts[-1].startswith("part-") else parts[-1]: text for parts, text in found}

@@ -1,7 +1,8 @@
 """An archive whose schema of bodies changes from life to life, and its tables held against the topic, row by row.
 
-Every message is either typed or in the quarantine. Columns and rescued data of a typed row together are its body. Ids above 32 bits are typed by some of the schemas only, so a message
-would be in neither table or in both if the two were ever filled by different schemas.
+Every message is either typed or in the quarantine. Columns and rescued data of a typed row together are its body. Ids
+above 32 bits are typed by some of the schemas only, so a message would be in neither table or in both if the two were
+ever filled by different schemas.
 """
 
 import json

@@ -2,13 +2,16 @@
 
 python -m tests.spark.versions install                      make them, once (cached like Apache's servers)
 python -m tests.spark.versions kills --points N [--ledger]  the kills of `tests.spark.kills` on each of them
+python -m tests.spark.versions tables                       `tests.spark.table_checks` on each of them
 
 Kills are of every kind at least once, whatever N. A line for each runtime goes to the ledger.
 """
 
 import argparse
 import json
+import os
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -19,6 +22,7 @@ from typing import Any, NamedTuple
 from campaigns.faults.ledger import DEFAULT_PATH, Ledger
 from judges.install.cache import Artifact, say
 from judges.install.toolchain import run_tool
+from tests.spark.changing import PREFIX
 from tests.spark.kills import Campaign, faults
 
 ROOT = Path(__file__).parents[2]
@@ -38,6 +42,7 @@ LIBRARIES = (
 DELTA_SETTINGS = (
     "spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog=org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.databricks.delta.snapshotPartitions=2",  # of 50: tables of tests are small
 )
 
 
@@ -106,32 +111,53 @@ def install() -> None:
         jars(runtime.jars).install()
 
 
-def kills(name: str, points: int, directory: Path, seed: int) -> dict[str, Any]:
-    """Kill while a topic is archived with a runtime; return what was found in its tables."""
+def started(name: str, directory: Path) -> tuple[str, list[str]]:
+    """The Python of a runtime, and its settings."""
     runtime = RUNTIMES[name]
     python = environment(runtime.spark).install() / "bin" / "python"
     found = ",".join(str(jar) for jar in sorted(jars(runtime.jars).install().glob("*.jar")))
-    settings = [f"spark.jars={found}", *(line.format(directory=directory) for line in runtime.settings)]
-    return Campaign(directory, seed, runtime.formats, str(python), settings).run(points)
+    return str(python), [f"spark.jars={found}", *(line.format(directory=directory) for line in runtime.settings)]
+
+
+def kills(name: str, points: int, directory: Path, seed: int, formats: str) -> dict[str, Any]:
+    """Kill while a topic is archived with a runtime; return what was found in its tables."""
+    python, settings = started(name, directory)
+    named = formats or RUNTIMES[name].formats
+    return Campaign(directory, seed, named, python, settings).run(points)
+
+
+def tables(name: str) -> None:
+    """Check evolution and partitions of a runtime's tables."""
+    with tempfile.TemporaryDirectory() as directory:
+        python, settings = started(name, Path(directory))
+        form = RUNTIMES[name].formats.removeprefix("native-")
+        words = [python, "-m", "tests.spark.table_checks", directory, form, *settings]
+        environ = {**os.environ, "PYSPARK_PYTHON": python, "SPARK_LOCAL_IP": "127.0.0.1", "TZ": "UTC"}
+        subprocess.run(words, check=True, env=environ)
 
 
 def main() -> int:
     """Run one command."""
     parser = argparse.ArgumentParser(prog="python -m tests.spark.versions", description=__doc__)
-    parser.add_argument("command", choices=("install", "kills"))
+    parser.add_argument("command", choices=("install", "kills", "tables"))
     parser.add_argument("--points", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--changing", action="store_true", help="kill while schemas change; see tests.spark.changing")
     parser.add_argument("--only", choices=tuple(RUNTIMES), nargs="+", default=tuple(RUNTIMES))
     parser.add_argument("--ledger", nargs="?", const=DEFAULT_PATH, help="append the figures here")
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     install()
     ledger, wrong = Ledger("spark-versions", given.ledger), []
+    for name in given.only if given.command == "tables" else ():
+        say(f"{name}: tables")
+        tables(name)
     for name in given.only if given.command == "kills" else ():
         say(f"{name}: {given.points} kills")
         began = time.monotonic()
         with tempfile.TemporaryDirectory() as directory:
-            verdict = kills(name, given.points, Path(directory), given.seed)
+            formats = f"{PREFIX}{RUNTIMES[name].formats}" if given.changing else ""
+            verdict = kills(name, given.points, Path(directory), given.seed, formats)
         found = faults(verdict)
         figures = {"runtime": name, "seed": given.seed, **verdict, "seconds": round(time.monotonic() - began)}
         print(json.dumps(ledger.add({**figures, "faults": found})), flush=True)

@@ -127,8 +127,10 @@ def test_what_cannot_work_is_refused(given: dict[str, str], says: str) -> None:
 
 
 def test_a_stream_has_no_end() -> None:
-    with pytest.raises(SettingsError, match="no end"):
+    with pytest.raises(SettingsError, match="no end in time"):
         source_options({**LEAST, "endingTimestamp": "5"}, is_stream=True)
+    until = source_options({**LEAST, "endingOffsets": '{"orders": {"a": {"0": 5}}}'}, is_stream=True).ending
+    assert until.by_queue == {"orders": {"a": {"0": 5}}}, "but it may stop at offsets"
 
 
 def test_options_of_store_files() -> None:

@@ -66,7 +66,7 @@ def names_that_match_nothing_pass(patch: pytest.MonkeyPatch) -> None:
 
 def schemas_are_not_compared(patch: pytest.MonkeyPatch) -> None:
     """C2: files of any columns are added to a table."""
-    patch.setattr(fit, "require_fit", lambda *_: None)
+    patch.setattr(fit, "require", lambda *_: None)
 
 
 def partitions_are_left_empty(patch: pytest.MonkeyPatch) -> None:

@@ -128,3 +128,14 @@ def test_a_broker_that_goes_away_between_two_questions_leaves_nothing_new(world:
     assert made.latestOffset(end, None) == end
     world.is_away = False
     assert plan.from_json(made.latestOffset(end, None)) == {A: 150}
+
+
+def test_a_stream_stops_at_given_offsets(world: World) -> None:
+    world.bounds_now = {A: Bounds(0, 10), B: Bounds(0, 20)}
+    made = reader(endingOffsets='{"t": {"broker-a": {"0": 4}, "broker-b": {"0": 30}}}')
+    end = made.latestOffset(made.initialOffset())
+    assert plan.from_json(end) == {A: 4, B: 20}
+    world.bounds_now = {A: Bounds(0, 11), B: Bounds(0, 40)}
+    end = made.latestOffset(end)
+    assert plan.from_json(end) == {A: 4, B: 30}
+    assert made.latestOffset(end) == end

@@ -1,5 +1,6 @@
 """Tables that change with the rows: columns and rows in one commit, and what DuckDB, pyiceberg and deltalake read."""
 
+import os
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -137,3 +138,39 @@ def test_two_writers_that_add_columns_take_turns(
     append(module, where, 1, ADDED, TWO)
     assert module.schema(where).names == [*OLD.names, "other", "at"]
     assert plain(by_python(where)) == [ONE, TWO, {**ONE, "id": 5, "other": "o"}]
+
+
+class Killed(BaseException):
+    """The driver ended here."""
+
+
+@pytest.mark.parametrize("is_done", [False, True])
+@BOTH
+def test_a_kill_leaves_columns_and_rows_or_neither(
+    form: str, module: ModuleType, is_done: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = table(form, tmp_path, "add")
+    append(module, where, 0, OLD, ONE)
+    with monkeypatch.context() as patched:
+        _kill_at_commit(patched, form, is_done)
+        with pytest.raises(Killed):
+            append(module, where, 1, ADDED, TWO)
+    assert ("at" in module.schema(where).names) == is_done
+    assert plain(by_python(where)) == ([ONE, TWO] if is_done else [ONE])
+    assert append(module, where, 1, ADDED, TWO) != is_done
+    assert plain(by_python(where)) == [ONE, TWO]
+
+
+def _kill_at_commit(patched: pytest.MonkeyPatch, form: str, is_done: bool) -> None:
+    """Kill the driver right before or right after the one step that makes a commit."""
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    holder, name = (SqlCatalog, "commit_table") if form == "iceberg" else (os, "link")
+    step = getattr(holder, name)
+
+    def killed(*arguments: Any) -> None:
+        if is_done:
+            step(*arguments)
+        raise Killed
+
+    patched.setattr(holder, name, killed)

@@ -83,6 +83,16 @@ def form(table: LakeTable, schema: "pa.Schema") -> Form:
     return Form(f"{found.location()}/data", _rules(found))
 
 
+def data_directory(table: LakeTable) -> str:
+    """Where files of the table go."""
+    return f"{catalog(table).load_table(table.name).location()}/data"
+
+
+def partitioning(table: LakeTable) -> Rules:
+    """What the table is partitioned by."""
+    return _rules(catalog(table).load_table(table.name))
+
+
 def _rules(found: "Table") -> Rules:
     columns = found.schema()
     named = ((columns.find_column_name(field.source_id), str(field.transform)) for field in found.spec().fields)
@@ -128,7 +138,9 @@ def _add(found: "Table", writer: str, batch: int, files: Sequence[DataFile], com
         if change.table_metadata.name_mapping() is None:  # files have names of columns, and not their numbers
             names = change.table_metadata.schema().name_mapping.model_dump_json()
             change.set_properties({"schema.name-mapping.default": names})
-        with change.update_snapshot(snapshot_properties=notes).fast_append() as appended:
+        snapshot = change.update_snapshot(snapshot_properties=notes)
+        merges = found.properties.get("commit.manifest-merge.enabled", "false").lower() == "true"
+        with snapshot.merge_append() if merges else snapshot.fast_append() as appended:
             for file in files:
                 appended.append_data_file(_manifest_file(change, found, file))
         change.set_properties({_key(writer): str(batch)})

@@ -36,6 +36,7 @@ from tests.spark.changing import PREFIX, body
 from tests.spark.serving import Served, end_with_parent
 
 FORMATS = "parquet,iceberg,delta"
+CHANGING = "changing-iceberg,changing-delta"
 SINK = "sink"
 KINDS = ("broker", "executor", "driver")
 EXECUTOR = "CoarseGrainedExecutorBackend"

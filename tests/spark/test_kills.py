@@ -1,4 +1,7 @@
-"""A slice of the kills of driver, executor and broker: nothing lost, nothing twice, in tables or in a topic."""
+"""A slice of the kills of driver, executor and broker: nothing lost, nothing twice, in tables or in a topic.
+
+Runs take turns: archives of messages as they are, archives whose schema of bodies changes, and a sink.
+"""
 
 import sys
 from pathlib import Path
@@ -6,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from campaigns.rotation import this_turn, turn
-from tests.spark.kills import FORMATS, SINK, Campaign, faults
+from tests.spark.kills import CHANGING, FORMATS, SINK, Campaign, faults
 
-POINTS = {FORMATS: 12, SINK: 6}
+POINTS = {FORMATS: 12, CHANGING: 12, SINK: 6}
 SECONDS = 600
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("formats", this_turn([FORMATS, SINK], 1))
+@pytest.mark.parametrize("formats", this_turn(list(POINTS), 1))
 def test_nothing_is_lost_or_doubled_over_kills(tmp_path: Path, formats: str) -> None:
     seed = turn() or 0
     verdict = Campaign(tmp_path, seed, formats, sys.executable, []).run(POINTS[formats], SECONDS)

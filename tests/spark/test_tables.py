@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from campaigns.rotation import this_turn
 from firearrow.blocking import Message
 from firearrow.errors import SettingsError
 from firearrow.spark.lake import access, iceberg
@@ -42,8 +43,9 @@ def test_added_removed_retyped_and_nested_fields(spark: "SparkSession", tmp_path
     assert table_checks.by_id(by_python(table)) == wanted
 
 
-@pytest.mark.parametrize("by", ["day(at), topic", "hour(at)"])
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize(
+    ("form", "by"), this_turn([(f, by) for f in FORMATS for by in ("day(at), topic", "hour(at)")], 2)
+)
 def test_a_batch_over_midnight_and_hours(spark: "SparkSession", tmp_path: Path, form: str, by: str) -> None:
     table = table_checks.check_midnight(spark, maker(form, tmp_path), by)
     evening = sorted([*range(6), *range(100, 106)])
@@ -84,7 +86,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield running
 
 
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("form", this_turn(FORMATS, 1))
 def test_an_archive_by_day_topic_and_a_field_of_bodies(
     spark: "SparkSession", broker: Served, tmp_path: Path, form: str
 ) -> None:

@@ -111,7 +111,7 @@ def test_a_new_schema_begins_at_one_offset_for_typed_table_and_quarantine(
     spark: "SparkSession", broker: Served, tmp_path: Path
 ) -> None:
     source = {"nameServer": broker.name_server, "subscribe": "schemas"}
-    table = maker("delta", tmp_path)("orders")
+    table = maker("delta", tmp_path)("orders", evolve="add")
 
     def job(schema: str) -> archive.Archive:
         return archive.Archive(source, table, str(tmp_path / "c"), schema, bronze=False)

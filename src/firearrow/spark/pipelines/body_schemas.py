@@ -61,7 +61,7 @@ def _texts(spark: "SparkSession", path: str) -> dict[str, str]:
     from pyspark.errors import AnalysisException
 
     try:
-        rows = spark.read.option("wholetext", "true").text(for_spark(path)).select("value", "_metadata.file_path")
+        rows = spark.read.text(for_spark(path), wholetext=True).select("value", "_metadata.file_path")
         found = [(row.file_path.split("/"), row.value) for row in rows.collect()]
     except AnalysisException:  # nothing was written yet
         return {}

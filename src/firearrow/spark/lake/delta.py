@@ -80,7 +80,7 @@ def _fit(found: "DeltaTable", table: LakeTable, schema: "pa.Schema") -> Fit:
     rules = _rules(found)
     compared = fit.compare(schema, _schema(found), fit.no_widening)
     fit.require(compared, table.evolve, table.called)
-    require_supported(rules, schema, table.called)
+    require_supported(rules, compared.target, table.called)
     _require_plain(found, table)
     if any(delta_log.has_local_times(change.type) for change in compared.added):
         features = found.protocol().writer_features or ()

@@ -72,7 +72,7 @@ def _fit(found: "Table", table: LakeTable, schema: "pa.Schema") -> Fit:
     rules, rows = _rules(found), fit.without_small_integers(schema)
     compared = fit.compare(rows, _schema(found), fit.iceberg_widening, {rule.column for rule in rules})
     fit.require(compared, table.evolve, table.called)
-    require_supported(rules, rows, table.called)
+    require_supported(rules, compared.target, table.called)
     return compared
 
 
@@ -131,7 +131,7 @@ def _key(writer: str) -> str:
 
 def _add(found: "Table", writer: str, batch: int, files: Sequence[DataFile], compared: Fit) -> None:
     notes = {"firearrow.writer": writer, "firearrow.batch": str(batch)}
-    with found.transaction() as change:
+    with once(found) as change:
         if compared.is_change:
             with change.update_schema() as columns:
                 columns.union_by_name(compared.target)
@@ -144,6 +144,12 @@ def _add(found: "Table", writer: str, batch: int, files: Sequence[DataFile], com
             for file in files:
                 appended.append_data_file(_manifest_file(change, found, file))
         change.set_properties({_key(writer): str(batch)})
+
+
+def once(found: "Table") -> "Transaction":
+    """A transaction that tries once to commit: pyiceberg would try again without looking for the batch first."""
+    found.metadata.properties["commit.retry.num-retries"] = "0"  # of this copy alone: only updates are sent
+    return found.transaction()
 
 
 def _manifest_file(change: "Transaction", found: "Table", file: DataFile) -> "ManifestFile":

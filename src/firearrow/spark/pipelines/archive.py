@@ -134,9 +134,13 @@ def _change_schema(spark: "SparkSession", archive: Archive, how: BodyFormat) -> 
     if before == how:
         return
     until = body_schemas.furthest(*(body_schemas.planned_end(spark, f"{root}/{name}") for name in (TYPED, QUARANTINE)))
-    if before and until and QUARANTINE in archive.tables():
+    tables = archive.tables()
+    if before and until and QUARANTINE in tables:
         source = {**archive.source, "endingOffsets": json.dumps(plan.to_json(until))}
-        _fill_up(spark, replace(archive, source=source, body_schema="", bodies=before, bronze=False), until)
+        # The tables exist by now and keep their partitions, also those by fields that only the new schema has.
+        typed, bad = (replace(table, partition_by="") for table in (tables[TYPED], tables[QUARANTINE]))
+        old = replace(archive, source=source, body_schema="", bodies=before, bronze=False)
+        _fill_up(spark, replace(old, table=typed, typed_table=typed, quarantine_table=bad), until)
     body_schemas.note(spark, root, how)
 
 

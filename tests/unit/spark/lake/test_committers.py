@@ -92,6 +92,39 @@ def test_a_commit_that_meets_another_looks_again(
     assert stored(module, where) == [0, 1, 2]
 
 
+@pytest.mark.parametrize(("form", "module"), [("iceberg", iceberg), ("delta", delta)])
+def test_a_batch_that_two_drivers_commit_at_once_is_added_once(
+    form: str, module: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = table(form, tmp_path)
+    module.ensure(where, SCHEMA)
+    directory = module.form(where, SCHEMA).directory
+    one, two = (write_files(rows(0, 3), directory, "q") for _ in range(2))
+    with monkeypatch.context() as patched:
+        holder, name = _last_step(form)
+        step, calls = getattr(holder, name), []
+
+        def crossed(*arguments: object, **named: object) -> object:
+            calls.append(1)
+            if len(calls) == 1:  # the files are in the commit, and another driver is faster with its own
+                assert module.commit(where, "q", 0, two, SCHEMA)
+            return step(*arguments, **named)
+
+        patched.setattr(holder, name, crossed)
+        assert not module.commit(where, "q", 0, one, SCHEMA)
+    assert stored(module, where) == [0, 1, 2]
+
+
+def _last_step(form: str) -> tuple[type, str]:
+    if form == "delta":
+        from deltalake import DeltaTable
+
+        return DeltaTable, "create_write_transaction"
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    return SqlCatalog, "commit_table"
+
+
 def _conflict(form: str) -> Exception:
     if form == "delta":
         from deltalake.exceptions import CommitFailedError

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 
 from firearrow.spark.lake import delta, iceberg
 from firearrow.spark.lake.files import write_files
@@ -115,6 +116,21 @@ def test_a_column_that_must_not_be_null_cannot_be_left_out(form: str, module: Mo
     append(module, where, 0, strict, {"id": 1, "item": "i"})
     with pytest.raises(DoesNotFit, match="column id must not be null there, and the rows do not have it"):
         module.ensure(where, pa.schema([("item", pa.string())]))
+
+
+@BOTH
+def test_rows_without_the_column_of_a_partition_are_in_the_one_of_nulls(
+    form: str, module: ModuleType, tmp_path: Path
+) -> None:
+    where = replace(table(form, tmp_path), partition_by="land")
+    schema = pa.schema([("id", pa.int32()), ("land", pa.string())])
+    module.ensure(where, schema)
+    target = module.ensure(where, pa.schema([("id", pa.int32())]))
+    made = pa.RecordBatch.from_pylist([{"id": 1}, {"id": 2, "land": "x"}], schema=target)
+    form_of = module.form(where, target)
+    assert module.commit(where, "q", 0, write_files([made], form_of.directory, "q", form_of.rules), target)
+    for read in (by_duckdb, by_python):
+        assert plain(read(where)) == [{"id": 1}, {"id": 2, "land": "x"}], read
 
 
 @BOTH

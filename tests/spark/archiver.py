@@ -4,7 +4,8 @@
 
 ``follow`` goes on until it is killed and prints ``batch FORMAT TABLE NUMBER`` after every batch. ``finish`` archives
 what is left, compares every table with what the broker hands out, and prints one line of JSON. A format that begins
-with ``changing-`` is an archive whose schema changes with ``ARCHIVER_STAGE`` (see `tests.spark.changing`).
+with ``changing-`` is an archive whose schema changes with ``ARCHIVER_STAGE`` (see `tests.spark.changing`), ``upsert-``
+a table by key (see `tests.spark.folding`).
 """
 
 import json
@@ -18,7 +19,7 @@ from firearrow.spark.lake import access
 from firearrow.spark.lake.table import LakeTable
 from firearrow.spark.pipelines.archive import Archive, drains, start
 from firearrow.spark.session import open_session
-from tests.spark import changing
+from tests.spark import changing, folding
 from tests.spark.conftest import SETTINGS
 from tests.spark.serving import held
 
@@ -45,6 +46,8 @@ def archives(what: str, directory: Path, name_server: str, topic: str, formats: 
         checkpoint = str(directory / "checkpoints" / name)
         if name.startswith(changing.PREFIX):
             made[name] = changing.archive(name, changing.table(name, directory), source, checkpoint, stage)
+        elif name.startswith(folding.PREFIX):
+            made[name] = folding.archive(name, folding.table(name, directory), source, checkpoint, stage)
         else:
             made[name] = Archive(source, table(name, directory), checkpoint, name=name)
     return made
@@ -52,11 +55,15 @@ def archives(what: str, directory: Path, name_server: str, topic: str, formats: 
 
 def differences(spark: "SparkSession", jobs: dict[str, Archive], name_server: str, topic: str) -> dict[str, Any]:
     """What each table lacks, has twice, or has otherwise than the topic."""
-    truth = {place: message.body for place, message in held(name_server, topic).items()}
+    messages = held(name_server, topic)
+    truth = {place: message.body for place, message in messages.items()}
     verdict: dict[str, Any] = {"messages": len(truth)}
     for name, job in jobs.items():
         if name.startswith(changing.PREFIX):
             verdict[name] = changing.differences(spark, job, truth)
+            continue
+        if name.startswith(folding.PREFIX):
+            verdict[name] = folding.differences(spark, job, messages)
             continue
         rows = access.read(spark, job.table).select("queue_id", "queue_offset", "body").collect()
         found = {(row.queue_id, row.queue_offset): bytes(row.body) for row in rows}

@@ -6,7 +6,8 @@
 broker to store repeated rows, so it shows how many rows the kills repeat.
 
 Formats ``changing-iceberg`` and ``changing-delta`` (``make spark-changes``) are archives whose schema of bodies is
-another one in every life, and whose driver is also killed while it changes the tables.
+another one in every life, and whose driver is also killed while it changes the tables. Formats ``upsert-iceberg`` and
+``upsert-delta`` are tables by key, which must equal the topic folded by key.
 
 Run again with the same directory it goes on where it stopped, however it was stopped: broker, tables and checkpoints
 are on disk, and so are the numbers that were acknowledged to the feeder and the count of kills. ``--points`` counts
@@ -24,7 +25,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -32,11 +33,12 @@ from benchmarks.spark.processes import processes_below
 from campaigns.faults.ledger import DEFAULT_PATH, Ledger
 from firearrow.blocking import Message, Producer
 from firearrow.errors import FireArrowError
-from tests.spark.changing import PREFIX, body
+from tests.spark import changing, folding
 from tests.spark.serving import Served, end_with_parent
 
 FORMATS = "parquet,iceberg,delta"
 CHANGING = "changing-iceberg,changing-delta"
+UPSERTS = "upsert-iceberg,upsert-delta"
 SINK = "sink"
 KINDS = ("broker", "executor", "driver")
 EXECUTOR = "CoarseGrainedExecutorBackend"
@@ -55,8 +57,8 @@ def progress(text: str) -> None:
 class Feeder:
     """Sends numbered messages on and on, and remembers which were acknowledged."""
 
-    def __init__(self, name_server: str, acknowledged: Path) -> None:
-        self._name_server = name_server
+    def __init__(self, name_server: str, acknowledged: Path, body: Callable[[int], bytes]) -> None:
+        self._name_server, self._body = name_server, body
         self._file = acknowledged
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -75,7 +77,8 @@ class Feeder:
             while not self._stop.wait(FEED_PAUSE_S):
                 numbers = range(self.count, self.count + FEED_ROWS)
                 with contextlib.suppress(FireArrowError):  # a broker that is away: the same numbers again
-                    producer.send_batch([Message.of(TOPIC, body(number), keys=[str(number)]) for number in numbers])
+                    rows = [Message.of(TOPIC, self._body(number), keys=[str(number)]) for number in numbers]
+                    producer.send_batch(rows)
                     self.count += FEED_ROWS
                     acknowledged.write("".join(f"{number}\n" for number in numbers))
                     acknowledged.flush()
@@ -172,8 +175,9 @@ class Campaign:
         before, ends = sum(self.done.values()), time.monotonic() + seconds
         broker = Served(self._directory / "broker", ends_with_parent=True)
         broker.start()
+        body = folding.body if self._formats.startswith(folding.PREFIX) else changing.body
         try:
-            with Feeder(broker.name_server, self._directory / "acknowledged") as feeder:
+            with Feeder(broker.name_server, self._directory / "acknowledged", body) as feeder:
                 while not self._is_enough(points) and time.monotonic() < ends:
                     self._life(broker, points)
             verdict = self._compare(broker)
@@ -201,7 +205,7 @@ class Campaign:
         self._lives += 1
         self._note()
         try:
-            if formats[0].startswith(PREFIX) and self._lives % 3 == 0:
+            if formats[0].startswith(changing.PREFIX) and self._lives % 3 == 0:
                 # Between the first look at the tables and the first batch with a new schema.
                 time.sleep(self._chance.uniform(8.0, 30.0))
                 self._kill("driver", driver, broker)

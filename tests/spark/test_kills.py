@@ -1,6 +1,7 @@
 """A slice of the kills of driver, executor and broker: nothing lost, nothing twice, in tables or in a topic.
 
-Runs take turns: archives of messages as they are, archives whose schema of bodies changes, and a sink.
+Runs take turns: archives of messages as they are, archives whose schema of bodies changes,
+tables by key, and a sink.
 """
 
 import sys
@@ -9,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from campaigns.rotation import this_turn, turn
-from tests.spark.kills import CHANGING, FORMATS, SINK, Campaign, faults
+from tests.spark.kills import CHANGING, FORMATS, SINK, UPSERTS, Campaign, faults
 
-POINTS = {FORMATS: 12, CHANGING: 12, SINK: 6}
+POINTS = {FORMATS: 12, CHANGING: 12, UPSERTS: 12, SINK: 6}
 SECONDS = 600
 
 

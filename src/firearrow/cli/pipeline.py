@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from firearrow.spark.bodies.body_format import BodyFormat
     from firearrow.spark.lake.table import LakeTable
+    from firearrow.spark.pipelines.upserts import Upsert
 
 pipeline = typer.Typer(
     add_completion=False, help="Topics as tables: archive, replay, audit. Needs the extra spark.", no_args_is_help=True
@@ -52,6 +53,7 @@ Partitions = Annotated[
 ]
 StorePath = Annotated[str, typer.Option(help="Directory of a broker's store: read its files instead of a table.")]
 
+BodyKind = Annotated[str, typer.Option(help="Format of bodies: json, or debezium for its events in JSON.")]
 BodySchema = Annotated[str, typer.Option(help="Schema of JSON bodies (DDL); also fills a table of typed columns.")]
 RescuedColumn = Annotated[str, typer.Option(help="Column for what a body has and the schema does not, as JSON.")]
 OnError = Annotated[str, typer.Option(help="Bodies that are not of the schema: fail, quarantine or skip.")]
@@ -73,9 +75,18 @@ def archive(
     native: Native = False,
     evolve: Evolution = "fail",
     partition_by: Partitions = "",
+    body_format: BodyKind = "json",
     body_schema: BodySchema = "",
     rescued_column: RescuedColumn = "_rescued_data",
     on_error: OnError = "quarantine",
+    mode: Annotated[
+        str, typer.Option(help="The typed table has every message (append), or each key once (upsert).")
+    ] = "append",
+    key: Annotated[str, typer.Option(help="Upsert: columns of the key, separated by commas.")] = "",
+    delete_when: Annotated[str, typer.Option(help="Upsert: SQL condition on typed columns that deletes a row.")] = "",
+    version: Annotated[
+        str, typer.Option(help="Upsert: SQL expression that orders versions of a row, before their place in the topic.")
+    ] = "",
     follow: Annotated[
         bool, typer.Option("--follow/--once", help="Keep archiving, or stop at the present end.")
     ] = False,
@@ -95,8 +106,9 @@ def archive(
 
         source = {**_reached(context, servers), "subscribe": topics, **_pairs(option)}
         target = _table(form, location, table, catalog, storage, native, evolve, partition_by)
-        bodies = _bodies(body_schema, rescued_column)
-        job = Archive(source, target, checkpoint, bodies=bodies, on_error=on_error).checked()
+        bodies = _bodies(body_format, body_schema, rescued_column)
+        upsert = _upsert(mode, key, delete_when, version)
+        job = Archive(source, target, checkpoint, bodies=bodies, on_error=on_error, upsert=upsert).checked()
         trigger: dict[str, str | bool] = {"processingTime": every} if follow else {"availableNow": True}
         with session(master, _pairs(conf), quiet) as spark:
             for _ in range(1 if follow else drains(spark)):
@@ -316,11 +328,25 @@ def _table(
     return LakeTable(form, where, name, *settings).checked()  # type: ignore[arg-type]
 
 
-def _bodies(schema: str, rescued: str) -> "BodyFormat | None":
+def _bodies(kind: str, schema: str, rescued: str) -> "BodyFormat | None":
     """Return how bodies are read; None if they are not."""
     from firearrow.spark.bodies.body_format import BodyFormat
 
-    return BodyFormat(schema=schema, rescued=rescued).checked() if schema else None
+    return BodyFormat(kind, schema, rescued).checked() if schema else None  # type: ignore[arg-type]
+
+
+def _upsert(mode: str, key: str, delete_when: str, version: str) -> "Upsert | None":
+    """Return how rows become changes; None if they are appended."""
+    from firearrow.spark.pipelines.upserts import MODES, UPSERT, Upsert
+
+    if mode not in MODES:
+        raise SettingsError(f"--mode is one of {', '.join(MODES)}, not {mode!r}")
+    names = tuple(name.strip() for name in key.split(",") if name.strip())
+    if mode == UPSERT and not names:
+        raise SettingsError("--mode upsert needs --key: the columns that tell rows apart, as --key id")
+    if mode != UPSERT and (names or delete_when or version):
+        raise SettingsError("--key, --delete-when and --version belong to --mode upsert; give it too")
+    return Upsert(names, delete_when, version) if mode == UPSERT else None
 
 
 def _reached(context: typer.Context, servers: str) -> dict[str, str]:

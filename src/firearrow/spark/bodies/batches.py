@@ -1,10 +1,10 @@
 """Arrow batches of messages -> batches of typed rows, or of those that are none with their reasons, in Python workers.
 
-Both halves come from one decision (`_read`), so that a row is in exactly one of them. Only columns that were asked for
+Both halves come from one decision (`reader`), so that a row is in exactly one of them. Only columns that were asked for
 reach a worker. A worker makes its decoder once for each task.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 import pyarrow as pa
@@ -12,11 +12,15 @@ from msgspec import Struct
 
 from firearrow.errors import FireArrowError
 from firearrow.model.flags import COMPRESSED
-from firearrow.spark.bodies.body_format import BodyFormat, Decoder, decoder
+from firearrow.spark.bodies.body_format import BodyFormat, decoder
 from firearrow.spark.bodies.misfit import Decoded, Misfit
+from firearrow.spark.bodies.tombstones import Tombstones
 
 Batches = Iterable[pa.RecordBatch]
+Key = tuple[str, ...]
 REASON: Final = "reason"
+NOTHING: Final = (None, b"", b"null")
+"""Bodies of tombstones."""
 
 
 class BodyRefused(FireArrowError):
@@ -27,6 +31,7 @@ class TypedRows(Struct, frozen=True):
     """What ``mapInArrow`` runs for a typed table: columns of the message, then the rest, then the fields."""
 
     how: BodyFormat
+    key: Key
     columns: dict[str, str]
     """Columns of the message that are kept, and their names in the typed table."""
     schema: Any
@@ -37,9 +42,9 @@ class TypedRows(Struct, frozen=True):
         """The rows whose bodies are of the schema."""
         from firearrow.spark.lake.frames import arrow_schema
 
-        made, wanted = decoder(self.how), arrow_schema(self.schema)
+        read, wanted = reader(self.how, self.key), arrow_schema(self.schema)
         for batch in batches:
-            found = [_read(made, *row) for row in _rows(batch)]
+            found = [read(*row) for row in _rows(batch)]
             if self.fails:
                 _require_all(batch, found)
             yield self._typed(batch, found, wanted)
@@ -49,6 +54,8 @@ class TypedRows(Struct, frozen=True):
         kept = batch.filter(pa.array([isinstance(each, Decoded) for each in found], pa.bool_()))
         columns = [kept.column(name).cast(wanted.field(typed).type) for name, typed in self.columns.items()]
         columns.append(pa.array([each.rescued for each in good], wanted.types[len(columns)]))
+        if self.key:
+            columns.append(pa.array([each.is_deleted for each in good], pa.bool_()))
         fields = wanted.types[len(columns) :]
         values = zip(*(each.values for each in good), strict=True) if good else ([] for _ in fields)
         columns += [pa.array(column, kind) for column, kind in zip(values, fields, strict=True)]
@@ -59,12 +66,13 @@ class QuarantinedRows(Struct, frozen=True):
     """What ``mapInArrow`` runs for a quarantine: rows whose bodies are not of the schema, whole, with a reason."""
 
     how: BodyFormat
+    key: Key
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         """The rows whose bodies are not of the schema."""
-        made = decoder(self.how)
+        read = reader(self.how, self.key)
         for batch in batches:
-            reasons = [_reason(_read(made, *row)) for row in _rows(batch)]
+            reasons = [_reason(read(*row)) for row in _rows(batch)]
             kept = batch.filter(pa.array([reason is not None for reason in reasons], pa.bool_()))
             yield kept.append_column(
                 REASON, pa.array([reason for reason in reasons if reason is not None], pa.string())
@@ -75,21 +83,39 @@ def _reason(found: Decoded | str) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def _rows(batch: pa.RecordBatch) -> Iterator[tuple[bytes | None, int]]:
-    flags = batch.column("sys_flag").to_pylist() if "sys_flag" in batch.schema.names else [0] * batch.num_rows
-    return zip(batch.column("body").to_pylist(), flags, strict=True)
+def _rows(batch: pa.RecordBatch) -> Iterator[tuple[bytes | None, int | None, str | None]]:
+    def column(name: str) -> list[Any]:
+        return batch.column(name).to_pylist() if name in batch.schema.names else [None] * batch.num_rows
+
+    return zip(column("body"), column("sys_flag"), column("keys"), strict=True)
 
 
-def _read(made: Decoder, body: bytes | None, sys_flag: int | None) -> Decoded | str:
-    """A row's body as values, or why it is none."""
-    if not body:
-        return "the body is empty"
-    if (sys_flag or 0) & COMPRESSED:
-        return "the body is compressed and does not inflate; it stands here as it is stored"
-    try:
-        return made.decode(body)
-    except Misfit as wrong:
-        return str(wrong)
+def reader(how: BodyFormat, key: Key) -> Callable[[bytes | None, int | None, str | None], Decoded | str]:
+    """The decision about a row from its body, flags and KEYS: its values, or why it has none.
+
+    With a key (the columns of rows that change), no column of it may be null, and a message without a body is a
+    tombstone.
+    """
+    decode = decoder(how).decode
+    schema = decoder(how).schema
+    bury = Tombstones(schema, key).decode if key else None
+    places = [(name, schema.fieldNames().index(name)) for name in key]
+
+    def read(body: bytes | None, sys_flag: int | None, keys: str | None) -> Decoded | str:
+        if not body and bury is None:
+            return "the body is empty"
+        if (sys_flag or 0) & COMPRESSED:
+            return "the body is compressed and does not inflate; it stands here as it is stored"
+        try:
+            found = bury(keys) if bury is not None and body in NOTHING else decode(body or b"")
+        except Misfit as wrong:
+            return str(wrong)
+        for name, place in places:
+            if found.values[place] is None:
+                return f"field {name} is a part of the key and must not be null or missing"
+        return found
+
+    return read
 
 
 def _require_all(batch: pa.RecordBatch, found: list[Decoded | str]) -> None:

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 RESCUED: Final = "_rescued_data"
 """The column for what a body has and the schema does not, unless another name is given."""
 
-Kind = Literal["json"]
-KINDS: Final = ("json",)
+Kind = Literal["json", "debezium"]
+KINDS: Final = ("json", "debezium")
 
 
 class BodyFormat(Struct, frozen=True):
     """The format of bodies.
 
-    ``schema`` is Spark's DDL, or a schema in Spark's JSON.
+    ``schema`` is Spark's DDL, or a schema in Spark's JSON: of the body, or of the row in an event of Debezium.
     ``rescued`` names the column that takes what a body has and the schema does not, as JSON.
     """
 
@@ -34,7 +34,9 @@ class BodyFormat(Struct, frozen=True):
         if self.kind not in KINDS:
             raise SettingsError(f"the format of bodies is one of {', '.join(KINDS)}, not {self.kind!r}")
         if not self.schema:
-            raise SettingsError("JSON bodies need a schema: give --body-schema, as 'id long NOT NULL, item string'")
+            raise SettingsError(
+                f"{self.kind} bodies need a schema: give --body-schema, as 'id long NOT NULL, item string'"
+            )
         if not self.rescued:
             raise SettingsError(f"the column of rescued data needs a name, as {RESCUED}")
         return self
@@ -58,6 +60,7 @@ def resolved(how: BodyFormat) -> BodyFormat:
 
 def decoder(how: BodyFormat) -> Decoder:
     """The decoder of a resolved format."""
+    from firearrow.spark.bodies.debezium import DebeziumEvents
     from firearrow.spark.bodies.json_bodies import JsonBodies
 
-    return JsonBodies(how.schema)
+    return DebeziumEvents(how.schema) if how.kind == "debezium" else JsonBodies(how.schema)

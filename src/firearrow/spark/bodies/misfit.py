@@ -18,6 +18,8 @@ class Decoded(NamedTuple):
 
     values: tuple[Any, ...]
     rescued: str | None = None
+    is_deleted: bool = False
+    """Whether the body says that its row is deleted."""
 
 
 def shown(value: object) -> str:

@@ -6,11 +6,12 @@ runtime in Spark if the session has one (``native``), else by `sink`. All of the
 """
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from firearrow.errors import SettingsError
 from firearrow.spark.lake import delta, fit, native
+from firearrow.spark.lake.files import FILE_NAME, LiveFiles
 from firearrow.spark.lake.frames import arrow_schema, conformed, derive, spark_schema
 from firearrow.spark.lake.sink import NAME, LakeSink, committer
 from firearrow.spark.lake.storage import for_spark
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
+    from pyspark.sql.types import StructType
 
 Trigger = Mapping[str, str | bool]
 """Arguments of Spark's ``trigger``: ``{"availableNow": True}`` or ``{"processingTime": "10 seconds"}``."""
@@ -34,8 +36,11 @@ def has_runtime(spark: "SparkSession", table: LakeTable) -> bool:
     return bool(spark.conf.get(f"spark.sql.catalog.{table.name.split('.')[0]}", ""))
 
 
-def fitted(frame: "DataFrame", table: LakeTable) -> "DataFrame":
-    """Create the table if it is missing; return rows in the form that it takes, or raise if they do not fit."""
+def fitted(frame: "DataFrame", table: LakeTable, aside: Sequence[str] = ()) -> "DataFrame":
+    """Create the table if it is missing; return rows in the form that it takes, or raise if they do not fit.
+
+    Columns in ``aside`` are not the table's; they are returned behind the others (tables committed from Python only).
+    """
     table.checked()
     if table.format == "parquet":
         _require_parquet_fit(frame, table)
@@ -48,7 +53,10 @@ def fitted(frame: "DataFrame", table: LakeTable) -> "DataFrame":
         return native.fitted(frame, table)
     if table.format == "delta":
         frame = derive(frame, delta.partitions(table, frame.columns) if delta.exists(table) else table.rules)
-    return conformed(frame, committer(table).ensure(table, arrow_schema(frame.schema)))
+    target = committer(table).ensure(table, arrow_schema(frame.drop(*aside).schema))
+    for field in arrow_schema(frame.select(*aside).schema):
+        target = target.append(field)
+    return conformed(frame, target)
 
 
 def _require_parquet_fit(frame: "DataFrame", table: LakeTable) -> None:
@@ -108,6 +116,25 @@ def read(spark: "SparkSession", table: LakeTable) -> "DataFrame":
         return spark.read.parquet(for_spark(table.location))
     if table.native:
         return spark.table(table.name) if table.name else spark.read.format("delta").load(for_spark(table.location))
-    files = [for_spark(file) for file in committer(table).data_files(table)]
+    files = committer(table).live_files(table)
     schema = spark_schema(committer(table).schema(table))
-    return spark.read.schema(schema).parquet(*files) if files else spark.createDataFrame([], schema)
+    found = _parquet(spark, files.whole, schema)
+    return found.unionByName(_bare(spark, files, schema)) if files.bare else found
+
+
+def _parquet(spark: "SparkSession", files: Sequence[str], schema: "StructType") -> "DataFrame":
+    if not files:
+        return spark.createDataFrame([], schema)
+    return spark.read.schema(schema).parquet(*(for_spark(file) for file in files))
+
+
+def _bare(spark: "SparkSession", files: LiveFiles, schema: "StructType") -> "DataFrame":
+    """Rows of files that lack the columns of their partitions: the table's log has the values, by file."""
+    from pyspark.sql import functions as F  # noqa: N812 - the name everyone uses
+    from pyspark.sql.types import StructType
+
+    assert files.values is not None
+    inside = StructType([field for field in schema.fields if field.name not in files.values.schema.names])
+    rows = _parquet(spark, files.bare, inside).withColumn(FILE_NAME, F.col("_metadata.file_name"))
+    values = F.broadcast(spark.createDataFrame(files.values))
+    return rows.join(values, FILE_NAME).select(*(F.col(f"`{name}`") for name in schema.fieldNames()))

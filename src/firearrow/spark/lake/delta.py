@@ -14,7 +14,7 @@ import msgspec
 from firearrow.errors import Unsupported
 from firearrow.runtime.clock import SystemClock
 from firearrow.spark.lake import delta_log, fit
-from firearrow.spark.lake.files import Bounds, CommitRefused, DataFile, Form, require_cut
+from firearrow.spark.lake.files import FILE_NAME, Bounds, CommitRefused, DataFile, Form, LiveFiles, require_cut
 from firearrow.spark.lake.fit import Fit
 from firearrow.spark.lake.partitioning import (
     Rule,
@@ -50,9 +50,9 @@ def ensure(table: LakeTable, schema: "pa.Schema") -> "pa.Schema":
             partition_by=[rule.column for rule in asked] or None,
             storage_options=delta_settings(table.storage_settings),
         )
-    found = _open(table)
+    found = opened(table)
     require_same(asked, _rules(found), table.called)
-    return _fit(found, table, schema).target
+    return fitting(found, table, schema).target
 
 
 def exists(table: LakeTable) -> bool:
@@ -65,17 +65,18 @@ def exists(table: LakeTable) -> bool:
 
 def partitions(table: LakeTable, rows: Collection[str]) -> Rules:
     """The rules for which the partition columns of an existing table stand, for rows with these columns."""
-    found = _open(table)
+    found = opened(table)
     return tuple(underived(rule.column, _schema(found), rows) for rule in _rules(found))
 
 
-def _open(table: LakeTable) -> "DeltaTable":
+def opened(table: LakeTable) -> "DeltaTable":
+    """The table as it is now."""
     from deltalake import DeltaTable
 
     return DeltaTable(for_python(table.location), storage_options=delta_settings(table.storage_settings))
 
 
-def _fit(found: "DeltaTable", table: LakeTable, schema: "pa.Schema") -> Fit:
+def fitting(found: "DeltaTable", table: LakeTable, schema: "pa.Schema") -> Fit:
     """Compare rows with the table; raise unless they fit or the table may change so that they do."""
     rules = _rules(found)
     compared = fit.compare(schema, _schema(found), fit.no_widening)
@@ -108,8 +109,8 @@ def _require_plain(found: "DeltaTable", table: LakeTable) -> None:
 
 def form(table: LakeTable, schema: "pa.Schema") -> Form:
     """Where files with rows of this schema go, and by what they are cut; raise if the table cannot take them."""
-    found = _open(table)
-    _require_uncast(_fit(found, table, schema), table)
+    found = opened(table)
+    _require_uncast(fitting(found, table, schema), table)
     return Form(data_directory(table), _rules(found))
 
 
@@ -134,10 +135,10 @@ def commit(table: LakeTable, writer: str, batch: int, files: Sequence[DataFile],
     from deltalake.exceptions import CommitFailedError
 
     for attempt in range(ATTEMPTS):
-        found = _open(table)
+        found = opened(table)
         if last_batch(found, writer) >= batch:
             return False
-        compared = _fit(found, table, schema)
+        compared = fitting(found, table, schema)
         _require_uncast(compared, table)
         require_cut(files, _rules(found), table.called)
         try:
@@ -172,7 +173,7 @@ def _add(
         # No library puts columns and files into one commit of an object store. A kill between leaves empty columns,
         # and the batch is repeated.
         delta_log.add_columns(found, compared)
-        found = _open(table)
+        found = opened(table)
     found.create_write_transaction(
         actions,
         mode="append",
@@ -211,24 +212,33 @@ def _plain(value: object) -> object:
     return f"{value:%Y-%m-%dT%H:%M:%S}.{value.microsecond // 1000:03d}Z" if isinstance(value, datetime) else value
 
 
-def data_files(table: LakeTable) -> list[str]:
+def live_files(table: LakeTable) -> LiveFiles:
     """The files that hold the rows of the table now."""
-    found = _open(table)
-    files = list(found.file_uris())
+    found = opened(table)
     if "deletionVectors" in (found.protocol().reader_features or ()):
         raise Unsupported(f"table {table.called} has deletion vectors, which only Delta's own runtime in Spark applies")
+    files, rules = list(found.file_uris()), _rules(found)
+    if not rules:
+        return LiveFiles(files)
     ours = data_directory(table).rpartition("://")[2] + "/"
-    if _rules(found) and not all(file.rpartition("://")[2].startswith(ours) for file in files):
-        raise Unsupported(
-            f"table {table.called} is partitioned and was written by others too, whose files lack the columns of its "
-            "partitions; only Delta's own runtime in Spark reads them"
-        )
-    return files
+    whole = [file for file in files if file.rpartition("://")[2].startswith(ours)]
+    bare = sorted(set(files) - set(whole))
+    return LiveFiles(whole, bare, _partition_values(found, rules) if bare else None)
+
+
+def _partition_values(found: "DeltaTable", rules: Rules) -> "pa.Table":
+    """The partition of every file, by the name of the file."""
+    import pyarrow as pa
+
+    listed = pa.table(found.get_add_actions(flatten=True))
+    names = pa.array([path.rpartition("/")[2] for path in listed.column("path").to_pylist()], pa.string())
+    columns = {rule.column: listed.column(f"partition.{rule.column}") for rule in rules}
+    return pa.table({FILE_NAME: names, **columns})
 
 
 def schema(table: LakeTable) -> "pa.Schema":
     """The columns of the table."""
-    return _schema(_open(table))
+    return _schema(opened(table))
 
 
 def _schema(found: "DeltaTable") -> "pa.Schema":

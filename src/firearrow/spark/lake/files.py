@@ -26,6 +26,7 @@ FILE_BYTES: Final = 512 << 20
 COMPRESSION: Final = "zstd"
 COMPRESSION_LEVEL: Final = 1
 MOST_OPEN: Final = 32
+FILE_NAME: Final = "__file_name"
 FEW_VALUES: Final = ("topic", "broker", "tags", "born_host", "store_host")
 _COUNTED: Final = (pa.types.is_integer, pa.types.is_timestamp)
 
@@ -51,6 +52,18 @@ class DataFile(Struct, frozen=True):
     bounds: dict[str, Bounds]
     partition: Key = ()
     cut_by: str = ""
+
+
+class LiveFiles(Struct, frozen=True):
+    """The files that hold the rows of a table.
+
+    ``bare`` ones lack the columns of their partitions, as other writers of Delta leave them; ``values`` has the columns
+    for every file by its name (`FILE_NAME`).
+    """
+
+    whole: list[str]
+    bare: list[str] = []
+    values: pa.Table | None = None
 
 
 class Form(Struct, frozen=True):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from firearrow.errors import Unsupported
 from firearrow.spark.lake import fit
-from firearrow.spark.lake.files import DataFile, Form, require_cut
+from firearrow.spark.lake.files import DataFile, Form, LiveFiles, require_cut
 from firearrow.spark.lake.fit import Fit
 from firearrow.spark.lake.partitioning import Rule, Rules, iceberg_values, require_same, require_supported
 from firearrow.spark.lake.storage import filesystem, for_python
@@ -47,8 +47,8 @@ def ensure(table: LakeTable, schema: "pa.Schema") -> "pa.Schema":
         found = known.load_table(table.name)
     except NoSuchTableError:
         found = _created(known, table, fit.without_small_integers(schema))
-    require_same(table.rules, _rules(found), table.called)
-    return _fit(found, table, schema).target
+    require_same(table.rules, rules_of(found), table.called)
+    return fitting(found, table, schema).target
 
 
 def _created(known: "Catalog", table: LakeTable, schema: "pa.Schema") -> "Table":
@@ -67,9 +67,9 @@ def _created(known: "Catalog", table: LakeTable, schema: "pa.Schema") -> "Table"
         return known.load_table(table.name)
 
 
-def _fit(found: "Table", table: LakeTable, schema: "pa.Schema") -> Fit:
+def fitting(found: "Table", table: LakeTable, schema: "pa.Schema") -> Fit:
     """Compare rows with the table; raise unless they fit or the table may change so that they do."""
-    rules, rows = _rules(found), fit.without_small_integers(schema)
+    rules, rows = rules_of(found), fit.without_small_integers(schema)
     compared = fit.compare(rows, _schema(found), fit.iceberg_widening, {rule.column for rule in rules})
     fit.require(compared, table.evolve, table.called)
     require_supported(rules, compared.target, table.called)
@@ -79,21 +79,12 @@ def _fit(found: "Table", table: LakeTable, schema: "pa.Schema") -> Fit:
 def form(table: LakeTable, schema: "pa.Schema") -> Form:
     """Where files with rows of this schema go, and by what they are cut; raise if the table cannot take them."""
     found = catalog(table).load_table(table.name)
-    _fit(found, table, schema)
-    return Form(f"{found.location()}/data", _rules(found))
+    fitting(found, table, schema)
+    return Form(f"{found.location()}/data", rules_of(found))
 
 
-def data_directory(table: LakeTable) -> str:
-    """Where files of the table go."""
-    return f"{catalog(table).load_table(table.name).location()}/data"
-
-
-def partitioning(table: LakeTable) -> Rules:
+def rules_of(found: "Table") -> Rules:
     """What the table is partitioned by."""
-    return _rules(catalog(table).load_table(table.name))
-
-
-def _rules(found: "Table") -> Rules:
     columns = found.schema()
     named = ((columns.find_column_name(field.source_id), str(field.transform)) for field in found.spec().fields)
     return tuple(Rule(name or "", transform) for name, transform in named)
@@ -107,8 +98,8 @@ def commit(table: LakeTable, writer: str, batch: int, files: Sequence[DataFile],
         found = catalog(table).load_table(table.name)
         if last_batch(found, writer) >= batch:
             return False
-        compared = _fit(found, table, schema)
-        require_cut(files, _rules(found), table.called)
+        compared = fitting(found, table, schema)
+        require_cut(files, rules_of(found), table.called)
         try:
             _add(found, writer, batch, files, compared)
         except CommitFailedException:
@@ -132,17 +123,12 @@ def _key(writer: str) -> str:
 def _add(found: "Table", writer: str, batch: int, files: Sequence[DataFile], compared: Fit) -> None:
     notes = {"firearrow.writer": writer, "firearrow.batch": str(batch)}
     with once(found) as change:
-        if compared.is_change:
-            with change.update_schema() as columns:
-                columns.union_by_name(compared.target)
-        if change.table_metadata.name_mapping() is None:  # files have names of columns, and not their numbers
-            names = change.table_metadata.schema().name_mapping.model_dump_json()
-            change.set_properties({"schema.name-mapping.default": names})
+        take_columns(change, compared)
         snapshot = change.update_snapshot(snapshot_properties=notes)
         merges = found.properties.get("commit.manifest-merge.enabled", "false").lower() == "true"
         with snapshot.merge_append() if merges else snapshot.fast_append() as appended:
             for file in files:
-                appended.append_data_file(_manifest_file(change, found, file))
+                appended.append_data_file(manifest_file(change, found, file))
         change.set_properties({_key(writer): str(batch)})
 
 
@@ -152,7 +138,17 @@ def once(found: "Table") -> "Transaction":
     return found.transaction()
 
 
-def _manifest_file(change: "Transaction", found: "Table", file: DataFile) -> "ManifestFile":
+def take_columns(change: "Transaction", compared: Fit) -> None:
+    """Give the table the columns of the rows, and names to the columns of files, which have no numbers."""
+    if compared.is_change:
+        with change.update_schema() as columns:
+            columns.union_by_name(compared.target)
+    if change.table_metadata.name_mapping() is None:
+        names = change.table_metadata.schema().name_mapping.model_dump_json()
+        change.set_properties({"schema.name-mapping.default": names})
+
+
+def manifest_file(change: "Transaction", found: "Table", file: DataFile) -> "ManifestFile":
     """A file as a manifest lists it: its statistics from its footer, its partition from the task that wrote it."""
     import pyarrow.parquet as pq
     from pyiceberg.io.pyarrow import (
@@ -166,7 +162,7 @@ def _manifest_file(change: "Transaction", found: "Table", file: DataFile) -> "Ma
 
     scheme = found.location().partition("://")[0] if "://" in found.location() else "file"
     path = file.path if "://" in file.path else f"{scheme}://{file.path}"
-    columns, rules = change.table_metadata.schema(), _rules(found)
+    columns, rules = change.table_metadata.schema(), rules_of(found)
     with found.io.new_input(path).open() as stream:
         footer = pq.read_metadata(stream)
     statistics = data_file_statistics_from_parquet_metadata(
@@ -188,13 +184,13 @@ def _manifest_file(change: "Transaction", found: "Table", file: DataFile) -> "Ma
     )
 
 
-def data_files(table: LakeTable) -> list[str]:
+def live_files(table: LakeTable) -> LiveFiles:
     """The files that hold the rows of the table now."""
     found = catalog(table).load_table(table.name)
     planned = list(found.scan().plan_files())
     if any(file.delete_files for file in planned):
         raise Unsupported(f"table {table.name} has delete files, which only Iceberg's own runtime in Spark can apply")
-    return [file.file.file_path for file in planned]
+    return LiveFiles([file.file.file_path for file in planned])
 
 
 def schema(table: LakeTable) -> "pa.Schema":

@@ -16,10 +16,12 @@ from firearrow.errors import SettingsError
 from firearrow.spark.bodies.body_format import BodyFormat
 from firearrow.spark.lake import access
 from firearrow.spark.lake.access import Trigger
+from firearrow.spark.lake.changes import require_changeable
 from firearrow.spark.lake.partitioning import Rule, told
 from firearrow.spark.lake.table import LakeTable, beside
-from firearrow.spark.pipelines import body_schemas, transforms
+from firearrow.spark.pipelines import body_schemas, transforms, upserts
 from firearrow.spark.pipelines.listener import counted
+from firearrow.spark.pipelines.upserts import Upsert
 from firearrow.spark.source import plan
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ class Archive(Struct, frozen=True):
     otherwise. With ``bodies``, or ``body_schema`` (Spark's DDL) for JSON, bodies also fill a typed table and a
     quarantine, beside the bronze one unless named. ``on_error`` says what becomes of bodies that are not of the schema:
     ``quarantine``, ``fail`` or ``skip`` (both without a quarantine). ``bronze=False`` leaves the bronze table out.
+    With ``upsert`` the typed table holds the last version of every key instead of every message.
     ``name`` begins the names of the queries: give each archive of a session its own.
     """
 
@@ -54,6 +57,7 @@ class Archive(Struct, frozen=True):
     name: str = "archive"
     bodies: BodyFormat | None = None
     on_error: str = QUARANTINE
+    upsert: Upsert | None = None
 
     @property
     def body_format(self) -> BodyFormat | None:
@@ -66,6 +70,10 @@ class Archive(Struct, frozen=True):
             raise SettingsError(f"--on-error is one of {', '.join(transforms.ERROR_MODES)}, not {self.on_error!r}")
         if self.on_error != QUARANTINE and self.body_format is None:
             raise SettingsError(f"--on-error {self.on_error} is about bodies; give --body-schema too")
+        if self.upsert is not None:
+            if self.body_format is None:
+                raise SettingsError("--mode upsert needs the columns of bodies; give --body-schema too")
+            require_changeable(self.tables()[TYPED])
         return self
 
     def tables(self) -> dict[str, LakeTable]:
@@ -87,7 +95,7 @@ def stream(spark: "SparkSession", archive: Archive) -> "DataFrame":
     if not any(name.startswith("starting") for name in given):
         options["startingOffsets"] = "earliest"
     if "maxoffsetspertrigger" not in given:
-        options["maxOffsetsPerTrigger"] = str(ROWS_PER_BATCH)
+        options["maxOffsetsPerTrigger"] = str(upserts.ROWS_PER_BATCH if archive.upsert else ROWS_PER_BATCH)
     if "badbodies" not in given:
         options["badBodies"] = "keep"
     return spark.readStream.format("rocketmq").options(**options).load()
@@ -96,9 +104,11 @@ def stream(spark: "SparkSession", archive: Archive) -> "DataFrame":
 def frames(rows: "DataFrame", archive: Archive) -> "dict[str, DataFrame]":
     """What goes into each table."""
     made, how = {BRONZE: lambda: rows}, archive.body_format
+    upsert, key = archive.upsert, archive.upsert.key if archive.upsert else ()
     if how is not None:
-        made[TYPED] = lambda: transforms.typed(rows, how, archive.on_error)
-        made[QUARANTINE] = lambda: transforms.quarantine(rows, how)
+        typed = transforms.typed(rows, how, archive.on_error, key)
+        made[TYPED] = lambda: upsert.changes(typed) if upsert else typed
+        made[QUARANTINE] = lambda: transforms.quarantine(rows, how, key)
     return {name: made[name]() for name in archive.tables()}
 
 
@@ -114,17 +124,26 @@ def _fitted(spark: "SparkSession", archive: Archive) -> "dict[str, tuple[DataFra
     tables, filled = archive.tables(), frames(stream(spark, archive), archive)
     targets = {name: partitioned(tables[name], frame.columns, name) for name, frame in filled.items()}
     _require_used(archive.table, targets.values())
-    return {name: (access.fitted(frame, targets[name]), targets[name]) for name, frame in filled.items()}
+
+    def fitted(name: str, frame: "DataFrame") -> "DataFrame":
+        if name == TYPED and archive.upsert is not None:
+            return upserts.fitted(frame, targets[name], archive.upsert)
+        return access.fitted(frame, targets[name])
+
+    return {name: (fitted(name, frame), targets[name]) for name, frame in filled.items()}
 
 
 def _begin(
     archive: Archive, ready: "Mapping[str, tuple[DataFrame, LakeTable]]", trigger: Trigger
 ) -> "list[StreamingQuery]":
-    root = archive.checkpoint.rstrip("/")
-    return [
-        access.begin(counted(frame), table, f"{root}/{name}", trigger, f"{archive.name}-{name}")
-        for name, (frame, table) in ready.items()
-    ]
+    root, queries = archive.checkpoint.rstrip("/"), []
+    for name, (frame, table) in ready.items():
+        place, query = f"{root}/{name}", f"{archive.name}-{name}"
+        if name == TYPED and archive.upsert is not None:
+            queries.append(upserts.begin(counted(frame), table, archive.upsert, place, trigger, query))
+        else:
+            queries.append(access.begin(counted(frame), table, place, trigger, query))
+    return queries
 
 
 def _change_schema(spark: "SparkSession", archive: Archive, how: BodyFormat) -> None:

@@ -6,16 +6,18 @@ Columns of the typed table that say where a row came from, and what of its body 
 underscore, so that fields of bodies may be called what they like.
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - the name everyone uses
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
 from firearrow.errors import SettingsError
 from firearrow.model import keys
 from firearrow.model.names import DLQ_PREFIX, RETRY_PREFIX
 from firearrow.spark.bodies.batches import REASON, QuarantinedRows, TypedRows
 from firearrow.spark.bodies.body_format import BodyFormat, decoder, resolved
+from firearrow.spark.lake.keys import DELETED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -32,18 +34,21 @@ ERROR_MODES: Final = (FAIL, QUARANTINE, SKIP)
 """What becomes of a row whose body is not of the schema: it ends the job, stands in the quarantine, or is left out."""
 
 
-def typed(rows: "DataFrame", how: BodyFormat, on_error: str = QUARANTINE) -> "DataFrame":
-    """The rows whose bodies are of the schema, one column a field."""
+def typed(rows: "DataFrame", how: BodyFormat, on_error: str = QUARANTINE, key: Sequence[str] = ()) -> "DataFrame":
+    """The rows whose bodies are of the schema, one column a field; with a key also whether a row is deleted."""
     how = resolved(how)
     schema = StructType([field for field in rows.schema.fields if field.name in PROVENANCE])
     columns = {name: f"_{name}" for name in schema.fieldNames()}
     fields = [StructField(columns[field.name], field.dataType) for field in schema.fields]
     fields.append(StructField(how.rescued, StringType()))
+    if key:
+        fields.append(StructField(DELETED, BooleanType()))
     fields += [StructField(field.name, field.dataType) for field in decoder(how).schema.fields]
+    _require_columns(key, fields)
     made = StructType(fields)
     _require_distinct(made)
     needed = [name for name in rows.columns if name in columns or name in ("body", "sys_flag")]
-    run = TypedRows(how, columns, made, on_error == FAIL)
+    run = TypedRows(how, tuple(key), columns, made, on_error == FAIL)
     return rows.select(*needed).mapInArrow(run, made)
 
 
@@ -55,10 +60,17 @@ def _require_distinct(schema: StructType) -> None:
         seen.add(name.lower())
 
 
-def quarantine(rows: "DataFrame", how: BodyFormat) -> "DataFrame":
+def _require_columns(key: Sequence[str], fields: Sequence[StructField]) -> None:
+    names = [field.name for field in fields]
+    for name in key:
+        if name not in names:
+            raise SettingsError(f"--key names {name}, and the schema of bodies has no such field")
+
+
+def quarantine(rows: "DataFrame", how: BodyFormat, key: Sequence[str] = ()) -> "DataFrame":
     """The rows whose bodies are not of the schema, whole, with a reason."""
     schema = StructType([*rows.schema.fields, StructField(REASON, StringType())])
-    return rows.mapInArrow(QuarantinedRows(resolved(how)), schema)
+    return rows.mapInArrow(QuarantinedRows(resolved(how), tuple(key)), schema)
 
 
 def retries(rows: "DataFrame") -> "DataFrame":

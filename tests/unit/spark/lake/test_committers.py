@@ -47,7 +47,7 @@ def table(form: str, directory: Path) -> LakeTable:
 
 def stored(module: ModuleType, where: LakeTable) -> list[int]:
     found: list[int] = []
-    for file in module.data_files(where):
+    for file in module.live_files(where).whole:
         found += pq.read_table(file.removeprefix("file://"), columns=["queue_offset"])["queue_offset"].to_pylist()
     return sorted(found)
 

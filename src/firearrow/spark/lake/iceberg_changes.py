@@ -1,0 +1,87 @@
+"""Rows of Iceberg tables replaced and deleted by key, with pyiceberg, by copy-on-write: one snapshot.
+
+Files that hold one of the keys are written anew without it; files that cannot hold one, by their statistics, are not
+read. The snapshot drops the old files and adds the new ones.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from firearrow.errors import Unsupported
+from firearrow.spark.lake.files import DataFile, write_files
+from firearrow.spark.lake.fit import Fit
+from firearrow.spark.lake.iceberg import catalog, fitting, manifest_file, once, rules_of, take_columns
+from firearrow.spark.lake.iceberg import schema as schema_of
+from firearrow.spark.lake.keys import DELETED, bounds, columns_of, keys_of, shaped, without
+from firearrow.spark.lake.table import LakeTable
+
+if TYPE_CHECKING:
+    from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.table import FileScanTask, Table
+
+ATTEMPTS: Final = 8
+
+
+def rows_near(table: LakeTable, keys: pa.Table, names: Sequence[str]) -> pa.Table:
+    """Columns of the rows whose keys may be among these."""
+    found = catalog(table).load_table(table.name)
+    return found.scan(row_filter=_near(keys), selected_fields=tuple(names)).to_arrow()
+
+
+def _near(keys: pa.Table) -> "BooleanExpression":
+    from pyiceberg.expressions import And, GreaterThanOrEqual, LessThanOrEqual
+
+    name, low, high = bounds(keys)
+    return And(GreaterThanOrEqual(name, low), LessThanOrEqual(name, high))  # type: ignore[arg-type,call-arg]
+
+
+def replace(table: LakeTable, rows: pa.Table, key: Sequence[str]) -> None:
+    """Put rows in the place of those with the same keys; rows that delete leave theirs empty."""
+    from pyiceberg.exceptions import CommitFailedException
+
+    for attempt in range(ATTEMPTS):
+        try:
+            _replace(catalog(table).load_table(table.name), table, rows, key)
+        except CommitFailedException:  # another writer committed meanwhile
+            if attempt == ATTEMPTS - 1:
+                raise
+        else:
+            return
+
+
+def _replace(found: "Table", table: LakeTable, rows: pa.Table, key: Sequence[str]) -> None:
+    stays, gone = rows.filter(pc.invert(rows.column(DELETED))), set(keys_of(rows, key))
+    compared = fitting(found, table, columns_of(rows)) if stays.num_rows else Fit(schema_of(table))
+    parts, old = [shaped(stays, compared.target)], []
+    for task in found.scan(row_filter=_near(rows.select(key))).plan_files():
+        whole = _read(found, task)
+        left = without(whole, key, gone)
+        if left.num_rows < whole.num_rows:
+            old.append(task.file)
+            parts.append(shaped(left, compared.target))
+    batches = [batch for part in parts for batch in part.to_batches()]
+    made = write_files(batches, f"{found.location()}/data", "changes", rules_of(found), table.storage_settings)
+    if made or old:
+        _commit(found, old, made, compared)
+
+
+def _read(found: "Table", task: "FileScanTask") -> pa.Table:
+    from pyiceberg.expressions import AlwaysTrue
+    from pyiceberg.io.pyarrow import ArrowScan
+
+    if task.delete_files:
+        raise Unsupported("the table has delete files, which only Iceberg's own runtime in Spark can apply")
+    return ArrowScan(found.metadata, found.io, found.schema(), AlwaysTrue()).to_table([task])
+
+
+def _commit(found: "Table", old: Sequence[Any], made: Sequence[DataFile], compared: Fit) -> None:
+    with once(found) as change:
+        take_columns(change, compared)
+        with change.update_snapshot().overwrite() as snapshot:
+            for file in old:
+                snapshot.delete_data_file(file)
+            for file in made:
+                snapshot.append_data_file(manifest_file(change, found, file))

@@ -22,6 +22,7 @@ from firearrow.store.queue.consume_queue import ENTRY, ENTRY_BYTES, ConsumeQueue
 from firearrow.store.queue.table import Queues
 from firearrow.store.read.hot_records import RECENT_BYTES, SPAN_BYTES, Columns, HotPlan, gather, plan_all, plan_some
 from firearrow.store.read.log_bytes import LogBytes
+from firearrow.store.read.stamped_records import are_right
 from firearrow.store.recovery.open_log import OpenedLog
 from firearrow.store.recovery.verify import judge
 from firearrow.store.views.repair import Repair
@@ -32,6 +33,8 @@ SCANNED_COLD: Final = 64
 """The most entries on the cold path, where every record must be read to check its entry."""
 SPAN_GAP: Final = 2048
 """Bytes between two records up to which the gap is read too, because another call would cost more."""
+FETCHED_BYTES: Final = 1 << 20
+"""The longest part of the log that is read from the device at once, the records of other queues between included."""
 _REPAIRS: Final = 16
 
 
@@ -219,6 +222,9 @@ class QueueReader:
 
     async def _read_cold(self, queue: ConsumeQueue, request: ReadRequest, entries: bytes) -> ReadResult | _Wrong:
         """Read and check every record; return the first wrong entry if no good one comes before it."""
+        stamped = await self._read_stamped(queue, request, entries) if request.tags is None else None
+        if stamped is not None:
+            return stamped
         plan = _plan_cold(request, entries[: max(SCANNED_COLD, request.max_messages) * ENTRY_BYTES])
         if not plan.wanted:
             return self._answer(queue, plan, [])._replace(status=ReadStatus.MESSAGE_WAS_REMOVING)
@@ -240,6 +246,38 @@ class QueueReader:
             if wrong is not None:
                 return self._answer(queue, _Plan(good, wrong), buffers) if good else _Wrong(wrong)
         return self._answer(queue, plan, buffers)
+
+    async def _read_stamped(self, queue: ConsumeQueue, request: ReadRequest, entries: bytes) -> ReadResult | None:
+        """Read records that all have our stamp, and check them by columns; None when one must be looked at alone."""
+        plan = plan_all(request.offset, request.max_bytes, entries[: request.max_messages * ENTRY_BYTES])
+        if plan is None:
+            return None
+        columns, total, next_offset = plan
+        physicals, sizes, _ = columns
+        is_ours, until = self._ranges.owner(physicals[0])
+        if not is_ours or max(physicals) >= until or (len(self._damage) and any(map(self._damage.covers, physicals))):
+            return None
+        buffers = self._gather_hot(queue.queue_id, columns, total)
+        if buffers is None and await self._bring_into_memory(physicals[0], physicals[-1] + sizes[-1]):
+            buffers = self._gather_hot(queue.queue_id, columns, total)
+        if buffers is None:
+            return None
+        codes = [code for _, _, code in ENTRY.iter_unpack(entries[: len(sizes) * ENTRY_BYTES])]
+        if not are_right(b"".join(buffers), queue.topic, sizes, codes):
+            return None
+        queue.was_judged(request.offset, next_offset)
+        found = ReadStatus.FOUND
+        return ReadResult(found, next_offset, queue.min_offset, queue.max_offset, buffers, len(sizes), total)
+
+    async def _bring_into_memory(self, first: int, end: int) -> bool:
+        """Have the kernel read a part of the log; False when it is too long, or not in one file."""
+        if not 0 < end - first <= FETCHED_BYTES:
+            return False
+        try:
+            await self._bytes.read_cold(first, end - first)
+        except OffsetNotStored:
+            return False
+        return True
 
     async def _read_span(self, span: list[_Wanted]) -> bytes | None:
         """The bytes of the records of a span; None when an entry cannot be right."""

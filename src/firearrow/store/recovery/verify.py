@@ -1,4 +1,6 @@
-"""Whether a record is good: the one check for recovery, ``--verify``, cold reads and the scrub. Pure.
+"""Whether a record is good: the check for recovery, ``--verify``, cold reads and the scrub. Pure.
+
+Cold reads of stamped records go by columns first (`store.read.stamped_records`), which passes nothing that fails here.
 
 A record is good when its structure is valid (`record.decode.peek`), it states its own physical offset, and its checksum
 is right. Inside a stamped range the checksum is the stamp, which covers every byte; a stamp may be missing only where

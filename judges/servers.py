@@ -252,16 +252,17 @@ class FireArrowBroker(OwnServer, ApacheBroker):
         *,
         name_servers: Sequence[str],
         name: str = "broker-a",
+        broker_id: int = 0,
         port: int | None = None,
         settings: Mapping[str, str] | None = None,
         arguments: Sequence[str] = (),
         program: str = _COMMAND,
     ) -> None:
-        super().__init__(name_servers=name_servers, name=name, port=port)
+        super().__init__(name_servers=name_servers, name=name, broker_id=broker_id, port=port)
         self.arguments = tuple(arguments)
         self.program = program
         not_offered = ("storePathCommitLog",)
-        without_effect = ("brokerIP2", "transactionMetricFlushInterval")
+        without_effect = ("transactionMetricFlushInterval",)
         for key in (*not_offered, *without_effect, *_NO_LOAD_SHEDDING):
             del self.settings[key]
         self.settings.update(settings or {})

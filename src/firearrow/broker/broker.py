@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from firearrow.broker.consumer_side import Consuming, Registers
 from firearrow.broker.handlers.admin.broker_config import BrokerConfigHandlers
+from firearrow.broker.handlers.admin.replication import ReplicationHandlers
 from firearrow.broker.handlers.admin.runtime import RuntimeHandlers, begin_days
 from firearrow.broker.handlers.admin.timer import TimerHandlers
 from firearrow.broker.handlers.admin.topic import TopicHandlers
@@ -26,6 +27,8 @@ from firearrow.broker.handlers.message.send import SendHandlers
 from firearrow.broker.handlers.message.transaction import TransactionHandlers
 from firearrow.broker.identity import Identity
 from firearrow.broker.registration import Registration
+from firearrow.broker.replication.refusals import SlaveRefusals
+from firearrow.broker.replication.replication import Replication
 from firearrow.broker.self_check import warn
 from firearrow.broker.settings.config import FAST_PORT_BELOW, BrokerSettings
 from firearrow.broker.settings.live import LiveSettings
@@ -95,15 +98,21 @@ class Broker:
             self._count(life, tables.stats)
             changes = await self._load_changes(life, tables)
             consuming = await self._consume(life, tables)
-            transactions = self._transact(life, tables)
+            replication = Replication(tables, self._network, self._caller, consuming.delays)
+            transactions = TransactionHandlers(Transactions(tables), tables.store.lookups, tables.jobs)
             registration = Registration(self._caller, self._name_servers, tables)
+            registration.on_registered = replication.registered
             sends = SendHandlers(tables, consuming.timers.is_congested)
-            life.spawn(sends.rows.windows.run(), "row windows")
+            if replication.confirmation is not None:
+                sends.wait_for_slaves(replication.confirmation)
+            writers = self._write(life, tables, sends, transactions)
             for_operators = self._operate(life, tables, sends, consuming, transactions.ends, registration)
-            parts: tuple[Registers, ...] = (consuming, sends, transactions, *for_operators, changes)
+            copies = ReplicationHandlers(tables, replication, consuming.delays.offsets)
+            parts: tuple[Registers, ...] = (consuming, *writers, *for_operators, copies, changes)
             handlers = Handlers()
             for part in parts:
                 part.add_to(handlers)
+            await replication.start(life)
             await self._listen(life, identity, handlers, consuming)
             self._leave_when_fenced(tables.store, registration)
             await self._register(life, registration)
@@ -130,7 +139,12 @@ class Broker:
         )
         self._settings.replace(replace(value, broker=broker))
         return Identity(
-            name=broker.broker_name, cluster=broker.broker_cluster_name, ip=broker.broker_ip1, port=broker.listen_port
+            name=broker.broker_name,
+            cluster=broker.broker_cluster_name,
+            ip=broker.broker_ip1,
+            port=broker.listen_port,
+            ha_ip=broker.broker_ip2,
+            ha_listen_port=value.replication.ha_listen_port,
         )
 
     async def _free_port(self) -> int:
@@ -157,10 +171,17 @@ class Broker:
         config = StoreConfig(log=settings.log, views=views, retention=settings.retention, scrub=settings.scrub)
         machine = self._machine
         store = await Store.open(
-            self._disk, self._clock, config, machine.boot_id, zone=machine.zone, offsets=self._read_by_groups
+            self._disk,
+            self._clock,
+            config,
+            machine.boot_id,
+            zone=machine.zone,
+            offsets=self._read_by_groups,
+            is_copy=settings.replication.is_slave,
         )
         try:
-            await self._refuse_pending(store)
+            if not settings.replication.is_slave:
+                await self._refuse_pending(store)
         except BaseException:
             await store.close()
             raise
@@ -207,11 +228,16 @@ class Broker:
         life.spawn(consuming.run(), "consuming")
         return consuming
 
-    def _transact(self, life: Lifetime, tables: Tables) -> TransactionHandlers:
-        transactions = Transactions(tables)
+    def _write(
+        self, life: Lifetime, tables: Tables, sends: SendHandlers, transactions: TransactionHandlers
+    ) -> list[Registers]:
+        """Start what appends to the log; a slave, whose log is a copy, refuses it."""
+        if self._settings.value.replication.is_slave:
+            return [SlaveRefusals()]
         transactions.open()
         life.spawn(transactions.run(), "transactions")
-        return TransactionHandlers(transactions, tables.store.lookups, tables.jobs)
+        life.spawn(sends.rows.windows.run(), "row windows")
+        return [sends, transactions, RecallHandlers(tables)]
 
     def _operate(
         self,
@@ -229,7 +255,6 @@ class Broker:
             TopicHandlers(tables, registration.announced),
             RuntimeHandlers(tables, watch, consuming.delays, consuming.timers, ends, instance=self._instance),
             TimerHandlers(consuming.timers),
-            RecallHandlers(tables),
             QueryHandlers(tables),
             UnservedHandlers(tables.identity.ip, timers=self._settings.value.timers.timer_wheel_enable),
         ]

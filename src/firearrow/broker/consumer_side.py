@@ -53,7 +53,6 @@ class Consuming:
         self._handlers: list[Registers] = [
             self.heartbeats,
             self.pulls,
-            SendBackHandlers(tables),
             OffsetHandlers(tables),
             LockHandlers(tables.locks),
             GroupHandlers(tables),
@@ -61,6 +60,9 @@ class Consuming:
             ConsumerHandlers(tables, self._questions, self.heartbeats.disagreements),
             ProgressHandlers(tables),
         ]
+        self._is_slave = tables.settings.value.replication.is_slave
+        if not self._is_slave:
+            self._handlers.append(SendBackHandlers(tables))
         tables.clients.on_new_expression.append(self.pulls.resubscribed)
         tables.store.views.dispatch.views += [self.pulls.arrived, self.delays.arrived, self.timers.arrived]
 
@@ -73,7 +75,8 @@ class Consuming:
             # New messages get queue offsets above the end of the queue: the file must not hold such offsets by then.
             await tables.offset_file.save_before_serving("offsets above the end of their queue")
         await self.delays.load()
-        await self.timers.load()
+        if not self._is_slave:
+            await self.timers.load()
         prepare()
 
     def add_to(self, handlers: Handlers) -> None:
@@ -95,7 +98,7 @@ class Consuming:
                 self._tables.groups.file.run(),
                 self._tables.offset_file.run(),
                 self.heartbeats.run(),
-                self.delays.run(),
+                self.delays.file.run() if self._is_slave else self.delays.run(),
                 self.timers.run(),
                 self._forget_locks(),
             ):

@@ -19,7 +19,7 @@ after a newer one; the first registration sends the whole table.
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any, Final
 from zlib import crc32
@@ -36,7 +36,12 @@ from firearrow.protocol.bodies.naming.registration import RegisterBrokerBody, en
 from firearrow.protocol.bodies.naming.route import KVTable
 from firearrow.protocol.bodies.version import DataVersion
 from firearrow.protocol.conversation import Request
-from firearrow.protocol.requests.naming.registration import QueryDataVersion, RegisterBroker, UnregisterBroker
+from firearrow.protocol.requests.naming.registration import (
+    QueryDataVersion,
+    RegisterBroker,
+    RegisterBrokerAnswer,
+    UnregisterBroker,
+)
 from firearrow.protocol.requests.naming.route import WipeWritePermOfBroker
 from firearrow.record.layout import CRC_MASK
 from firearrow.remoting.caller import Caller
@@ -70,6 +75,8 @@ class Registration:
         self.at: Final = [_NameServer(self, address) for address in name_servers]
         self._topics.on_changed.append(self._changed)
         self._settings.on_change.append(self.whole)
+        self.on_registered: Callable[[RegisterBrokerAnswer], None] = lambda _: None
+        """Called with every answer of a name server; for a slave it holds the addresses of the master."""
 
     async def run(self) -> None:
         """Register until cancelled."""
@@ -175,6 +182,7 @@ class Registration:
             body_crc32=crc32(body) & CRC_MASK,
         )
         reply = await self._caller.call(address, request, body, timeout_ms=broker.register_broker_timeout_mills)
+        self.on_registered(reply.answer)
         if reply.body:
             self._topics.order(_ordered(reply.body))
 

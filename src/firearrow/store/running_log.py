@@ -11,7 +11,7 @@ from firearrow.errors import DiskError
 from firearrow.runtime.clock import Clock
 from firearrow.runtime.disk.door import Disk
 from firearrow.store.config import LogConfig
-from firearrow.store.log.commit_log import CommitLog
+from firearrow.store.log.copied_log import CopiedLog
 from firearrow.store.log.flush import Flusher
 from firearrow.store.log.next_segment import SegmentAhead
 from firearrow.store.log.progress import Sink
@@ -25,7 +25,7 @@ class RunningLog:
         self, disk: Disk, clock: Clock, config: LogConfig, opened: OpenedLog, sink: Sink, *, last_store_ms: int = 0
     ) -> None:
         self.opened = opened
-        self.log = CommitLog(
+        self.log = CopiedLog(
             opened.segments,
             clock,
             config,
@@ -52,6 +52,11 @@ class RunningLog:
             return
         async with asyncio.TaskGroup() as group:
             self._tasks = [group.create_task(self.flusher.run()), group.create_task(self._ahead.run())]
+
+    async def begin_at(self, offset: int) -> None:
+        """Begin an empty log at the start of another segment, durably. Nothing may be appended meanwhile."""
+        await self._ahead.begin_at(offset)
+        await self.opened.slot.begin(offset, offset)
 
     async def flush(self) -> None:
         """Make everything appended so far durable; raise when that fails."""

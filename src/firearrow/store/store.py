@@ -19,7 +19,8 @@ from firearrow.runtime.clock import Clock
 from firearrow.runtime.disk.door import Disk
 from firearrow.store.config import LogConfig
 from firearrow.store.log.waiters import OnReached
-from firearrow.store.placement import FLUSHED, Appended, Level
+from firearrow.store.log_copy import LogCopy
+from firearrow.store.placement import FLUSHED, WRITTEN, Appended, Level
 from firearrow.store.read.log_bytes import LogBytes
 from firearrow.store.read.lookup import Lookups
 from firearrow.store.read.queue_reader import QueueReader, ReadRequest, ReadResult
@@ -64,6 +65,7 @@ class Store:
             disk, clock, config.log, opened, views.dispatch, last_store_ms=views.dispatch.last_store_ms
         )
         self.log = self._running.log
+        self.copy = LogCopy(self._running, views, dispatches_at=FLUSHED if config.log.syncs_first else WRITTEN)
         self.bytes = LogBytes(self.log, opened.segments)
         self.lookups = Lookups(self.log, views.queues, views.index, opened)
         self.retention = Retention(disk, clock, config.retention, self.log, opened, views, zone=zone, offsets=offsets)
@@ -82,13 +84,15 @@ class Store:
         *,
         zone: tzinfo = UTC,
         offsets: Callable[[], Offsets] = tuple,
+        is_copy: bool = False,
     ) -> "Store":
         """Recover the store of a directory, or create it.
 
         ``zone`` is the time zone of ``deleteWhen`` and, as in Apache's store, of the names of index files; ``offsets``
-        returns the committed offsets of groups, for warnings.
+        returns the committed offsets of groups, for warnings. A store that ``is_copy`` gets its records from another
+        broker's log, through `copy`.
         """
-        opened = await open_log(disk, clock, config.log, boot_id)
+        opened = await open_log(disk, clock, config.log, boot_id, is_copy=is_copy)
         try:
             views = await Views.open(disk, clock, config.views, opened, zone=zone)
             await views.catch_up(opened)

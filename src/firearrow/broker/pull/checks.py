@@ -27,6 +27,11 @@ from firearrow.remoting.handlers import Peer
 SUBSCRIPTION_FLAG: Final = 0x4
 """The bit of a pull's sysFlag that says that the pull carries its subscription."""
 
+SLAVE_DOES_NOT_READ: Final = (
+    "[REJECTREQUEST]system busy, start flow control for a while: this broker is a slave that serves no pulls; "
+    "set slaveReadEnable=true there, or pull from its master"
+)
+
 
 class Admitted(Struct, gc=False):
     """A pull that passed every check."""
@@ -47,6 +52,7 @@ class PullChecks:
         self._clients = tables.clients
         self._settings = tables.settings
         self._broker_ip = tables.identity.ip
+        self._is_slave = tables.settings.value.replication.is_slave
         self.allows_lite = True
         """Whether LITE_PULL_MESSAGE is served."""
 
@@ -57,6 +63,8 @@ class PullChecks:
         """
         if not self._settings.broker.is_readable:
             raise Refused(ResponseCode.NO_PERMISSION, f"the broker[{self._broker_ip}] pulling message is forbidden")
+        if self._is_slave and not self._settings.value.replication.slave_read_enable:
+            raise Refused(ResponseCode.SYSTEM_BUSY, SLAVE_DOES_NOT_READ)
         if request.code == RequestCode.LITE_PULL_MESSAGE and not self.allows_lite:
             remark = f"the broker[{self._broker_ip}] for lite pull consumer is forbidden"
             raise Refused(ResponseCode.NO_PERMISSION, remark)

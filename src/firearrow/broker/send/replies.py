@@ -6,11 +6,11 @@ a failed write also refuses this answer.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from firearrow.broker.send.incoming import not_stored
 from firearrow.broker.send.marks import Marks
-from firearrow.broker.send.waiting_answers import Log, lines_of
+from firearrow.broker.send.waiting_answers import Log, Owed, lines_of
 from firearrow.broker.settings.live import LiveSettings
 from firearrow.errors import FireArrowError
 from firearrow.protocol.command import ONEWAY_FLAG
@@ -24,6 +24,33 @@ Again = Callable[[], Answer | Later]
 """Begins a send anew, from its first check on."""
 
 
+class AckLine(Protocol):
+    """Where answers wait until their records are safe."""
+
+    def add(self, end: int, later: Owed, answer: Answer) -> None:
+        """Send ``answer`` once the record up to ``end`` is safe."""
+        ...
+
+
+class Confirmation(Protocol):
+    """Where answers wait for slaves after their records are kept on the master."""
+
+    def owed(self, end: int, later: Owed) -> Owed:
+        """Return what takes the answer for a record that ends at ``end`` once the master keeps it."""
+        ...
+
+
+class _WithSlaves:
+    """A line of the log whose answers then wait for slaves."""
+
+    def __init__(self, line: AckLine, confirmation: Confirmation) -> None:
+        self._line = line
+        self._confirmation = confirmation
+
+    def add(self, end: int, later: Owed, answer: Answer) -> None:
+        self._line.add(end, self._confirmation.owed(end, later), answer)
+
+
 class SendReplies:
     """Makes the answers to sends and holds them until their records are written or synced."""
 
@@ -34,11 +61,20 @@ class SendReplies:
         self.syncs: Final = settings.value.log.syncs_first
         """Whether answers wait for the sync unless the sender says WAIT=false."""
         self.lines: Final = lines_of(log, self._unavailable, lambda: settings.broker.sync_flush_timeout)
-        self.written, self.acks = self.lines[0], self.lines[self.syncs]
+        self.written = self.lines[0]
+        self.acks: AckLine = self.lines[self.syncs]
+        self.waits = self.syncs
+        """Whether answers wait for more than the write, unless the sender says WAIT=false."""
+        self.waits_for_slaves = False
         self.failed = 0
         """Number of messages that the store did not take."""
         self._configure()
         settings.on_change.append(self._configure)
+
+    def wait_for_slaves(self, confirmation: Confirmation) -> None:
+        """Let answers wait for slaves too, from now on."""
+        self.acks = _WithSlaves(self.lines[self.syncs], confirmation)
+        self.waits = self.waits_for_slaves = True
 
     def _configure(self) -> None:
         broker = self._settings.broker

@@ -41,16 +41,12 @@ _PATHS: Final = "everything lies below storePathRootDir; link the directory ther
 _LOOKUP: Final = "name servers are listed in namesrvAddr; looking them up elsewhere is not offered yet"
 
 REFUSED: Final = {
-    "brokerRole": Promise(frozenset({"async_master", ""}), "copies on slaves are not offered yet"),
-    "haMasterAddress": _unset("slaves are not offered yet"),
-    "slaveReadEnable": _off("slaves are not offered yet"),
-    "duplicationEnable": _off("slaves are not offered yet"),
-    "allAckInSyncStateSet": _off("copies on slaves are not offered yet"),
-    "enableSlaveActingMaster": _off("slaves are not offered yet"),
-    "inSyncReplicas": Promise(frozenset({"1", ""}), "copies on slaves are not offered yet"),
-    "minInSyncReplicas": Promise(frozenset({"1", ""}), "copies on slaves are not offered yet"),
-    "totalReplicas": Promise(frozenset({"1", ""}), "copies on slaves are not offered yet"),
-    "enableAutoInSyncReplicas": _off("copies on slaves are not offered yet"),
+    "duplicationEnable": _off("a log is copied from offset 0 or from where its copy ends, never twice"),
+    "allAckInSyncStateSet": _off(_CONTROLLER),
+    "enableSlaveActingMaster": _off("a slave never acts for its master: start it as a master instead"),
+    "minInSyncReplicas": Promise(frozenset({"1", ""}), "refusing sends while slaves are missing is not offered yet"),
+    "totalReplicas": Promise(frozenset({"1", ""}), "it belongs to slaves that act for their master"),
+    "enableAutoInSyncReplicas": _off("it belongs to slaves that act for their master"),
     "enableControllerMode": _off(_CONTROLLER),
     "controllerAddr": _unset(_CONTROLLER),
     "fetchControllerAddrByDnsLookup": _off(_CONTROLLER),
@@ -154,15 +150,19 @@ _GROUPS: Final = {
         accessMessageInMemoryHotRatio travelCqFileNumWhenGetMessage maxConsumeQueueScan
         maxFilterMessageSize pullBatchMaxMessageCount sampleCountThreshold sampleSteps searchBcqByCacheEnable
         maxMsgsNumBatch defaultQueryMaxNum estimateAccumulation""",
-    "slaves are not offered yet": """
-        brokerIP2 haListenPort haFlowControlEnable haHousekeepingInterval haMaxGapNotInSync haMaxTimeSlaveNotCatchup
-        haSendHeartbeatInterval haTransferBatchSize maxHaTransferByteInSecond maxSlaveResendLength offsetCheckInSlave
-        slaveTimeout syncFromLastFile syncMasterFlushOffsetWhenStartup asyncLearner replicasPerDiskPartition
-        haSlaveFallbehindMax skipPreOnline brokerNotActiveTimeoutMillis brokerHeartbeatInterval
-        sendHeartbeatTimeoutMillis syncBrokerMemberGroupPeriod syncBrokerMetadataPeriod enableRemoteEscape
-        lockInStrictMode forwardTimeout compatibleWithOldNameSrv""",
+    "the log is sent to slaves as fast as they take it": "haFlowControlEnable maxHaTransferByteInSecond",
+    "5.x calls it haMaxGapNotInSync: set that": "haSlaveFallbehindMax",
+    "a send waits for slaves as long as for the disk: set syncFlushTimeout": "slaveTimeout",
+    "a copy begins where its master's log begins, or where the copy ends": """
+        syncFromLastFile maxSlaveResendLength syncMasterFlushOffsetWhenStartup""",
+    "a slave never acts for its master": """
+        skipPreOnline brokerNotActiveTimeoutMillis brokerHeartbeatInterval sendHeartbeatTimeoutMillis
+        syncBrokerMemberGroupPeriod enableRemoteEscape lockInStrictMode forwardTimeout compatibleWithOldNameSrv""",
+    "slaves ask for the tables of their master every 3 s to 60 s, Apache's default": "syncBrokerMetadataPeriod",
+    "offsets are answered as the slave has them": "offsetCheckInSlave",
+    "disks are not shared by replicas": "replicasPerDiskPartition",
     _CONTROLLER: """
-        controllerHeartBeatTimeoutMills syncControllerMetadataPeriod checkSyncStateSetPeriod brokerElectionPriority
+        asyncLearner haMaxTimeSlaveNotCatchup controllerHeartBeatTimeoutMills syncControllerMetadataPeriod checkSyncStateSetPeriod brokerElectionPriority
         cleanOfflineBrokerInterval""",
     _ROCKSDB: """
         bottomMostCompressionTypeForConsumeQueueStore cleanRocksDBDirtyCQIntervalMin combineAssignOffsetCQType

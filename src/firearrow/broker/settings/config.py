@@ -17,6 +17,7 @@ from firearrow.broker.settings.apache_keys import REFUSED, WITHOUT_EFFECT
 from firearrow.broker.settings.consumer_settings import ConsumingConfig
 from firearrow.broker.settings.dedup_settings import DedupConfig
 from firearrow.broker.settings.pull_settings import PullConfig
+from firearrow.broker.settings.replication_settings import ReplicationConfig, check_role
 from firearrow.broker.settings.transaction_settings import TransactionConfig
 from firearrow.errors import SettingsError
 from firearrow.model.delays import DEFAULT_DELAY_LEVELS, parse_delay_levels
@@ -48,10 +49,13 @@ class BrokerConfig(Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
     broker_cluster_name: Annotated[str, Meta(min_length=1, description="Cluster that the broker belongs to.")] = (
         "DefaultCluster"
     )
-    broker_id: Annotated[int, Meta(ge=0, le=0, description="0 is a master; slaves are not offered yet.")] = 0
+    broker_id: Annotated[int, Meta(ge=0, description="0 is the master of its name; slaves have other ids.")] = 0
     broker_ip1: Annotated[
         str, Meta(description="Address that clients are told to use; empty takes the machine's own.")
     ] = field(name="brokerIP1", default="")
+    broker_ip2: Annotated[
+        str, Meta(description="Address that slaves are told to use for haListenPort; empty takes brokerIP1.")
+    ] = field(name="brokerIP2", default="")
     listen_port: Annotated[
         int,
         Meta(
@@ -171,6 +175,7 @@ class BrokerSettings(Struct, frozen=True):
     pull: PullConfig = field(default_factory=PullConfig)
     transactions: TransactionConfig = field(default_factory=TransactionConfig)
     dedup: DedupConfig = field(default_factory=DedupConfig)
+    replication: ReplicationConfig = field(default_factory=ReplicationConfig)
     log: LogConfig = field(default_factory=LogConfig)
     queues: QueueConfig = field(default_factory=QueueConfig)
     index: IndexConfig = field(default_factory=IndexConfig)
@@ -239,6 +244,7 @@ def load_settings(sources: list[Source]) -> LoadedSettings:
     loaded = load(BrokerSettings, sources, ignored={**WITHOUT_EFFECT, **dict.fromkeys(REFUSED, "it is the default")})
     value = loaded.value
     parse_delay_levels(value.broker.message_delay_level)
+    check_role(value.replication, value.broker.broker_id)
     check_precision(value.timers.timer_precision_ms)
     limits = msgspec.structs.replace(value.limits, idle_s=value.broker.server_channel_max_idle_time_seconds)
     warnings = tuple(w for w in loaded.warnings if not w.endswith("has no effect: it is the default"))

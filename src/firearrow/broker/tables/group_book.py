@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from firearrow.broker.state.state_file import OnSaved, StateFile
 from firearrow.broker.tables.groups import PATH, SubscriptionGroups, may_create
-from firearrow.protocol.bodies.group.group import SubscriptionGroupConfig
+from firearrow.protocol.bodies.group.group import SubscriptionGroupConfig, SubscriptionGroupTable
 from firearrow.runtime.clock import Clock
 from firearrow.runtime.disk.door import Disk
 
@@ -39,6 +39,11 @@ class Groups:
         """Create or change a group; ``on_saved`` is called when the change is durable."""
         self.table.put(group, self._clock.now_ms())
         self.file.changed(on_saved)
+
+    def adopt(self, table: SubscriptionGroupTable) -> None:
+        """Take over the groups of the master whose copy this broker is."""
+        if self.table.adopt(table):
+            self.file.changed()
 
     def delete(self, name: str, on_saved: OnSaved) -> None:
         """Delete a group; ``on_saved`` is called when that is durable."""

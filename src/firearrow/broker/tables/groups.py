@@ -91,6 +91,26 @@ class SubscriptionGroups:
             del self._forbidden[name]
         self._changed(name, now_ms)
 
+    def adopt(self, table: SubscriptionGroupTable) -> bool:
+        """Take over the groups of a master; return whether anything changed."""
+        if table.data_version == self.version:
+            return False
+        before, before_forbidden = self._groups, self._forbidden
+        self._take(table)
+        for name in {*before, *self._groups, *before_forbidden, *self._forbidden}:
+            if (before.get(name), before_forbidden.get(name)) != (self._groups.get(name), self._forbidden.get(name)):
+                self.changes[name] = None
+        self.changes[_VERSION] = None
+        return True
+
+    def _take(self, table: SubscriptionGroupTable) -> None:
+        self.version = table.data_version
+        self._forbidden = {name: dict(topics) for name, topics in table.forbidden_table.items()}
+        self._groups = {
+            name: group if group.group_name else structs.replace(group, group_name=name)
+            for name, group in table.subscription_group_table.items()
+        }
+
     def _changed(self, name: str, now_ms: int) -> None:
         self.changes[name] = self.changes[_VERSION] = None
         self.version = DataVersion(counter=self.version.counter + 1, timestamp=now_ms)

@@ -9,13 +9,14 @@ import asyncio
 from collections.abc import Callable, Iterable
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from firearrow.broker.state.state_file import OnSaved, StateFile
 from firearrow.broker.tables.topics import PATH, Changed, TopicTable
 from firearrow.errors import FireArrowError
 from firearrow.model.flags import topic_sys_flag
 from firearrow.model.names import AUTO_CREATE_TOPIC, RETRY_PREFIX
-from firearrow.protocol.bodies.admin.topic import TopicConfig
+from firearrow.protocol.bodies.admin.topic import TopicConfig, TopicConfigAndMappingTable
 from firearrow.runtime.clock import Clock
 from firearrow.runtime.disk.door import Disk
 
@@ -113,6 +114,21 @@ class Topics:
         young.deletions -= 1
         self._release(name, young)
 
+    def adopt(self, table: TopicConfigAndMappingTable) -> None:
+        """Take over the topics of the master whose copy this broker is."""
+        if table.data_version == self.table.version:
+            return
+        theirs = {name: named(topic, name) for name, topic in table.topic_config_table.items()}
+        for name in [name for name in self.table if name not in theirs]:
+            self.table.delete(name, self._clock.now_ms())
+            for tell in self.on_deleted:
+                tell(name)
+        changed = tuple(topic for name, topic in theirs.items() if self.get(name) != topic)
+        self.table.put_all(changed, self._clock.now_ms())
+        self.table.adopt_version(table.data_version)
+        self._save([_name(topic) for topic in changed])
+        self._tell(changed)
+
     def renew_version(self) -> None:
         """Raise the data version, because the broker's permission has changed, so that name servers update."""
         self.table.renew_version(self._clock.now_ms())
@@ -158,6 +174,11 @@ class Topics:
             return
         del self.young[name]
         young.tell(None)
+
+
+def named(topic: TopicConfig, name: str) -> TopicConfig:
+    """Return the topic with its name, which a table may hold as its key only."""
+    return topic if topic.topic_name else replace(topic, topic_name=name)
 
 
 def _name(topic: TopicConfig) -> str:

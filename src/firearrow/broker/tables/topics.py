@@ -128,6 +128,11 @@ class TopicTable:
         if model is not None and model.perm & PERM_INHERIT:
             self._set(default, structs.replace(model, perm=READ_AND_WRITE))
 
+    def adopt_version(self, version: DataVersion) -> None:
+        """Take over the data version of the master whose topics these are."""
+        self.version = version
+        self.changes[_VERSION] = None
+
     def renew_version(self, now_ms: int) -> None:
         """Raise the data version without a change of a topic."""
         self._next_version(now_ms)

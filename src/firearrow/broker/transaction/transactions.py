@@ -43,13 +43,14 @@ class Transactions:
         self._shortages = 0
         self.journal.on_taken_back = self._wanted.set
         tables.settings.on_change.append(self._changed.set)
-        tables.store.views.dispatch.views.append(self._arrived)
-        tables.store.retention.before_delete.append(self._before_delete)
-        tables.store.retention.kept_bytes = lambda: self.journal.ledger.pending_bytes
+        self._store = tables.store
 
     def open(self) -> None:
         """Begin at the stored offsets."""
         self.journal.open()
+        self._store.views.dispatch.views.append(self._arrived)
+        self._store.retention.before_delete.append(self._before_delete)
+        self._store.retention.kept_bytes = lambda: self.journal.ledger.pending_bytes
         self._wanted.set()
 
     def _arrived(self, _rows: Rows) -> None:

@@ -12,7 +12,7 @@ from typing import Final
 
 from firearrow.errors import DiskError
 from firearrow.runtime.disk.door import Disk
-from firearrow.store.log.commit_log import CommitLog
+from firearrow.store.log.copied_log import CopiedLog
 from firearrow.store.log.segments import Segments, sync_names
 from firearrow.store.paths import NEXT_SEGMENT, log_path
 
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 class SegmentAhead:
     """Prepares one segment at a time."""
 
-    def __init__(self, disk: Disk, segments: Segments, log: CommitLog, *, zeroed: bool) -> None:
+    def __init__(self, disk: Disk, segments: Segments, log: CopiedLog, *, zeroed: bool) -> None:
         self._disk = disk
         self._segments = segments
         self._log = log
@@ -32,6 +32,7 @@ class SegmentAhead:
         self._needed = asyncio.Event()
         self._needed.set()
         self._has_failed = False
+        self._one_at_a_time = asyncio.Lock()
         log.on_roll = self._needed.set
 
     async def run(self) -> None:
@@ -40,11 +41,21 @@ class SegmentAhead:
         while True:
             await self._needed.wait()
             self._needed.clear()
-            active = self._log.tail // size * size
-            done = [await self.prepare(start) for start in (active, active + size)]
+            async with self._one_at_a_time:
+                active = self._log.tail // size * size
+                done = [await self.prepare(start) for start in (active, active + size)]
             if not all(done):
                 await asyncio.sleep(RETRY_SECONDS)
                 self._needed.set()
+
+    async def begin_at(self, offset: int) -> None:
+        """Begin an empty log at ``offset``: drop the segments that were prepared for another beginning."""
+        async with self._one_at_a_time:
+            for segment in list(self._segments):
+                await self._segments.remove(segment)
+            self._log.begin_at(offset)
+            await self._make(offset)
+        self._needed.set()
 
     async def discard_leftover(self) -> None:
         """Remove the incomplete segment of an earlier run."""

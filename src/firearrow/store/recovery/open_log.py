@@ -52,19 +52,23 @@ class OpenedLog(NamedTuple):
     """Whether another program wrote here since we did: then queues and index cannot be trusted."""
 
 
-async def open_log(disk: Disk, clock: Clock, config: LogConfig, boot_id: str) -> OpenedLog:
-    """Claim a directory and bring its log to a known end."""
+async def open_log(
+    disk: Disk, clock: Clock, config: LogConfig, boot_id: str, *, is_copy: bool = False
+) -> OpenedLog:
+    """Claim a directory and bring its log to a known end. A log that ``is_copy`` gets records without our stamps."""
     for name in ("", COMMIT_LOG, OURS):
         disk.make_directory(name)
     presence = await Presence.claim(disk)
     try:
-        return await _opened(disk, clock, config, boot_id, presence)
+        return await _opened(disk, clock, config, boot_id, presence, is_copy=is_copy)
     except BaseException:
         await presence.leave(in_order=False)
         raise
 
 
-async def _opened(disk: Disk, clock: Clock, config: LogConfig, boot_id: str, presence: Presence) -> OpenedLog:
+async def _opened(
+    disk: Disk, clock: Clock, config: LogConfig, boot_id: str, presence: Presence, *, is_copy: bool
+) -> OpenedLog:
     await disk.sync_directory()
     if disk.exists(NEXT_SEGMENT):
         await disk.unlink(NEXT_SEGMENT)
@@ -77,7 +81,8 @@ async def _opened(disk: Disk, clock: Clock, config: LogConfig, boot_id: str, pre
     opening = _Opening(disk, segments, scanner, ranges, damage, slot, presence, checkpoint, boot_id)
     recovered, is_foreign = await opening.recover()
     ranges.ranges.finish(recovered.end)
-    ranges.ranges.begin(recovered.end)
+    if not is_copy:
+        ranges.ranges.begin(recovered.end)
     await ranges.save(segments.size)
     await slot.begin(recovered.end, recovered.checked_from)
     return OpenedLog(presence, segments, scanner, ranges, damage, slot, recovered, presence.died, is_foreign)

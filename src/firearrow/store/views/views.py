@@ -24,6 +24,7 @@ from firearrow.store.index.key_index import Index, IndexConfig
 from firearrow.store.index.layout import Shape
 from firearrow.store.pacing import Pace
 from firearrow.store.placement import QueueTail
+from firearrow.store.queue.consume_queue import ConsumeQueue
 from firearrow.store.queue.table import QueueConfig, Queues
 from firearrow.store.recovery.open_log import OpenedLog
 from firearrow.store.recovery.recover import known_from_apache
@@ -226,6 +227,11 @@ class Views:
                 self._has_deleted = True
                 deleted += await self.queues.delete_topic(topic)
             return deleted
+
+    async def begin_anew(self, queue: ConsumeQueue) -> None:
+        """Empty a queue whose topic was deleted and created again."""
+        async with self._one_at_a_time:
+            await self.queues.begin_anew(queue)
 
     async def run(self, log_flushed: Callable[[int], Awaitable[None]]) -> None:
         """Flush at intervals, and sooner after a failed flush, until cancelled."""

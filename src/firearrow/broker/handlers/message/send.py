@@ -18,7 +18,7 @@ from firearrow.broker.send.batches import batch_of
 from firearrow.broker.send.checked_topics import Checked, CheckedTopics
 from firearrow.broker.send.incoming import MAX_BATCH_TOPIC, MAX_SENT_PROPERTIES, is_plain, usage_text
 from firearrow.broker.send.marks import BORN, born_host
-from firearrow.broker.send.replies import SendReplies
+from firearrow.broker.send.replies import Confirmation, SendReplies
 from firearrow.broker.send.shedding import SendShedding
 from firearrow.broker.tables.tables import Tables
 from firearrow.broker.timer.admission import Congestion, never_congested
@@ -47,12 +47,17 @@ class SendHandlers:
         self.replies: Final = SendReplies(
             log, settings, tables.identity.store_host, lambda: usage_text(tables.disk.usage())
         )
-        self._syncs = self.replies.syncs
+        self._syncs = self.replies.waits
         checked = CheckedTopics(tables)
         self._known = checked.by_name
         self.rows: Final = RowSends(tables, self.replies)
         self._checked = CheckedSends(tables, checked, self.replies, self.rows, is_congested)
         self._bulk = BulkSends(tables, self._known, self.replies, self.admission)
+
+    def wait_for_slaves(self, confirmation: Confirmation) -> None:
+        """Let answers wait for slaves too."""
+        self.replies.wait_for_slaves(confirmation)
+        self._syncs = self.replies.waits
 
     def add_to(self, handlers: Handlers) -> None:
         """Register the handlers of this class."""

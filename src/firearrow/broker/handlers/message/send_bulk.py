@@ -56,7 +56,7 @@ class BulkSends:
         properties = request.properties or ""
         if request.batch or not properties.endswith("\x02"):
             return False
-        sys_flag, syncs = request.sys_flag, self._replies.syncs
+        sys_flag, syncs = request.sys_flag, self._replies.waits
         if keys.TRAN_MSG not in properties:
             return is_plain(sys_flag, properties, syncs=syncs)
         is_first = not request.reconsume_times and request.producer_group.isprintable()

@@ -78,7 +78,8 @@ class RowSends:
         if physical >= log.tail:
             # The write of the first copy failed. Its sender is not told before the cut of the log is durable.
             raise log.fenced or StoreFenced("the log undoes a failed write; send again in a moment")
-        if physical < (log.flushed if waits and self._replies.syncs else log.written):
+        is_kept = physical < (log.flushed if waits and self._replies.syncs else log.written)
+        if is_kept and not (waits and self._replies.waits_for_slaves):
             return Answer(answer)
         return self._replies.acknowledge(call, log.tail, answer, waits=waits)
 

@@ -29,6 +29,14 @@ class TransactionHandlers:
         self._lookups = lookups
         self._jobs = jobs
 
+    def open(self) -> None:
+        """Begin at the stored offsets."""
+        self._transactions.open()
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        await self._transactions.run()
+
     def add_to(self, handlers: Handlers) -> None:
         """Register the handlers of this class."""
         handlers.on(EndTransaction, self.end)

@@ -1,0 +1,99 @@
+"""How replication goes, and the tables that only slaves ask for. Java: ``AdminBrokerProcessor``."""
+
+import asyncio
+from typing import NoReturn
+
+from firearrow.broker.delivery.delay_offsets import DelayOffsets
+from firearrow.broker.replication.master import Master
+from firearrow.broker.replication.replication import Replication
+from firearrow.broker.replication.slave import Slave
+from firearrow.broker.tables.tables import Tables
+from firearrow.protocol.bodies.body import encode_body
+from firearrow.protocol.bodies.pop.pop import MessageRequestModeTable
+from firearrow.protocol.bodies.replication.replication import (
+    HaClientInfo,
+    HaConnectionInfo,
+    HaRuntimeInfo,
+)
+from firearrow.protocol.codes import ResponseCode
+from firearrow.protocol.refusal import Refused
+from firearrow.protocol.requests.pop.pop import GetAllMessageRequestMode
+from firearrow.protocol.requests.replication.replication import (
+    GetAllDelayOffset,
+    GetBrokerEpochCache,
+    GetBrokerHaStatus,
+    ResetMasterFlushOffset,
+)
+from firearrow.remoting.handlers import Answer, Call, Handlers
+
+
+class ReplicationHandlers:
+    """Answers slaves and operators of a replicated group."""
+
+    def __init__(self, tables: Tables, replication: Replication, delays: DelayOffsets) -> None:
+        self._log = tables.store.log
+        self._replication = replication
+        self._delays = delays
+
+    def add_to(self, handlers: Handlers) -> None:
+        """Register the handlers of this class."""
+        handlers.on(GetAllDelayOffset, self.delay_offsets, urgent=True)
+        handlers.on(GetAllMessageRequestMode, self.request_modes, urgent=True)
+        handlers.on(GetBrokerHaStatus, self.status, urgent=True)
+        handlers.on(GetBrokerEpochCache, self.epochs, urgent=True)
+        handlers.on(ResetMasterFlushOffset, self.reset_master_flush_offset, urgent=True)
+
+    def delay_offsets(self, _request: GetAllDelayOffset, _call: Call) -> Answer:
+        """Return how far each delay level is."""
+        return Answer(body=encode_body(self._delays.table()))
+
+    def request_modes(self, _request: GetAllMessageRequestMode, _call: Call) -> Answer:
+        """Return how groups fetch: no group has a mode of its own, because pop is not offered."""
+        return Answer(body=encode_body(MessageRequestModeTable()))
+
+    def status(self, _request: GetBrokerHaStatus, _call: Call) -> Answer:
+        """Return what this broker knows of its slaves, or of its master."""
+        master, slave = self._replication.master, self._replication.slave
+        info = HaRuntimeInfo() if slave is None else self._of_slave(slave)
+        return Answer(body=encode_body(info if master is None else self._of_master(master)))
+
+    def _of_master(self, master: Master) -> HaRuntimeInfo:
+        end, now = self._log.tail, asyncio.get_running_loop().time()
+        slaves = [
+            HaConnectionInfo(
+                addr=feed.address,
+                diff=end - feed.acked,
+                in_sync=master.is_in_sync(feed, end),
+                slave_ack_offset=feed.acked,
+                transfer_from_where=feed.next,
+                transferred_byte_in_second=feed.rate.a_second(now),
+            )
+            for feed in master.feeds
+        ]
+        return HaRuntimeInfo(
+            master=True,
+            master_commit_log_max_offset=end,
+            ha_connection_info=slaves,
+            in_sync_slave_nums=sum(slave.in_sync for slave in slaves),
+        )
+
+    def _of_slave(self, slave: Slave) -> HaRuntimeInfo:
+        client = HaClientInfo(
+            master_addr=None if slave.address is None else str(slave.address),
+            max_offset=self._log.tail,
+            last_read_timestamp=slave.read_ms,
+            last_write_timestamp=slave.wrote_ms,
+            transferred_byte_in_second=slave.rate.a_second(asyncio.get_running_loop().time()),
+            master_flush_offset=slave.master_flushed,
+        )
+        return HaRuntimeInfo(master=False, ha_client_runtime_info=client)
+
+    def epochs(self, _request: GetBrokerEpochCache, _call: Call) -> NoReturn:
+        """Refuse: without automatic failover there are no epochs. Apache refuses likewise outside controller mode."""
+        raise Refused(ResponseCode.SYSTEM_ERROR, "this request only for controllerMode ")
+
+    def reset_master_flush_offset(self, request: ResetMasterFlushOffset, _call: Call) -> None:
+        """Note how far the master's log is on disk; a master ignores it, as Apache's does."""
+        slave = self._replication.slave
+        if slave is not None:
+            slave.master_flushed = request.master_flush_offset

@@ -1,0 +1,162 @@
+"""One slave at its master: the master's end of the connection, which sends the log from the slave's end on.
+
+The log is sent in spans as it lies in the files, without taking records apart, and off the turns in which sends are
+served: the task of the connection wakes up after the log has reached the level at which it is sent. A slave that reads
+slowly makes the task wait, not the broker. Java: ``DefaultHAConnection``.
+"""
+
+import asyncio
+import logging
+from typing import Final, Protocol
+
+from firearrow.broker.replication.decisions import NOTHING_CONFIRMED, LogBounds, first_offset
+from firearrow.broker.replication.rate import Rate
+from firearrow.errors import FireArrowError
+from firearrow.protocol.ha_stream import Reports, heartbeat, packets
+
+SPAN_BYTES: Final = 256 << 10
+"""Bytes that are read from the log at once; other requests are served between two spans."""
+BUFFERED_BYTES: Final = 1 << 20
+"""Bytes that may wait for a slave that reads slowly."""
+
+log = logging.getLogger(__name__)
+
+
+class SentLog(Protocol):
+    """The log as a master sends it."""
+
+    @property
+    def bounds(self) -> LogBounds:
+        """The part of the log that may be sent now."""
+        ...
+
+    async def read(self, physical: int, size: int) -> bytes:
+        """Return bytes of one log file."""
+        ...
+
+    async def grown(self, offset: int) -> None:
+        """Wait until bytes behind ``offset`` may be sent."""
+        ...
+
+
+class Feed(asyncio.Protocol):
+    """The stream to one slave."""
+
+    def __init__(self, sent: SentLog, batch_bytes: int, feeds: "FeedOwner") -> None:
+        self._sent = sent
+        self._batch_bytes = batch_bytes
+        self._feeds = feeds
+        self._reports = Reports()
+        self._transport: asyncio.Transport | None = None
+        self._asked: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self.address = ""
+        """The slave's address."""
+        self.acked = NOTHING_CONFIRMED
+        """The end of the slave's log as it last reported."""
+        self.next = -1
+        """The offset that is sent next; -1 before the first report."""
+        self.read_s = self.wrote_s = asyncio.get_running_loop().time()
+        self.rate = Rate()
+        """The bytes of the log that were sent."""
+
+    # ---- called by the transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin to wait for the slave's first report."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(BUFFERED_BYTES)
+        host, port = (transport.get_extra_info("peername") or ("?", 0))[:2]
+        self.address = f"{host}:{port}"
+        self._feeds.opened(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Take reports: the first asks for a start, all acknowledge."""
+        self.read_s = asyncio.get_running_loop().time()
+        for offset in self._reports.feed(data):
+            self.acked = offset
+            if not self._asked.done():
+                self._asked.set_result(offset)
+        self._feeds.acknowledged(self)
+
+    def pause_writing(self) -> None:
+        """Wait with further spans: the slave reads slowly."""
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        """Go on with spans."""
+        self._writable.set()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """End."""
+        if not self._asked.done():
+            self._asked.cancel()
+        self._feeds.closed(self, str(error or "the slave ended the connection"))
+
+    # ---- sending
+
+    async def run(self) -> None:
+        """Send the log until cancelled or until the log cannot serve the slave."""
+        try:
+            bounds = self._sent.bounds
+            self.next = first_offset(await self._asked, bounds)
+            extra = {"slave": self.address, "from": self.next, "end": bounds.end}
+            log.info("slave %s gets the log from %d on", self.address, self.next, extra=extra)
+            self._write([heartbeat(self.next)])
+            while True:
+                await self._writable.wait()
+                if not await self._send_span():
+                    await self._sent.grown(self.next)
+        except FireArrowError as error:
+            log.error("slave %s is not served: %s", self.address, error, extra={"slave": self.address})
+        finally:
+            self.abort()
+
+    async def _send_span(self) -> bool:
+        """Send some of the log; return whether there was any to send."""
+        bounds = self._sent.bounds
+        if self.next >= bounds.end:
+            return False
+        file_end = self.next - self.next % bounds.segment_bytes + bounds.segment_bytes
+        data = await self._sent.read(self.next, min(SPAN_BYTES, file_end - self.next, bounds.end - self.next))
+        self._write(list(packets(self.next, data, self._batch_bytes)))
+        self.next += len(data)
+        self.rate.add(len(data), self.wrote_s)
+        await asyncio.sleep(0)
+        return True
+
+    def check(self, now: float, heartbeat_s: float, silence_s: float) -> None:
+        """Send a heartbeat when one is due; end the connection of a slave that has been silent for too long."""
+        if now - self.read_s > silence_s:
+            log.warning("slave %s is silent and its connection is closed", self.address, extra={"slave": self.address})
+            self.abort()
+        elif now - self.wrote_s > heartbeat_s and self.next >= 0:
+            self._write([heartbeat(self.next)])
+
+    def abort(self) -> None:
+        """End the connection."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _write(self, buffers: list[bytes | bytearray | memoryview]) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.writelines(buffers)
+            self.wrote_s = asyncio.get_running_loop().time()
+
+
+class FeedOwner(Protocol):
+    """What a feed tells the owner of all feeds."""
+
+    def opened(self, feed: Feed) -> None:
+        """A slave has connected."""
+        ...
+
+    def acknowledged(self, feed: Feed) -> None:
+        """A slave has reported."""
+        ...
+
+    def closed(self, feed: Feed, reason: str) -> None:
+        """A connection has ended."""
+        ...

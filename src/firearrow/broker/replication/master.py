@@ -1,0 +1,133 @@
+"""The master's side of replication: accepts slaves, sends them the log, and knows how far each of them is.
+
+The log is sent at the level at which a send is answered: what is written, or under SYNC_FLUSH what is synced. So under
+SYNC_FLUSH no slave has records that a power loss could take from its master. Java: ``DefaultHAService``.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from firearrow.broker.replication.decisions import LogBounds, in_sync
+from firearrow.broker.replication.feed import Feed
+from firearrow.broker.settings.live import LiveSettings
+from firearrow.errors import FireArrowError
+from firearrow.store.placement import FLUSHED, WRITTEN
+from firearrow.store.store import Store
+
+CHECK_S: Final = 0.1
+"""Seconds between two looks for heartbeats that are due and slaves that are silent."""
+GATHER_S: Final = 0.002
+"""Seconds for which an ASYNC_MASTER gathers writes before it sends them: a send waits for no slave there."""
+
+log = logging.getLogger(__name__)
+
+
+class SentStore:
+    """The log of a store as a master sends it."""
+
+    def __init__(self, store: Store, *, syncs_first: bool, gather_s: float) -> None:
+        self._log = store.log
+        self._bytes = store.bytes
+        self._segment_bytes = store.opened.segments.size
+        self._level = FLUSHED if syncs_first else WRITTEN
+        self._gather_s = gather_s
+
+    @property
+    def bounds(self) -> LogBounds:
+        """The part of the log that may be sent now."""
+        end = self._log.flushed if self._level is FLUSHED else self._log.written
+        return LogBounds(self._log.min_offset, end, self._segment_bytes)
+
+    async def read(self, physical: int, size: int) -> bytes:
+        """Return bytes of one log file; off the loop when that needs the device."""
+        data = self._bytes.read_hot(physical, size)
+        return await self._bytes.read_cold(physical, size) if data is None else data
+
+    async def grown(self, offset: int) -> None:
+        """Wait until bytes behind ``offset`` may be sent."""
+        grown = asyncio.Event()
+
+        def reached(error: FireArrowError | None) -> None:
+            grown.set()
+
+        self._log.on_reached(offset + 1, self._level, reached)
+        await grown.wait()
+        if self._log.fenced is not None:
+            raise self._log.fenced
+        await asyncio.sleep(self._gather_s)
+
+
+class Master:
+    """Serves the slaves of one broker."""
+
+    def __init__(self, store: Store, settings: LiveSettings) -> None:
+        self._settings = settings
+        config = settings.value.replication
+        gather_s = 0.0 if config.slaves_waited_for else GATHER_S
+        self._sent = SentStore(store, syncs_first=settings.value.log.syncs_first, gather_s=gather_s)
+        self._tasks: dict[Feed, asyncio.Task[None]] = {}
+        self._group: asyncio.TaskGroup | None = None
+        self.on_acknowledged: Callable[[], None] = lambda: None
+        """Called when a slave has reported, and when one came or left."""
+
+    @property
+    def feeds(self) -> list[Feed]:
+        """The connected slaves."""
+        return list(self._tasks)
+
+    @property
+    def acked(self) -> list[int]:
+        """The ends of the logs of all connected slaves, as they last reported."""
+        return [feed.acked for feed in self._tasks]
+
+    def is_in_sync(self, feed: Feed, end: int) -> bool:
+        """Whether a slave is near enough to the end of the log to count as in sync."""
+        return in_sync([feed.acked], end, self._settings.value.replication.ha_max_gap_not_in_sync) > 1
+
+    def connection(self) -> Feed:
+        """Return the protocol of a new connection."""
+        return Feed(self._sent, self._settings.value.replication.ha_transfer_batch_size, self)
+
+    async def run(self) -> None:
+        """Serve slaves until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                self._group = group
+                await self._check()
+        finally:
+            self._group = None
+            for feed in self.feeds:
+                feed.abort()
+
+    async def _check(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(CHECK_S)
+            config = self._settings.value.replication
+            for feed in self.feeds:
+                feed.check(
+                    loop.time(), config.ha_send_heartbeat_interval / 1000, config.ha_housekeeping_interval / 1000
+                )
+
+    # ---- what feeds tell
+
+    def opened(self, feed: Feed) -> None:
+        """Begin to serve a slave that has connected."""
+        if self._group is None:
+            feed.abort()
+            return
+        self._tasks[feed] = self._group.create_task(feed.run(), name=f"feed of {feed.address}")
+
+    def acknowledged(self, _feed: Feed) -> None:
+        """Pass on that a slave has reported."""
+        self.on_acknowledged()
+
+    def closed(self, feed: Feed, reason: str) -> None:
+        """Forget a slave whose connection has ended."""
+        task = self._tasks.pop(feed, None)
+        if task is not None:
+            task.cancel()
+            log.info("slave %s has left: %s", feed.address, reason, extra={"slave": feed.address, "reason": reason})
+            self.on_acknowledged()

@@ -1,0 +1,107 @@
+"""A slave's copies of its master's tables: topics, groups, consumer offsets and delay offsets.
+
+The tables are asked for when the master is found, every `PERIOD_S`, and soon after a record of an unknown topic came.
+Offsets that a group has committed here while the master was away stay until the master's own change: a row that is
+the same as at the last look is not taken again. Java: ``SlaveSynchronize``, which overwrites them every time.
+"""
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import Final
+
+from firearrow.broker.delivery.schedule import DelayedDelivery
+from firearrow.broker.tables.tables import Tables
+from firearrow.errors import FireArrowError
+from firearrow.fastjson import decode
+from firearrow.protocol.bodies.admin.topic import TopicConfigAndMappingTable
+from firearrow.protocol.bodies.group.group import SubscriptionGroupTable
+from firearrow.protocol.bodies.group.offset import ConsumerOffsetTable, DelayOffsetTable
+from firearrow.protocol.requests.admin.topic import GetAllTopicConfig
+from firearrow.protocol.requests.group.group import GetAllSubscriptionGroupConfig
+from firearrow.protocol.requests.replication.replication import GetAllConsumerOffset, GetAllDelayOffset
+from firearrow.remoting.caller import Caller
+from firearrow.runtime.network import Address
+from firearrow.store.placement import Rows
+from firearrow.telemetry.damped import Damped
+
+PERIOD_S: Final = 10.0
+PAUSE_S: Final = 0.2
+"""The least time between two looks."""
+TIMEOUT_MS: Final = 10_000
+SEPARATOR: Final = "@"
+
+log = logging.getLogger(__name__)
+
+
+class Metadata:
+    """Keeps the tables of a slave equal to those of its master."""
+
+    def __init__(self, tables: Tables, delays: DelayedDelivery, caller: Caller) -> None:
+        self._tables = tables
+        self._topics = tables.topics
+        self._delays = delays
+        self._caller = caller
+        self._wanted = asyncio.Event()
+        self._failures = Damped()
+        self._offsets_seen: dict[str, dict[int, int]] = {}
+        self.master: Address | None = None
+        """The address of the master; None while it is not known."""
+        tables.store.views.dispatch.views.append(self._arrived)
+
+    def found(self, master: Address) -> None:
+        """Copy the tables of the master at this address from now on."""
+        if master != self.master:
+            self.master = master
+            self._wanted.set()
+
+    def _arrived(self, rows: Rows) -> None:
+        known = self._topics.table
+        if any(row[0].topic not in known for row in rows):
+            self._wanted.set()
+
+    async def run(self) -> None:
+        """Copy the tables until cancelled."""
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(PERIOD_S):
+                    await self._wanted.wait()
+            self._wanted.clear()
+            if self.master is not None:
+                try:
+                    await self._copy(self.master)
+                except FireArrowError as error:
+                    self._failed(self.master, error)
+            await asyncio.sleep(PAUSE_S)
+
+    def _failed(self, master: Address, error: FireArrowError) -> None:
+        if self._failures.count(asyncio.get_running_loop().time()):
+            extra = {"master": str(master), "reason": str(error)}
+            log.warning("the tables of master %s are not copied for now: %s", master, error, extra=extra)
+
+    async def _copy(self, master: Address) -> None:
+        topics = await self._caller.call(master, GetAllTopicConfig(), timeout_ms=TIMEOUT_MS)
+        self._topics.adopt(decode(topics.body, TopicConfigAndMappingTable))
+        groups = await self._caller.call(master, GetAllSubscriptionGroupConfig(), timeout_ms=TIMEOUT_MS)
+        self._tables.groups.adopt(decode(groups.body, SubscriptionGroupTable))
+        offsets = await self._caller.call(master, GetAllConsumerOffset(), timeout_ms=TIMEOUT_MS)
+        self._take_offsets(decode(offsets.body, ConsumerOffsetTable).offset_table)
+        delays = await self._caller.call(master, GetAllDelayOffset(), timeout_ms=TIMEOUT_MS)
+        self._take_delays(decode(delays.body, DelayOffsetTable))
+
+    def _take_offsets(self, table: dict[str, dict[int, int]]) -> None:
+        commit = self._tables.offsets.commit
+        for name, queues in table.items():
+            topic, found, group = name.partition(SEPARATOR)
+            if found and self._offsets_seen.get(name) != queues:
+                for queue_id, offset in queues.items():
+                    commit(group, topic, queue_id, offset)
+        self._offsets_seen = table
+        self._tables.offset_file.changed()
+
+    def _take_delays(self, table: DelayOffsetTable) -> None:
+        offsets = self._delays.offsets
+        for level, offset in table.offset_table.items():
+            if offsets[level] != offset:
+                offsets.advance(level, offset)
+        self._delays.file.changed()

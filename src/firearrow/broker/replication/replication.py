@@ -1,0 +1,83 @@
+"""The part of a broker in its group: a master that sends its log to slaves, or a slave that copies a master. Wiring only.
+
+A master without slaves pays nothing but an open port. If that port is only the default and is taken, an ASYNC_MASTER
+serves without it, with a warning.
+"""
+
+import logging
+
+from firearrow.broker.delivery.schedule import DelayedDelivery
+from firearrow.broker.replication.confirmation import Confirmation
+from firearrow.broker.replication.master import Master
+from firearrow.broker.replication.metadata import Metadata
+from firearrow.broker.replication.slave import Slave
+from firearrow.broker.tables.tables import Tables
+from firearrow.errors import ListenFailed, SettingsError
+from firearrow.protocol.requests.naming.registration import RegisterBrokerAnswer
+from firearrow.remoting.caller import Caller
+from firearrow.runtime.network import Address, Network
+from firearrow.runtime.service import Lifetime
+
+log = logging.getLogger(__name__)
+
+
+class Replication:
+    """A master's or a slave's side of the group."""
+
+    def __init__(self, tables: Tables, network: Network, caller: Caller, delays: DelayedDelivery) -> None:
+        settings, store = tables.settings, tables.store
+        is_slave = settings.value.replication.is_slave
+        self._settings = settings
+        self._identity = tables.identity
+        self._network = network
+        self.master = None if is_slave else Master(store, settings)
+        self.confirmation = None if self.master is None else self._confirmation(self.master)
+        """Where sends wait for slaves; None unless this is a SYNC_MASTER that waits for any."""
+        self.slave = Slave(store, settings, network, tables.clock) if is_slave else None
+        self._metadata = Metadata(tables, delays, caller) if is_slave else None
+
+    def _confirmation(self, master: Master) -> Confirmation | None:
+        config = self._settings.value.replication
+        if not config.slaves_waited_for:
+            return None
+        confirmation = Confirmation(
+            lambda: master.acked,
+            config.in_sync_replicas,
+            config.ha_max_gap_not_in_sync,
+            lambda: self._settings.broker.sync_flush_timeout,
+        )
+        master.on_acknowledged = confirmation.acknowledged
+        return confirmation
+
+    async def start(self, life: Lifetime) -> None:
+        """Begin to serve slaves, or to copy a master."""
+        if self.slave is not None and self._metadata is not None:
+            life.spawn(self.slave.run(), "slave")
+            life.spawn(self._metadata.run(), "tables of the master")
+        elif self.master is not None:
+            await self._listen(life, self.master)
+
+    async def _listen(self, life: Lifetime, master: Master) -> None:
+        config = self._settings.value.replication
+        address = Address(self._settings.broker.bind_address, self._identity.ha_port)
+        try:
+            listener = await self._network.listen(master.connection, address)
+        except ListenFailed as error:
+            if config.ha_listen_port or config.slaves_waited_for:
+                raise
+            log.warning("no slave can copy this broker: %s (set haListenPort)", error, extra={"reason": str(error)})
+            return
+        life.spawn(master.run(), "slaves")
+        life.on_stop(listener.close)
+
+    def registered(self, answer: RegisterBrokerAnswer) -> None:
+        """Take the addresses of the master from a name server's answer."""
+        if self.slave is None or self._metadata is None:
+            return
+        try:
+            if answer.ha_server_addr:
+                self.slave.found(Address.parse(answer.ha_server_addr))
+            if answer.master_addr:
+                self._metadata.found(Address.parse(answer.master_addr))
+        except SettingsError as error:
+            log.warning("a name server told a wrong address of the master: %s", error, extra={"reason": str(error)})

@@ -1,0 +1,180 @@
+"""The slave's side of replication: fetches the master's log and appends it to its own, and reports how far it is.
+
+A report is an acknowledgement: it leaves when the bytes are written or, under SYNC_FLUSH, synced. After a lost
+connection the slave connects again and goes on behind its last whole record. Java: ``DefaultHAClient``, which reports
+what it has received.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from typing import Final
+
+from firearrow.broker.replication.rate import Rate
+from firearrow.broker.settings.live import LiveSettings
+from firearrow.errors import ConnectionLost, FireArrowError
+from firearrow.protocol.ha_stream import FROM_FIRST_BYTE, Spans, report
+from firearrow.runtime.clock import Clock
+from firearrow.runtime.network import Address, Network
+from firearrow.store.placement import FLUSHED, WRITTEN
+from firearrow.store.store import Store
+from firearrow.telemetry.damped import Damped
+
+RECONNECT_S: Final = 1.0
+FIRST_BYTE_S: Final = 1.0
+"""How long an empty slave waits for a master that sends from its first byte; Apache's ignores that wish."""
+BUFFERED_BYTES: Final = 4 << 20
+"""Received bytes that may wait before the connection is paused."""
+
+log = logging.getLogger(__name__)
+
+
+class Slave:
+    """Keeps a copy of its master's log."""
+
+    def __init__(self, store: Store, settings: LiveSettings, network: Network, clock: Clock) -> None:
+        self._log = store.log
+        self._copy = store.copy
+        self._settings = settings
+        self._network = network
+        self._level = FLUSHED if settings.value.log.syncs_first else WRITTEN
+        self._found = asyncio.Event()
+        self._failures = Damped()
+        self.address: Address | None = None
+        """Where the master sends its log; None while that is not known."""
+        self.read_ms = self.wrote_ms = 0
+        """When the master was last heard, and last told, in milliseconds since 1970; 0 for never."""
+        self.rate = Rate()
+        """The bytes that were received."""
+        self.master_flushed = 0
+        """How far the master's log is on disk, as an operator said; 0 when nobody did."""
+        self.is_connected = False
+        self._now_ms = clock.now_ms
+        given = settings.value.replication.ha_master_address
+        if given:
+            self.found(Address.parse(given))
+
+    def found(self, address: Address) -> None:
+        """Follow the master at this address; the one in ``haMasterAddress`` always counts."""
+        given = self._settings.value.replication.ha_master_address
+        self.address = Address.parse(given) if given else address
+        self._found.set()
+
+    async def run(self) -> None:
+        """Copy the log until cancelled."""
+        while True:
+            await self._found.wait()
+            assert self.address is not None
+            try:
+                await self._follow(self.address)
+            except FireArrowError as error:
+                self._failed(error)
+            self.is_connected = False
+            await asyncio.sleep(RECONNECT_S)
+
+    def _failed(self, error: FireArrowError) -> None:
+        repeated = self._failures.count(asyncio.get_running_loop().time())
+        if repeated:
+            extra = {"master": str(self.address), "reason": str(error), "end": self._copy.end}
+            log.warning("the log of master %s is not copied for now: %s", self.address, error, extra=extra)
+
+    async def _follow(self, address: Address) -> None:
+        link = _Link()
+        transport = await self._network.connect(lambda: link, address)
+        try:
+            self._copy.interrupted()
+            self.is_connected = True
+            log.info("copies the log of %s from %d on", address, self._copy.end, extra={"master": str(address)})
+            await self._receive(link)
+        finally:
+            transport.abort()
+
+    async def _receive(self, link: "_Link") -> None:
+        config = self._settings.value.replication
+        heartbeat_s, silence_s = config.ha_send_heartbeat_interval / 1000, config.ha_housekeeping_interval / 1000
+        loop, spans = asyncio.get_running_loop(), Spans()
+        is_new = self._copy.end == 0
+        self._report(link, FROM_FIRST_BYTE if is_new else self._copy.end)
+        heard = loop.time()
+        while True:
+            try:
+                async with asyncio.timeout(FIRST_BYTE_S if is_new else min(heartbeat_s, silence_s)):
+                    data = await link.receive()
+            except TimeoutError:
+                if loop.time() - heard > silence_s:
+                    raise ConnectionLost(f"the master was silent for {silence_s:g} s") from None
+                self._report(link, self._kept)
+                is_new = False
+                continue
+            is_new = False
+            heard = loop.time()
+            self.read_ms = self._now_ms()
+            self.rate.add(len(data), heard)
+            before = self._copy.end
+            for offset, part in spans.feed(data):
+                if part:
+                    await self._copy.take(offset, part)
+            if self._copy.end > before:
+                self._report_when_kept(link, self._copy.end)
+
+    @property
+    def _kept(self) -> int:
+        return self._log.flushed if self._level is FLUSHED else self._log.written
+
+    def _report_when_kept(self, link: "_Link", end: int) -> None:
+        def reached(error: FireArrowError | None) -> None:
+            if error is None:
+                self._report(link, end)
+
+        self._log.on_reached(end, self._level, reached)
+
+    def _report(self, link: "_Link", offset: int) -> None:
+        self.wrote_ms = self._now_ms()
+        link.send(report(offset))
+
+
+class _Link(asyncio.Protocol):
+    """The connection to the master: received pieces wait here, and the peer is paused when they are too many."""
+
+    def __init__(self) -> None:
+        self._transport: asyncio.Transport | None = None
+        self._pieces: deque[bytes] = deque()
+        self._waiting_bytes = 0
+        self._is_paused = False
+        self._arrived = asyncio.Event()
+        self._lost: str | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._pieces.append(data)
+        self._waiting_bytes += len(data)
+        self._arrived.set()
+        if self._waiting_bytes > BUFFERED_BYTES and not self._is_paused and self._transport is not None:
+            self._is_paused = True
+            self._transport.pause_reading()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._lost = str(error or "the master ended it")
+        self._arrived.set()
+
+    async def receive(self) -> bytes:
+        """Return everything that has come; raise ``ConnectionLost`` when nothing comes any more."""
+        while not self._pieces:
+            if self._lost is not None:
+                raise ConnectionLost(f"the connection to the master is lost: {self._lost}")
+            self._arrived.clear()
+            await self._arrived.wait()
+        data = self._pieces.popleft() if len(self._pieces) == 1 else b"".join(self._pieces)
+        self._pieces.clear()
+        self._waiting_bytes = 0
+        if self._is_paused and self._transport is not None and self._lost is None:
+            self._is_paused = False
+            self._transport.resume_reading()
+        return data
+
+    def send(self, data: bytes) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)

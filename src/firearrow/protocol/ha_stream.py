@@ -1,0 +1,109 @@
+"""The stream that copies a commit log from a master to a slave, byte for byte as Apache's brokers speak it. Pure.
+
+A slave reports how far its log goes; the master sends spans of its own log from there on::
+
+    slave to master    offset 8                   the end of the slave's log; also its acknowledgement
+    master to slave    offset 8, size 4, bytes    a span of the log: ``size`` bytes from ``offset`` on
+
+All numbers are big-endian and signed. A span never crosses a log file, and may begin and end inside a record. A header
+with size 0 is a heartbeat. The first report asks for a start: 0 for the beginning of the master's newest log file, any
+other offset for itself. `FROM_FIRST_BYTE` asks for the first byte that the master has: a master of ours begins there,
+Apache's ignores the report and waits for another one. Java: ``DefaultHAConnection``, ``DefaultHAClient``.
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import Final, NamedTuple, TypeAlias
+
+from firearrow.errors import BadFrame
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+REPORT: Final = struct.Struct(">q")
+HEADER: Final = struct.Struct(">qi")
+FROM_FIRST_BYTE: Final = -1
+LARGEST_SPAN: Final = 1 << 30
+"""The largest span that is accepted; Apache's masters send ``haTransferBatchSize`` bytes, by default 32 KiB."""
+
+
+class Span(NamedTuple):
+    """Bytes of the log from an offset on; a heartbeat has no bytes."""
+
+    offset: int
+    data: Buffer
+
+
+def report(offset: int) -> bytes:
+    """Return the report of a slave whose log ends at ``offset``."""
+    return REPORT.pack(offset)
+
+
+def heartbeat(offset: int) -> bytes:
+    """Return the header of a master that has nothing to send after ``offset``."""
+    return HEADER.pack(offset, 0)
+
+
+def packets(offset: int, data: bytes, batch: int) -> Iterator[Buffer]:
+    """Yield the headers and spans that carry ``data``, which begins at ``offset``, in spans of at most ``batch``."""
+    view = memoryview(data)
+    for start in range(0, len(data), batch):
+        span = view[start : start + batch]
+        yield HEADER.pack(offset + start, len(span))
+        yield span
+
+
+class Reports:
+    """Splits the bytes of a slave into reports."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, data: bytes) -> list[int]:
+        """Return the offsets of the reports that are complete now."""
+        data = self._rest + data
+        whole = len(data) - len(data) % REPORT.size
+        self._rest = data[whole:]
+        return [offset for (offset,) in REPORT.iter_unpack(data[:whole])]
+
+
+class Spans:
+    """Splits the bytes of a master into spans.
+
+    Bytes are passed on as they come: a span of the master may come out in several parts, each with its own offset.
+    """
+
+    def __init__(self) -> None:
+        self._head = b""
+        self._offset = 0
+        self._left = 0
+
+    def feed(self, data: bytes) -> list[Span]:
+        """Return the spans, or parts of spans, in ``data``; raise `BadFrame` when a header cannot be right."""
+        found: list[Span] = []
+        view, at = memoryview(data), 0
+        while at < len(data):
+            if not self._left:
+                head = self._head + data[at : at + HEADER.size - len(self._head)]
+                at += len(head) - len(self._head)
+                self._head = head
+                if len(head) < HEADER.size:
+                    break
+                self._begin(head, found)
+                continue
+            part = view[at : at + self._left]
+            found.append(Span(self._offset, part))
+            at += len(part)
+            self._offset += len(part)
+            self._left -= len(part)
+        return found
+
+    def _begin(self, head: bytes, found: list[Span]) -> None:
+        offset, size = HEADER.unpack(head)
+        if offset < 0 or not 0 <= size <= LARGEST_SPAN:
+            raise BadFrame(
+                f"a span of {size} bytes at {offset} cannot be part of a log: the master does not speak the protocol of "
+                "haListenPort; check haMasterAddress"
+            )
+        self._head, self._offset, self._left = b"", offset, size
+        if not size:
+            found.append(Span(offset, b""))

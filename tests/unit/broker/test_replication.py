@@ -1,0 +1,256 @@
+"""A master and a slave on simulated machines: the copy is equal byte for byte, also across crashes of either."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from firearrow.broker.settings.config import BrokerConfig, BrokerSettings
+from firearrow.broker.settings.replication_settings import ReplicationConfig
+from firearrow.errors import ConnectionLost, RequestRefused
+from firearrow.fastjson import decode
+from firearrow.protocol.bodies.naming.route import KVTable
+from firearrow.protocol.codes import ResponseCode
+from firearrow.protocol.requests.admin.stats import GetBrokerRuntimeInfo
+from firearrow.protocol.requests.group.offset import QueryConsumerOffset, UpdateConsumerOffset
+from firearrow.runtime.network import Address
+from firearrow.testing.sim.world import Node, World
+from tests.unit.broker.whole import UNIQUE, Client, Names, Simulated, a_send, settings_of
+
+SEGMENT = 64 << 10
+WAIT_S = 120.0
+
+
+def grouped(broker_id: int, names: Address, *, sync_flush: bool = False, **replication: Any) -> BrokerSettings:
+    """Settings of a member of a group."""
+    if broker_id:
+        replication = {**replication, "broker_role": "SLAVE", "slave_read_enable": True}
+    settings = settings_of(
+        BrokerConfig(broker_name="broker-a", broker_id=broker_id, namesrv_addr=str(names)), sync=sync_flush
+    )
+    return replace(
+        settings,
+        log=replace(settings.log, mapped_file_size_commit_log=SEGMENT),
+        replication=ReplicationConfig(**replication),
+    )
+
+
+class Group:
+    """A master, a slave, a name server and a client."""
+
+    def __init__(self, world: World, names: Address, **settings: Any) -> None:
+        self.master = Simulated(world.node("master"), grouped(0, names, **settings))
+        self.slave = Simulated(world.node("slave"), grouped(1, names, **settings))
+        self.client = Client(world.node("client"), self.master.address)
+        self.reader = Client(world.node("reader"), self.slave.address)
+
+    async def send(self, count: int, size: int = 300) -> None:
+        for number in range(count):
+            body = b"%08d" % number + bytes([number % 256]) * (size * (number % 7))
+            await self.client.send(body=body, queue_id=number % 4)
+
+    async def copied(self) -> None:
+        """Wait until the copy is complete, and compare the files."""
+        async with asyncio.timeout(WAIT_S):
+            while await end_of(self.reader) != await end_of(self.client):
+                await asyncio.sleep(0.05)
+        assert await files(self.slave.node) == await files(self.master.node)
+
+
+async def end_of(client: Client) -> int:
+    """The end of a broker's log."""
+    try:
+        reply = await client.ask(GetBrokerRuntimeInfo())
+    except ConnectionLost:  # the broker was started anew since the last question
+        reply = await client.ask(GetBrokerRuntimeInfo())
+    return int(decode(reply.body, KVTable).table["commitLogMaxOffset"])
+
+
+async def files(node: Node) -> dict[str, bytes]:
+    names = await node.disk.list("commitlog")
+    found = {name: (await node.disk.read_whole(f"commitlog/{name}")) for name in names}
+    return {name: data for name, data in found.items() if data.strip(b"\0")}
+
+
+def run(scenario: Callable[[World, Group], Coroutine[Any, Any, None]], seed: int = 1, **settings: Any) -> None:
+    world = World(seed)
+
+    async def body(world: World) -> None:
+        names = await Names(world.node("names")).start()
+        group = Group(world, names, **settings)
+        await group.master.start()
+        await scenario(world, group)
+        for broker in (group.slave, group.master):
+            if broker.node.running:
+                await broker.node.stop()
+
+    world.run(body)
+
+
+@pytest.mark.parametrize("sync_flush", [False, True])
+def test_a_slave_that_begins_with_nothing_gets_the_whole_log(sync_flush: bool) -> None:
+    async def scenario(_world: World, group: Group) -> None:
+        await group.send(200)
+        await group.slave.start()
+        await group.copied()
+        await group.send(100)
+        await group.copied()
+        assert len(await files(group.slave.node)) > 3
+
+    run(scenario, sync_flush=sync_flush)
+
+
+def test_a_slave_begins_where_the_masters_log_begins() -> None:
+    async def scenario(_world: World, group: Group) -> None:
+        await group.send(300)
+        await group.master.node.stop()
+        disk = group.master.node.disk
+        for name in (await disk.list("commitlog"))[:2]:
+            await disk.unlink(f"commitlog/{name}")
+        await group.master.start()
+        await group.slave.start()
+        await group.copied()
+        assert min(await files(group.slave.node)) == f"{2 * SEGMENT:020d}"
+        await group.slave.node.crash()
+        await group.send(50)
+        await group.slave.start()
+        await group.copied()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_slave_goes_on_after_it_crashed(seed: int) -> None:
+    async def scenario(_world: World, group: Group) -> None:
+        await group.slave.start()
+        for _ in range(4):
+            await group.send(60)
+            await group.slave.node.crash()
+            await group.send(40)
+            await group.slave.start()
+        await group.copied()
+
+    run(scenario, seed)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_slave_goes_on_after_its_master_crashed(seed: int) -> None:
+    async def scenario(_world: World, group: Group) -> None:
+        await group.slave.start()
+        for _ in range(3):
+            await group.send(50)
+            await group.master.node.crash()
+            await group.master.start()
+        await group.send(20)
+        await group.copied()
+
+    run(scenario, seed)
+
+
+def test_a_slave_serves_what_it_has_copied_and_takes_no_messages() -> None:
+    async def scenario(_world: World, group: Group) -> None:
+        await group.slave.start()
+        await group.client.send(body=b"on the master")
+        await group.copied()
+        with pytest.raises(RequestRefused) as refused:
+            await group.reader.send(body=b"to the slave")
+        assert refused.value.code == ResponseCode.SYSTEM_BUSY
+        assert "slave" in str(refused.value)
+        await eventually(lambda: readable(group.reader), 1)
+        assert [message.body for message in await group.reader.stored()] == [b"on the master"]
+
+    run(scenario)
+
+
+def test_a_slave_that_is_ahead_of_its_master_is_not_served(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(_world: World, group: Group) -> None:
+        await group.slave.start()
+        await group.send(50)
+        await group.copied()
+        await group.slave.node.stop()
+        await group.master.node.stop()
+        for name in await group.master.node.disk.list("commitlog"):
+            await group.master.node.disk.unlink(f"commitlog/{name}")
+        for name in ("firearrow/flushed", "firearrow/ranges.json"):
+            await group.master.node.disk.unlink(name)
+        await group.master.start()
+        await group.slave.start()
+        async with asyncio.timeout(WAIT_S):
+            while "Keep a copy of the slave's store directory" not in caplog.text:
+                await asyncio.sleep(0.1)
+
+    run(scenario)
+
+
+def test_a_slave_has_the_topics_groups_and_offsets_of_its_master() -> None:
+    async def scenario(_world: World, group: Group) -> None:
+        await group.client.send(body=b"one")
+        assert await group.client.stored()  # makes the group g
+        await group.client.ask(UpdateConsumerOffset(consumer_group="g", topic="T", queue_id=0, commit_offset=1))
+        await group.slave.start()
+        await eventually(lambda: offset_of(group.reader), 1)
+        # The master is away: the slave takes the offset, and keeps it until the master has another one.
+        await group.send(8)
+        await group.copied()
+        await group.master.node.crash()
+        await group.reader.ask(UpdateConsumerOffset(consumer_group="g", topic="T", queue_id=0, commit_offset=2))
+        await group.master.start()
+        await asyncio.sleep(30)
+        assert await offset_of(group.reader) == 2
+        with suppress(ConnectionLost):
+            await end_of(group.client)
+        await group.client.ask(UpdateConsumerOffset(consumer_group="g", topic="T", queue_id=0, commit_offset=3))
+        await eventually(lambda: offset_of(group.reader), 3)
+
+    run(scenario)
+
+
+async def readable(client: Client) -> int:
+    """How many messages of a queue a broker hands out; none of a topic that it does not know yet."""
+    try:
+        return len(await client.stored())
+    except RequestRefused:
+        return 0
+
+
+async def offset_of(client: Client) -> int:
+    request = QueryConsumerOffset(consumer_group="g", topic="T", queue_id=0, set_zero_if_not_found=False)
+    try:
+        return int((await client.ask(request)).answer.offset)
+    except (RequestRefused, ConnectionLost):
+        return -1
+
+
+async def eventually(look: Callable[[], Coroutine[Any, Any, int]], wanted: int) -> None:
+    async with asyncio.timeout(WAIT_S):
+        while await look() != wanted:
+            await asyncio.sleep(0.1)
+
+
+@pytest.mark.parametrize("sync_flush", [False, True])
+def test_a_sync_master_answers_when_its_slave_has_the_message(sync_flush: bool) -> None:
+    async def scenario(_world: World, group: Group) -> None:
+        assert await code_of_send(group) == ResponseCode.SLAVE_NOT_AVAILABLE
+        await group.slave.start()
+        await group.copied()
+        for number in range(20):
+            assert await code_of_send(group) == ResponseCode.SUCCESS
+            assert await end_of(group.reader) == await end_of(group.client), number
+        group.slave.node.freeze()
+        began = asyncio.get_running_loop().time()
+        assert await code_of_send(group) == ResponseCode.FLUSH_SLAVE_TIMEOUT
+        assert 5.0 <= asyncio.get_running_loop().time() - began < 6.0
+        assert await code_of_send(group, wait="false") == ResponseCode.SUCCESS
+        group.slave.node.thaw()
+        await group.copied()
+
+    run(scenario, sync_flush=sync_flush, broker_role="SYNC_MASTER")
+
+
+async def code_of_send(group: Group, wait: str = "true") -> int:
+    codes = frozenset({0, 10, 11, 12})
+    reply = await group.client.ask(a_send(properties=f"{UNIQUE}WAIT\x01{wait}\x02"), b"hello", accept=codes, timeout_ms=9000)
+    return reply.code

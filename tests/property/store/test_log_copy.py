@@ -14,7 +14,7 @@ from firearrow.store.config import LogConfig
 from firearrow.store.placement import WRITTEN
 from firearrow.store.read.queue_reader import ReadRequest
 from firearrow.store.store import Store, StoreConfig
-from firearrow.testing.sim.world import World
+from firearrow.testing.sim.world import Node, World
 
 HOST = host_bytes(Host("10.0.0.1", 10911))
 SEGMENT = 4096
@@ -33,8 +33,7 @@ async def original(world: World, messages: list[tuple[int, int]]) -> Store:
     return store
 
 
-async def copy_of(world: World, master: Store, sizes: list[int], first: int) -> Store:
-    node = world.node("slave")
+async def copy_of(node: Node, master: Store, sizes: list[int], first: int) -> Store:
     slave = await Store.open(node.disk, node.clock, CONFIG, node.boot_id, is_copy=True)
     at, turn = first, 0
     while at < master.log.written:
@@ -63,7 +62,8 @@ def test_a_copy_is_equal(messages: list[tuple[int, int]], sizes: list[int], from
         master = await original(world, messages)
         end = master.log.written
         first = end - end % SEGMENT if from_newest else 0
-        slave = await copy_of(world, master, sizes, first)
+        node = world.node("slave")
+        slave = await copy_of(node, master, sizes, first)
         assert slave.copy.end == slave.log.written == end or (end == first and not slave.copy.end)
         for at in range(first, end, 512):
             size = min(512, end - at, SEGMENT - at % SEGMENT)
@@ -71,13 +71,14 @@ def test_a_copy_is_equal(messages: list[tuple[int, int]], sizes: list[int], from
         if first == 0:
             assert await queues_of(slave) == await queues_of(master)
             for number in range(len(messages)):
-                assert len(await slave.lookups.by_key("T", f"k{number}", 10, 0, 1 << 62)) == 1
+                found = await slave.lookups.by_key("T", f"k{number}", 10, 0, 1 << 62)
+                assert len(found.records) == 1
         tasks = [asyncio.create_task(store.run()) for store in (master, slave)]
         await asyncio.sleep(0)
         await slave.close()
         await master.close()
         await asyncio.gather(*tasks, return_exceptions=True)
-        again = await Store.open(world.node("slave").disk, world.node("slave").clock, CONFIG, "boot", is_copy=True)
+        again = await Store.open(node.disk, node.clock, CONFIG, node.boot_id, is_copy=True)
         assert again.log.written == slave.copy.end
         assert len(again.opened.damage) == 0
 

@@ -1,1 +1,1 @@
-"""Replication: a master sends its log to slaves, a slave copies the log and the tables of its master."""
+"""Replication: a master sends its log to slaves, a slave copies log and tables."""

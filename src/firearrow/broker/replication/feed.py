@@ -7,7 +7,7 @@ slowly makes the task wait, not the broker. Java: ``DefaultHAConnection``.
 
 import asyncio
 import logging
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 from firearrow.broker.replication.decisions import NOTHING_CONFIRMED, LogBounds, first_offset
 from firearrow.broker.replication.rate import Rate
@@ -65,9 +65,8 @@ class Feed(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to wait for the slave's first report."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.set_write_buffer_limits(BUFFERED_BYTES)
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
+        self._transport.set_write_buffer_limits(BUFFERED_BYTES)
         host, port = (transport.get_extra_info("peername") or ("?", 0))[:2]
         self.address = f"{host}:{port}"
         self._feeds.opened(self)

@@ -8,7 +8,7 @@ what it has received.
 import asyncio
 import logging
 from collections import deque
-from typing import Final
+from typing import Final, cast
 
 from firearrow.broker.replication.rate import Rate
 from firearrow.broker.settings.live import LiveSettings
@@ -145,8 +145,7 @@ class _Link(asyncio.Protocol):
         self._lost: str | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
 
     def data_received(self, data: bytes) -> None:
         self._pieces.append(data)

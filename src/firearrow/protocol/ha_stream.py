@@ -101,8 +101,8 @@ class Spans:
         offset, size = HEADER.unpack(head)
         if offset < 0 or not 0 <= size <= LARGEST_SPAN:
             raise BadFrame(
-                f"a span of {size} bytes at {offset} cannot be part of a log: the master does not speak the protocol of "
-                "haListenPort; check haMasterAddress"
+                f"a span of {size} bytes at {offset} cannot be part of a log: the master does not speak the protocol "
+                "of haListenPort; check haMasterAddress"
             )
         self._head, self._offset, self._left = b"", offset, size
         if not size:

@@ -87,8 +87,8 @@ class LogCopy:
     async def _begin_at(self, offset: int) -> None:
         if offset % self._segment_bytes:
             raise OffsetNotStored(
-                f"the master's log begins at {offset}, which is no multiple of the {self._segment_bytes} bytes of a log "
-                "file here; set mappedFileSizeCommitLog to the master's size and start with an empty directory"
+                f"the master's log begins at {offset}, which is no multiple of the {self._segment_bytes} bytes of a "
+                "log file here; set mappedFileSizeCommitLog to the master's size and start with an empty directory"
             )
         await self._running.begin_at(offset)
         self._views.dispatch.position = offset

@@ -21,10 +21,9 @@ def logs(draw: st.DrawFn) -> LogBounds:
 def test_a_stream_begins_inside_the_log_or_not_at_all(log: LogBounds, report: int) -> None:
     try:
         first = first_offset(report, log)
-    except OffsetNotStored as error:
+    except OffsetNotStored:
         assert report > 0
         assert report < log.start or report > log.end
-        assert "start" in str(error)
         return
     assert log.start <= first <= log.end
     if report > 0:

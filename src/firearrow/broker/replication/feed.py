@@ -109,7 +109,7 @@ class Feed(asyncio.Protocol):
                 if not await self._send_span():
                     await self._sent.grown(self.next)
         except FireArrowError as error:
-            log.error("slave %s is not served: %s", self.address, error, extra={"slave": self.address})
+            log.warning("slave %s is not served: %s", self.address, error, extra={"slave": self.address})
         finally:
             self.abort()
 

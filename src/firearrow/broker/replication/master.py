@@ -49,7 +49,7 @@ class SentStore:
         """Wait until bytes behind ``offset`` may be sent."""
         grown = asyncio.Event()
 
-        def reached(error: FireArrowError | None) -> None:
+        def reached(_error: FireArrowError | None) -> None:
             grown.set()
 
         self._log.on_reached(offset + 1, self._level, reached)

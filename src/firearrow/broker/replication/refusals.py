@@ -4,7 +4,7 @@ Sends and messages given back get SYSTEM_BUSY, so that a producer sends elsewher
 SLAVE_NOT_AVAILABLE. Java: ``SendMessageProcessor.rejectRequest``, ``EndTransactionProcessor``.
 """
 
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.refusal import Refused
@@ -37,11 +37,11 @@ class SlaveRefusals:
         handlers.on(EndTransaction, self.not_available)
         handlers.on(ResumeCheckHalfMessage, self.not_available)
 
-    def busy(self, _request: Any, _call: Call) -> NoReturn:
+    def busy(self, _request: object, _call: Call) -> NoReturn:
         """Refuse a message."""
         raise Refused(ResponseCode.SYSTEM_BUSY, BUSY)
 
-    def not_available(self, _request: Any, _call: Call) -> NoReturn:
+    def not_available(self, _request: object, _call: Call) -> NoReturn:
         """Refuse the end of a transaction."""
         remark = "Message store is slave mode, so end transaction is forbidden. End it at the master"
         raise Refused(ResponseCode.SLAVE_NOT_AVAILABLE, remark)

@@ -1,4 +1,4 @@
-"""The part of a broker in its group: a master that sends its log to slaves, or a slave that copies a master. Wiring only.
+"""The part of a broker in its group: a master that serves slaves, or a slave that copies a master. Wiring only.
 
 A master without slaves pays nothing but an open port. If that port is only the default and is taken, an ASYNC_MASTER
 serves without it, with a warning.

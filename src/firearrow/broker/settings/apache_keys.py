@@ -162,7 +162,8 @@ _GROUPS: Final = {
     "offsets are answered as the slave has them": "offsetCheckInSlave",
     "disks are not shared by replicas": "replicasPerDiskPartition",
     _CONTROLLER: """
-        asyncLearner haMaxTimeSlaveNotCatchup controllerHeartBeatTimeoutMills syncControllerMetadataPeriod checkSyncStateSetPeriod brokerElectionPriority
+        asyncLearner haMaxTimeSlaveNotCatchup controllerHeartBeatTimeoutMills syncControllerMetadataPeriod
+        checkSyncStateSetPeriod brokerElectionPriority
         cleanOfflineBrokerInterval""",
     _ROCKSDB: """
         bottomMostCompressionTypeForConsumeQueueStore cleanRocksDBDirtyCQIntervalMin combineAssignOffsetCQType

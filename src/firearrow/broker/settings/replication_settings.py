@@ -30,10 +30,12 @@ class ReplicationConfig(Struct, frozen=True, kw_only=True, rename="camel"):
         ),
     ] = ""
     ha_send_heartbeat_interval: Annotated[
-        int, Meta(ge=100, le=60_000, description="Milliseconds without data after which either side sends a sign of life.")
+        int,
+        Meta(ge=100, le=60_000, description="Milliseconds without data after which either side sends a sign of life."),
     ] = 5_000
     ha_housekeeping_interval: Annotated[
-        int, Meta(ge=500, le=600_000, description="Milliseconds of silence after which either side ends the connection.")
+        int,
+        Meta(ge=500, le=600_000, description="Milliseconds of silence after which either side ends the connection."),
     ] = 20_000
     ha_transfer_batch_size: Annotated[
         int, Meta(ge=1_024, le=2_097_152, description="Bytes of the log in one packet to a slave.")
@@ -52,9 +54,7 @@ class ReplicationConfig(Struct, frozen=True, kw_only=True, rename="camel"):
     ] = 2
     slave_read_enable: Annotated[
         bool,
-        Meta(
-            description="On a slave: serve pulls. On a master: send readers that are far behind to a slave."
-        ),
+        Meta(description="On a slave: serve pulls. On a master: send readers that are far behind to a slave."),
     ] = False
 
     @property

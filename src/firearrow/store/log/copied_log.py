@@ -49,9 +49,7 @@ def whole_records(piece: bytes, base: int, segment_end: int) -> WholeRecords:
             return WholeRecords(heads, at, size)
         head = peek(piece, at)
         if head.physical_offset != base + at:
-            raise BadRecord(
-                f"the record at {base + at} says that it is at {head.physical_offset}", offset=base + at
-            )
+            raise BadRecord(f"the record at {base + at} says that it is at {head.physical_offset}", offset=base + at)
         check_body(piece, head)
         heads.append(head)
         at += size

@@ -52,9 +52,7 @@ class OpenedLog(NamedTuple):
     """Whether another program wrote here since we did: then queues and index cannot be trusted."""
 
 
-async def open_log(
-    disk: Disk, clock: Clock, config: LogConfig, boot_id: str, *, is_copy: bool = False
-) -> OpenedLog:
+async def open_log(disk: Disk, clock: Clock, config: LogConfig, boot_id: str, *, is_copy: bool = False) -> OpenedLog:
     """Claim a directory and bring its log to a known end. A log that ``is_copy`` gets records without our stamps."""
     for name in ("", COMMIT_LOG, OURS):
         disk.make_directory(name)

@@ -56,7 +56,7 @@ def test_keys_without_effect_and_mistakes_are_warned_about() -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "brokerRole=SYNC_MASTER",
+        "minInSyncReplicas=2",
         "brokerRole=SLAVE",
         "aclEnable=true",
         "authenticationEnabled=true",

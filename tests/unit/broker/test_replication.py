@@ -8,14 +8,24 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from firearrow.broker.replication.feed import SPAN_BYTES
+from firearrow.broker.replication.master import CHECK_S
+from firearrow.broker.replication.metadata import PERIOD_S
+from firearrow.broker.replication.slave import RECONNECT_S
 from firearrow.broker.settings.config import BrokerConfig, BrokerSettings
 from firearrow.broker.settings.replication_settings import ReplicationConfig
 from firearrow.errors import ConnectionLost, RequestRefused
 from firearrow.fastjson import decode
 from firearrow.protocol.bodies.naming.route import KVTable
+from firearrow.protocol.bodies.replication.replication import HaRuntimeInfo
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.requests.admin.stats import GetBrokerRuntimeInfo
 from firearrow.protocol.requests.group.offset import QueryConsumerOffset, UpdateConsumerOffset
+from firearrow.protocol.requests.replication.replication import (
+    GetBrokerEpochCache,
+    GetBrokerHaStatus,
+    ResetMasterFlushOffset,
+)
 from firearrow.runtime.network import Address
 from firearrow.testing.sim.world import Node, World
 from tests.unit.broker.whole import UNIQUE, Client, Names, Simulated, a_send, settings_of
@@ -202,7 +212,7 @@ def test_a_slave_has_the_topics_groups_and_offsets_of_its_master() -> None:
         await group.master.node.crash()
         await group.reader.ask(UpdateConsumerOffset(consumer_group="g", topic="T", queue_id=0, commit_offset=2))
         await group.master.start()
-        await asyncio.sleep(30)
+        await asyncio.sleep(3 * PERIOD_S)
         assert await offset_of(group.reader) == 2
         with suppress(ConnectionLost):
             await end_of(group.client)
@@ -259,3 +269,56 @@ async def code_of_send(group: Group, wait: str = "true") -> int:
     request = a_send(properties=f"{UNIQUE}WAIT\x01{wait}\x02")
     reply = await group.client.ask(request, b"hello", accept=codes, timeout_ms=9000)
     return reply.code
+
+
+def test_a_silent_slave_is_dropped_and_comes_back(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(_world: World, group: Group) -> None:
+        await group.slave.start()
+        await group.send(10)
+        await group.copied()
+        group.slave.node.freeze()
+        await asyncio.sleep(20 + 2 * CHECK_S)
+        assert "is silent" in caplog.text
+        await group.send(2 * SPAN_BYTES // 900)
+        group.slave.node.thaw()
+        await asyncio.sleep(2 * RECONNECT_S)
+        await group.copied()
+
+    run(scenario)
+
+
+def test_an_idle_group_stays_connected(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(_world: World, group: Group) -> None:
+        await group.slave.start()
+        await asyncio.sleep(120)
+        assert "silent" not in caplog.text
+        assert "is not copied" not in caplog.text
+        await group.send(3)
+        await group.copied()
+
+    run(scenario)
+
+
+def test_the_state_of_replication_is_told_by_both_sides() -> None:
+    async def scenario(_world: World, group: Group) -> None:
+        await group.slave.start()
+        await group.send(10)
+        await group.copied()
+        of_master = decode((await group.client.ask(GetBrokerHaStatus())).body, HaRuntimeInfo)
+        end = await end_of(group.client)
+        assert (of_master.master, of_master.in_sync_slave_nums, of_master.master_commit_log_max_offset) == (
+            True,
+            1,
+            end,
+        )
+        (slave,) = of_master.ha_connection_info
+        assert (slave.slave_ack_offset, slave.diff, slave.in_sync, slave.transfer_from_where) == (end, 0, True, end)
+        await group.reader.ask(ResetMasterFlushOffset(master_flush_offset=77))
+        of_slave = decode((await group.reader.ask(GetBrokerHaStatus())).body, HaRuntimeInfo)
+        client = of_slave.ha_client_runtime_info
+        assert (of_slave.master, client.max_offset, client.master_flush_offset) == (False, end, 77)
+        assert client.master_addr == f"{group.master.node.host}:10912"
+        with pytest.raises(RequestRefused, match="controllerMode"):
+            await group.client.ask(GetBrokerEpochCache())
+
+    run(scenario)

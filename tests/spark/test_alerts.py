@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from firearrow.spark.pipelines.exposition import Served, serve
+from firearrow.runtime.exposition import Served
+from firearrow.spark.pipelines.exposition import serve
 from firearrow.spark.pipelines.progress import Watched
 
 RULES = Path(__file__).parents[2] / "examples" / "prometheus"

@@ -8,6 +8,7 @@ async with Admin("127.0.0.1:9876") as admin:
 
 from firearrow.admin.admin import Admin
 from firearrow.admin.brokers import BrokerMember, Brokers
+from firearrow.admin.group_offsets import GroupOffsets
 from firearrow.admin.groups import (
     FilterUse,
     GroupDescription,
@@ -25,6 +26,7 @@ __all__ = [
     "Brokers",
     "FilterUse",
     "GroupDescription",
+    "GroupOffsets",
     "GroupSummary",
     "Groups",
     "MemberState",

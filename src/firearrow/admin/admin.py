@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from firearrow.admin.brokers import Brokers
+from firearrow.admin.group_offsets import GroupOffsets
 from firearrow.admin.groups import Groups
 from firearrow.admin.topics import Topics
 from firearrow.client.access import Access
@@ -46,6 +47,7 @@ class Admin:
         self.brokers: Final = Brokers(self._caller, names, timeout_ms)
         self.topics: Final = Topics(self.brokers)
         self.groups: Final = Groups(self.brokers)
+        self.offsets: Final = GroupOffsets(self.brokers)
 
     async def __aenter__(self) -> Self:
         """Open it; servers are connected at the first request. A list of name servers at a URL is fetched now."""

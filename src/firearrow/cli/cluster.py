@@ -90,20 +90,20 @@ def fail(context: typer.Context, why: str) -> NoReturn:
 def run(context: typer.Context, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run a command's coroutine; a failure or a signal ends the command with a line and an exit status."""
     try:
-        return asyncio.run(_until_terminated(work))
+        return asyncio.run(until_terminated(work))
     except FireArrowError as error:
         fail(context, _told(error))
     except KeyboardInterrupt:
         raise typer.Exit(ENDED_BY_SIGNAL + signal.SIGINT) from None
-    except _Terminated:
+    except Terminated:
         raise typer.Exit(ENDED_BY_SIGNAL + signal.SIGTERM) from None
 
 
-class _Terminated(Exception):
+class Terminated(Exception):
     """SIGTERM came."""
 
 
-async def _until_terminated(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+async def until_terminated(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Cancel the work at SIGTERM, as asyncio does at SIGINT, so that a group is left and offsets are committed."""
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
@@ -121,7 +121,7 @@ async def _until_terminated(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     except asyncio.CancelledError:
         if not terminated:
             raise
-        raise _Terminated from None
+        raise Terminated from None
     finally:
         loop.remove_signal_handler(signal.SIGTERM)
 

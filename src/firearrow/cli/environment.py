@@ -22,6 +22,8 @@ OF_COMMANDS: Final = frozenset(
         "FIREARROW_TLS_TRUST",
         "FIREARROW_ACCESS_KEY",
         "FIREARROW_SECRET_KEY",
+        "FIREARROW_TO_ACCESS_KEY",
+        "FIREARROW_TO_SECRET_KEY",
         "FIREARROW_CACHE",
         "FIREARROW_SEEDS",
     }

@@ -1,4 +1,4 @@
-"""``firearrow pipeline``: archive topics into a lake, replay history, audit it. All of it runs on Spark."""
+"""``firearrow pipeline``: archive topics into a lake, replay history, audit it, on Spark; mirror topics, without."""
 
 import json
 import os
@@ -10,6 +10,7 @@ import typer
 
 from firearrow.cli.cluster import NameServers, name_servers, reach_of
 from firearrow.cli.jobs.job_run import Shown, explained, session, watch
+from firearrow.cli.jobs.mirror_job import mirror
 from firearrow.errors import SettingsError
 from firearrow.runtime.tls_settings import ClientTls
 
@@ -21,8 +22,11 @@ if TYPE_CHECKING:
     from firearrow.spark.pipelines.upserts import Upsert
 
 pipeline = typer.Typer(
-    add_completion=False, help="Topics as tables: archive, replay, audit. Needs the extra spark.", no_args_is_help=True
+    add_completion=False,
+    help="Topics as tables: archive, replay, audit, with the extra spark. Topics of another cluster: mirror.",
+    no_args_is_help=True,
 )
+pipeline.command("mirror")(mirror)
 
 Master = Annotated[
     str,

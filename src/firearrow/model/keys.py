@@ -49,6 +49,11 @@ ROW_ID: Final = "FIREARROW_ROW_ID"
 ROW_REPEATS: Final = "FIREARROW_ROW_REPEATS"
 """Ours: on a message with a row's identity, asks to store it even if the queue holds a message of that identity."""
 
+MIRROR_PATH: Final = "FIREARROW_MIRROR_PATH"
+"""Ours: the clusters that a mirrored message has been to, from the first on, separated by commas."""
+MIRROR_ROW_ID: Final = "FIREARROW_MIRROR_ROW_ID"
+"""Ours: the identity that a mirrored row had at its first cluster; ``ROW_ID`` is that of the copy."""
+
 MIN_OFFSET: Final = "MIN_OFFSET"
 MAX_OFFSET: Final = "MAX_OFFSET"
 CONSUME_START_TIME: Final = "CONSUME_START_TIME"

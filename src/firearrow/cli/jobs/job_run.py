@@ -145,7 +145,8 @@ def _tell(text: str) -> None:
 
 def watch(queries: "list[StreamingQuery]", shown: Shown) -> None:
     """Print every batch until the queries end, then a summary; raise the error of a query that failed."""
-    from firearrow.spark.pipelines.exposition import as_text, families, serve
+    from firearrow.runtime.exposition import as_text
+    from firearrow.spark.pipelines.exposition import families, serve
     from firearrow.spark.pipelines.progress import Watched
 
     watched, began = Watched(), time.monotonic()
@@ -158,7 +159,7 @@ def watch(queries: "list[StreamingQuery]", shown: Shown) -> None:
             for query in queries:
                 _look(query, watched, shown, is_active=query in going)
             if shown.metrics is not None:
-                _replace(shown.metrics, as_text(families(watched, time.time())))
+                replace_text(shown.metrics, as_text(families(watched, time.time())))
             if not going:
                 break
     except KeyboardInterrupt:
@@ -191,7 +192,8 @@ def plain(report: Any) -> dict[str, Any]:  # noqa: ANN401 - a progress object of
     return report if type(report) is dict else json.loads(report.json)
 
 
-def _replace(path: Path, text: str) -> None:
+def replace_text(path: Path, text: str) -> None:
+    """Put a text in place of a file, whole."""
     fresh = path.with_name(path.name + ".new")
     fresh.write_text(text)
     fresh.replace(path)

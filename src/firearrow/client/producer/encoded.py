@@ -1,4 +1,4 @@
-"""A producer for callers that encode batches themselves, as the Spark sink does by columns.
+"""A producer for callers that encode batches themselves, as the Spark sink does by columns and a mirror does.
 
 The caller draws unique keys, puts one into each message, encodes the messages as `record.batch.encode_batch` does, and
 sends the bytes to a queue. A retry goes to the same queue with the same keys.
@@ -6,7 +6,7 @@ sends the bytes to a queue. A retry goes to the same queue with the same keys.
 
 from msgspec import Struct
 
-from firearrow.client.producer.outgoing import encoded_batch
+from firearrow.client.producer.outgoing import Outgoing, OutgoingBatch, encoded_batch
 from firearrow.client.producer.producer import Producer
 from firearrow.client.producer.result import STATUS_BY_CODE, SendStatus
 from firearrow.model import EpochMs, MessageQueue
@@ -35,6 +35,19 @@ class EncodedBatch(Struct, frozen=True):
     born_timestamp: int
     wait: str | None = None
     """The WAIT property of all messages; None if they have none."""
+    sys_flag: int = 0
+    """How all bodies are compressed, as in the sysFlag of a record; 0: not."""
+
+
+class EncodedMessage(Struct, frozen=True):
+    """A single message whose properties and body are as they will be stored."""
+
+    topic: str
+    properties: str
+    body: bytes
+    sys_flag: int
+    flag: int
+    born_timestamp: int
 
 
 class BatchProducer(Producer):
@@ -50,7 +63,26 @@ class BatchProducer(Producer):
         self, batch: EncodedBatch, queue: MessageQueue, *, timeout_ms: float | None = None
     ) -> SendStatus:
         """Send a batch to a queue and return its status; raise ``SendFailed`` if it is not acknowledged."""
+        return (await self.store(batch, queue, timeout_ms=timeout_ms))[0]
+
+    async def store(
+        self, content: EncodedBatch | EncodedMessage, queue: MessageQueue, *, timeout_ms: float | None = None
+    ) -> tuple[SendStatus, int]:
+        """Send a batch or a message to a queue; return its status and the queue offset of the first message.
+
+        Further messages of a batch have no smaller offsets than those that follow the first. Raise ``SendFailed`` if
+        it is not acknowledged.
+        """
         self._opened_here()
-        outgoing = encoded_batch(batch.topic, batch.body, batch.wait, batch.born_timestamp, self.settings)
-        code, _, _ = await self._delivery.send(outgoing, lambda _: queue, timeout_ms)
-        return STATUS_BY_CODE[code]
+        code, answer, _ = await self._delivery.send(self._outgoing(content), lambda _: queue, timeout_ms)
+        return STATUS_BY_CODE[code], answer.queue_offset
+
+    def _outgoing(self, content: EncodedBatch | EncodedMessage) -> Outgoing | OutgoingBatch:
+        if isinstance(content, EncodedMessage):
+            return Outgoing(
+                content.topic, "", content.properties, content.body, content.sys_flag, content.flag,
+                content.born_timestamp,
+            )  # fmt: skip
+        return encoded_batch(
+            content.topic, content.body, content.wait, content.born_timestamp, self.settings, content.sys_flag
+        )

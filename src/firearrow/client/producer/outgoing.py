@@ -165,10 +165,12 @@ class OutgoingBatch(Struct, frozen=True):
     properties: str
     born_timestamp: int
     unique_keys: tuple[str, ...] = ()
+    sys_flag: int = 0
+    """The compression of all bodies."""
 
 
 def encoded_batch(
-    topic: str, body: bytes, wait: str | None, born_timestamp: int, settings: ProducerSettings
+    topic: str, body: bytes, wait: str | None, born_timestamp: int, settings: ProducerSettings, sys_flag: int = 0
 ) -> OutgoingBatch:
     """Return a batch that the caller encoded, with a unique key in each message; ``wait`` is their WAIT property."""
     fault = _fault(topic)
@@ -178,7 +180,7 @@ def encoded_batch(
         raise IllegalMessage(
             f"a batch has {len(body)} bytes, more than max_message_bytes ({settings.max_message_bytes})"
         )
-    return OutgoingBatch(topic, body, _shared_properties(wait), born_timestamp)
+    return OutgoingBatch(topic, body, _shared_properties(wait), born_timestamp, sys_flag=sys_flag)
 
 
 def _shared_properties(wait: str | None) -> str:
@@ -229,7 +231,7 @@ def batch_request_for(batch: OutgoingBatch, queue: MessageQueue, settings: Produ
         default_topic=settings.default_topic,
         default_topic_queue_nums=settings.default_topic_queues,
         queue_id=queue.queue_id,
-        sys_flag=0,
+        sys_flag=batch.sys_flag,
         born_timestamp=batch.born_timestamp,
         flag=0,
         properties=batch.properties,

@@ -17,7 +17,8 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everyone uses
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from firearrow.runtime.clock import Clock, SystemClock
-from firearrow.spark.pipelines.exposition import Served, as_text, families, serve
+from firearrow.runtime.exposition import Served, as_text
+from firearrow.spark.pipelines.exposition import families, serve
 from firearrow.spark.pipelines.progress import OBSERVED, WRITTEN, Watched
 
 if TYPE_CHECKING:

@@ -6,8 +6,9 @@ import urllib.request
 import pytest
 
 from firearrow.errors import SettingsError
+from firearrow.runtime.exposition import as_text
 from firearrow.spark.pipelines.audit_page import page
-from firearrow.spark.pipelines.exposition import as_text, families, serve
+from firearrow.spark.pipelines.exposition import families, serve
 from firearrow.spark.pipelines.progress import Watched, read_progress
 
 

@@ -1,0 +1,103 @@
+"""How far a mirror is: counts and lag of every queue, for people and for metrics. Pure."""
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from firearrow.model import MessageQueue
+from firearrow.runtime.exposition import Family
+
+
+class QueueProgress(Struct):
+    """What a mirror knows of one source queue."""
+
+    queue: MessageQueue
+    next: int = 0
+    end: int = 0
+    stored_ms: int = 0
+    """When the last copied message was stored at the source; 0 before the first."""
+    read: int = 0
+    copied: int = 0
+    looped: int = 0
+    """Messages that were not copied because they have been to the target."""
+    missed: int = 0
+    """Messages that the source had deleted before they were copied."""
+    damaged: int = 0
+    retries: int = 0
+
+    @property
+    def lag(self) -> int:
+        """Messages that are stored at the source and not copied."""
+        return max(0, self.end - self.next)
+
+    def seconds(self, now_ms: int) -> float:
+        """Return how old the last copied message is if there are further ones, else 0."""
+        return max(0.0, (now_ms - self.stored_ms) / 1000) if self.lag and self.stored_ms else 0.0
+
+
+class Progress:
+    """The progress of all queues of one mirror."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.queues: dict[MessageQueue, QueueProgress] = {}
+        self.is_active = True
+        self.progress_ms = 0
+        """When a message was last copied, or a queue was found without new ones."""
+        self.groups = 0
+        """Groups whose offsets were translated at the last synchronisation."""
+
+    def of(self, queue: MessageQueue) -> QueueProgress:
+        """Return the progress of a queue, new if it is not known."""
+        return self.queues.setdefault(queue, QueueProgress(queue))
+
+    def total(self, field: str) -> int:
+        """Return the sum of a count over all queues."""
+        return sum(getattr(queue, field) for queue in list(self.queues.values()))
+
+    @property
+    def lag(self) -> int:
+        """Messages that are stored at the source and not copied."""
+        return self.total("lag")
+
+    def line(self, now_ms: int, per_second: float) -> str:
+        """One line for people."""
+        oldest = max((queue.seconds(now_ms) for queue in self.queues.values()), default=0.0)
+        parts = [f"{self.total('copied'):,} copied", f"{per_second:,.0f}/s", f"lag {self.lag:,} ({oldest:.1f} s)"]
+        for count, what in (
+            (self.total("looped"), "already been to the target"),
+            (self.total("missed"), "missed: deleted at the source before they were copied"),
+            (self.total("damaged"), "damaged and left out"),
+        ):
+            if count:
+                parts.append(f"{count:,} {what}")
+        return f"{self.name:20} {', '.join(parts)}; {len(self.queues)} queues, {self.groups} groups"
+
+    def families(self, now_ms: int) -> Iterator[Family]:
+        """The metrics, under the names that all jobs use."""
+        mine, states = (("query", self.name),), list(self.queues.values())
+
+        def one(name: str, kind: str, says: str, value: float) -> Family:
+            return Family(name, kind, says, ((mine, value),))
+
+        yield one("active", "gauge", "1 while the job runs, 0 when it has ended or failed", float(self.is_active))
+        yield one("heartbeat_timestamp_seconds", "gauge", "When the job was last seen alive", now_ms / 1000)
+        yield one(
+            "progress_timestamp_seconds", "gauge", "When it last copied, or found nothing", self.progress_ms / 1000
+        )
+        yield one("rows_total", "counter", "Messages read since the start", self.total("read"))
+        yield one("written_rows_total", "counter", "Messages copied since the start", self.total("copied"))
+        yield one("looped_total", "counter", "Messages left out: they have been to the target", self.total("looped"))
+        yield one("missed_total", "counter", "Messages deleted before they were copied", self.total("missed"))
+        yield one("retries_total", "counter", "Requests that were repeated", self.total("retries"))
+        yield one("translated_groups", "gauge", "Groups whose offsets were translated", self.groups)
+        labels = [(*mine, ("queue", str_of(state.queue))) for state in states]
+        lags = tuple((label, float(state.lag)) for label, state in zip(labels, states, strict=True))
+        yield Family("lag_messages", "gauge", "Messages of a queue stored and not copied", lags)
+        ages = tuple((label, state.seconds(now_ms)) for label, state in zip(labels, states, strict=True))
+        yield Family("lag_seconds", "gauge", "Age of the last copied message of a queue with further ones", ages)
+
+
+def str_of(queue: MessageQueue) -> str:
+    """Return a queue as the other jobs name it."""
+    return f"{queue.topic}/{queue.broker_name}/{queue.queue_id}"

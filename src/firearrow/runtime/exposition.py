@@ -1,0 +1,97 @@
+"""Metrics of a job for Prometheus: as text for a file, and over HTTP.
+
+A job hands over its metrics as families, made anew whenever somebody asks. All jobs use the same names, so that the
+alerts of `examples/prometheus/pipeline-alerts.yml` hold for each of them.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
+
+from firearrow.errors import SettingsError
+from firearrow.runtime.network import Address
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+PREFIX: Final = "firearrow_pipeline_"
+
+
+class Family(Struct, frozen=True):
+    """One metric with its samples, each with its labels."""
+
+    name: str
+    kind: str
+    says: str
+    samples: tuple[tuple[tuple[tuple[str, str], ...], float], ...]
+
+
+Collect = Callable[[], Iterable[Family]]
+"""Returns the metrics of the present."""
+
+
+def as_text(found: Iterable[Family]) -> str:
+    """Metrics in Prometheus's text format."""
+    lines = []
+    for family in found:
+        name = PREFIX + family.name
+        lines += [f"# HELP {name} {family.says}", f"# TYPE {name} {family.kind}"]
+        for labels, value in family.samples:
+            given = ",".join(f'{key}="{_quoted(text)}"' for key, text in labels)
+            lines.append(f"{name}{{{given}}} {value!r}")
+    return "\n".join(lines) + "\n"
+
+
+def _quoted(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+
+
+class _Collector:
+    """Hands the metrics of the present to prometheus-client."""
+
+    def __init__(self, found: Collect) -> None:
+        self._found = found
+
+    def collect(self) -> "Iterator[Metric]":
+        """Yield the metrics."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        for family in self._found():
+            kind: Any = CounterMetricFamily if family.kind == "counter" else GaugeMetricFamily
+            names = [key for key, _ in family.samples[0][0]] if family.samples else ["query"]
+            metric = kind(PREFIX + family.name.removesuffix("_total"), family.says, labels=names)
+            for labels, value in family.samples:
+                metric.add_metric([text for _, text in labels], value)
+            yield metric
+
+
+class Served(Struct, frozen=True):
+    """Metrics that are served over HTTP."""
+
+    port: int
+    close: Callable[[], None]
+
+
+def serve(found: Collect, address: str) -> Served:
+    """Serve metrics at ``http://ADDRESS/metrics``; port 0 lets the operating system choose one."""
+    try:
+        from prometheus_client import CollectorRegistry, start_http_server
+    except ModuleNotFoundError:
+        raise SettingsError("metrics over HTTP need prometheus-client: pip install 'firearrow[metrics]'") from None
+    where = Address.parse(address)
+    registry = CollectorRegistry()
+    registry.register(_Collector(found))
+    try:
+        server, thread = start_http_server(where.port, where.host, registry)
+    except OSError as wrong:
+        raise SettingsError(
+            f"metrics cannot be served at {address}: {wrong}; give another --metrics-address"
+        ) from wrong
+
+    def close() -> None:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+    return Served(server.server_port, close)

@@ -41,15 +41,16 @@ def consume(
     queue: Annotated[str, typer.Option(help="Only this queue: BROKER:NUMBER.")] = "",
     tag: Annotated[str, typer.Option("--tag", help="Only these tags: 'A || B'.")] = "*",
     condition: Annotated[
-        str, typer.Option("--sql", help="Only messages whose properties match: \"amount > 100 AND city = 'Köln'\".")
-    ] = "",
+        str | None,
+        typer.Option("--sql", help="Only messages whose properties match: \"amount > 100 AND city = 'Köln'\"."),
+    ] = None,
     body_condition: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--cel",
             help='Only messages whose JSON body and properties match: "body.amount > 100"; not on Apache\'s brokers.',
         ),
-    ] = "",
+    ] = None,
     limit: Annotated[int, typer.Option("--limit", "-l", min=0, help="Stop after so many messages; 0 is no limit.")] = 0,
     follow: Annotated[bool, typer.Option("--follow", "-F", help="Wait for new messages until interrupted.")] = False,
     idle: Annotated[
@@ -93,15 +94,15 @@ def consume(
     run(context, lambda: _look(where, reach, look, printer))
 
 
-def _wanted(tag: str, condition: str, body_condition: str) -> Expression:
-    if bool(condition) + bool(body_condition) + (tag != EVERYTHING) > 1:
+def _wanted(tag: str, condition: str | None, body_condition: str | None) -> Expression:
+    if (condition is not None) + (body_condition is not None) + (tag != EVERYTHING) > 1:
         raise SettingsError(
             "--tag, --sql and --cel do not go together; write the tag into the condition: "
             "--sql \"TAGS = 'A' AND ...\" or --cel \"tag == 'A' && ...\""
         )
-    if body_condition:
+    if body_condition is not None:
         return cel(body_condition)
-    return sql(condition) if condition else tag
+    return tag if condition is None else sql(condition)
 
 
 async def _look(where: str, reach: Reach, look: Look, printer: Printer) -> None:

@@ -17,7 +17,7 @@ from firearrow.cli.cluster import AsJson, NameServers, fail, name_servers, reach
 from firearrow.cli.messages.inputs import Delay, InputFormat, Parts, Passed, messages
 from firearrow.cli.messages.lanes import Lanes
 from firearrow.cli.output import OutputEnded, standard_output
-from firearrow.cli.times import time_ms, wait_ms
+from firearrow.cli.times import time_to_come_ms, wait_ms
 from firearrow.client import Message, Producer, SendResult
 from firearrow.errors import FireArrowError, SettingsError
 from firearrow.runtime.clock import SystemClock
@@ -60,7 +60,10 @@ def produce(
     ] = "",
     at: Annotated[
         str,
-        typer.Option(help="Deliver at this time: 2026-12-01T08:00, local or with Z or +08:00. Brokers from 5.0 on."),
+        typer.Option(
+            help="Deliver at this time: 2026-12-01T08:00, local or with Z or +08:00; at most timerMaxDelaySec of the "
+            "broker ahead, 3 days unless set. Brokers from 5.0 on."
+        ),
     ] = "",
     rate: Annotated[float, typer.Option(min=0, help="Messages a second at most; 0 is as fast as possible.")] = 0,
     progress: Annotated[
@@ -184,7 +187,7 @@ def _delay(level: int, wait: str, at: str) -> Delay:
     if len(given) > 1:
         raise SettingsError(f"{' and '.join(given)} are given, and a message has one delay; give one of them")
     now_ms = SystemClock().now_ms()
-    at_ms = time_ms(at, now_ms) if at else None
+    at_ms = time_to_come_ms(at) if at else None
     if at_ms is not None and at_ms <= now_ms:
         raise SettingsError(f"--at {at} is past; give a time to come, such as 2026-12-01T08:00")
     return Delay(level, wait_ms(wait) if wait else 0, at_ms)

@@ -31,3 +31,13 @@ def time_ms(text: str, now_ms: int) -> int:
         raise SettingsError(
             f"{text!r} is not a time; write 2026-11-15T10:00:00 (local, or with Z or +08:00), -1h (an hour ago), or now"
         ) from None
+
+
+def time_to_come_ms(text: str) -> int:
+    """Read a moment at which a message is delivered: a date with a time, local unless it says its zone."""
+    try:
+        return int(datetime.fromisoformat(text.strip()).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        raise SettingsError(
+            f"{text!r} is not a time to come; write 2026-12-01T08:00 (local, or with Z or +08:00), or give a delay: 90s"
+        ) from None

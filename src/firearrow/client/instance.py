@@ -276,11 +276,15 @@ class Instance:
         body = encode_body(self._heartbeat())
         await asyncio.gather(*(self._beat_at(address, body) for address in self._addresses()))
 
-    async def version_at(self, address: Address) -> int:
+    async def version_at(self, address: Address, timeout_ms: float) -> int:
         """Return the version of a broker (``model.versions``), which the answer to a heartbeat tells."""
         if address not in self._versions:
-            body = encode_body(self._heartbeat())
-            reply = await self.caller.call(address, HeartBeat(), body, timeout_ms=HEARTBEAT_TIMEOUT_MS)
+            body, limit_ms = encode_body(self._heartbeat()), min(timeout_ms, HEARTBEAT_TIMEOUT_MS)
+            try:
+                reply = await self.caller.call(address, HeartBeat(), body, timeout_ms=limit_ms)
+            except FireArrowError as error:
+                error.may_have_happened = False  # a heartbeat more or less changes nothing
+                raise
             self._versions[address] = reply.version
         return self._versions[address]
 

@@ -79,7 +79,11 @@ def without_delay(properties: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def due_ms(properties: Mapping[str, str]) -> int | None:
-    """Return when a timed message was due, in milliseconds since 1970; None if it was not timed."""
+    """Return when a timed message was due, in milliseconds since 1970; None if it was not timed.
+
+    Brokers do not write that down for a message with a delay, but when its slot in the wheel begins: up to
+    ``timerPrecisionMs`` earlier.
+    """
     text = properties.get(keys.TIMER_DELIVER_MS) or properties.get(keys.TIMER_OUT_MS, "")
     return whole_number(text)
 

@@ -177,6 +177,10 @@ class Given:
         """Return an option as text, stripped."""
         return self._values.get(name.lower(), default).strip()
 
+    def has(self, name: str) -> bool:
+        """Whether an option is given, if only as an empty text."""
+        return name.lower() in self._values
+
     def number(self, name: str, default: int, least: int = 1) -> int:
         """Return an option as a whole number of at least ``least``."""
         text = self.text(name)
@@ -332,8 +336,8 @@ def _fetching(given: Given, group: str) -> Fetching:
     return Fetching(
         group,
         given.text("tags", "*"),
-        sql(property_filter).text if (property_filter := given.text("sql")) else "",
-        cel(body_filter).text if (body_filter := given.text("cel")) else "",
+        sql(given.text("sql")).text if given.has("sql") else "",
+        cel(given.text("cel")).text if given.has("cel") else "",
         given.one_of("readFrom", "master", "replica") == "replica",
         given.number("fetchRetries", 10, 0),
         given.number("fetchRetryIntervalMs", 200, 0),

@@ -146,6 +146,8 @@ def test_a_condition_that_would_be_cut_off_is_refused(firearrow_address: str, fi
     command = Commands(firearrow_address)
     assert "LIKE" in command.fails("consume", firearrow_topic, "--sql", "amount LIKE '5%'")
     assert "do not go together" in command.fails("consume", firearrow_topic, "--sql", "amount > 1", "--tag", "A")
+    for option in ("--sql", "--cel"):  # as of a variable that is not set: not every message
+        assert "expression" in command.fails("consume", firearrow_topic, option, "")
 
 
 def test_bodies_are_filtered_by_the_broker(firearrow_address: str, firearrow_topic: str) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -277,3 +278,19 @@ def test_sends_that_wait_when_the_producer_closes_are_told() -> None:
             await sending
 
     ask(scenario, brokers=1, queues=1, seeds=1)
+
+
+def test_a_timed_send_to_a_broker_that_hangs_keeps_its_deadline_and_says_that_nothing_was_sent() -> None:
+    async def scenario(world: World, cluster: SimCluster, names: str) -> None:
+        loop = asyncio.get_running_loop()
+        async with Producer(names, group="P", doors=doors_of(world.node("p"))) as producer:
+            queue = next(queue for queue in await producer.queues("T") if queue.broker_name == "broker0")
+            cluster.brokers[0].node.freeze()
+            begun = loop.time()
+            with pytest.raises(SendFailed) as failed:
+                await producer.send(Message.of("T", b"x", delay=timedelta(seconds=9)), queue=queue, timeout_ms=300)
+            assert loop.time() - begun < 0.4
+            assert not failed.value.may_have_happened
+            cluster.brokers[0].node.thaw()
+
+    ask(scenario, seeds=3)

@@ -4,7 +4,7 @@ from datetime import datetime
 
 import pytest
 
-from firearrow.cli.times import time_ms, wait_ms
+from firearrow.cli.times import time_ms, time_to_come_ms, wait_ms
 from firearrow.errors import SettingsError
 
 NOW = 1_700_000_000_000
@@ -36,3 +36,13 @@ def test_moments() -> None:
 def test_what_is_no_moment_says_how_to_write_one(text: str) -> None:
     with pytest.raises(SettingsError, match="write"):
         time_ms(text, NOW)
+
+
+def test_a_time_to_come_is_a_date() -> None:
+    assert time_to_come_ms("1970-01-01T00:00:01Z") == 1000
+
+
+@pytest.mark.parametrize("text", ["now", "-1h", "90s", "2026-13-01"])
+def test_what_is_no_time_to_come_says_what_to_write(text: str) -> None:
+    with pytest.raises(SettingsError, match=r"write 2026-12-01T08:00.*delay: 90s"):
+        time_to_come_ms(text)

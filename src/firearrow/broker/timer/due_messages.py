@@ -104,7 +104,8 @@ class DueMessages:
         return drafts
 
     def _rolled(self, record: TimedRecord, added_ms: int, now_ms: int) -> Draft:
-        self._changes[record.value(keys.REAL_TOPIC) or ""] += 1 if record.is_deletion else -1
+        if not record.is_deletion:
+            self._changes[record.value(keys.REAL_TOPIC) or ""] -= 1
         return rolled(record, added_ms, now_ms)
 
     def _delivered(self, record: TimedRecord, added_ms: int, deleted: Recalled, now_ms: int) -> Draft | None:

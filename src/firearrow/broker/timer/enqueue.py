@@ -92,7 +92,10 @@ class Enqueue:
         waiting: list[Timed] = []
         for buffer in pulled.buffers:
             for head in heads(buffer):
-                timed = None if head.physical_offset in self._files.in_log else self._timed(head, buffer)
+                timed = self._timed(head, buffer)
+                if timed is not None and head.physical_offset in self._files.in_log:
+                    self._count(timed, now_ms)  # in the wheel since the last flush, but not in the counts that it wrote
+                    continue
                 if timed is None:
                     continue
                 while not self._has_room(timed, now_ms):
@@ -136,9 +139,13 @@ class Enqueue:
             files.add(waiting, now_ms)
             self._counts.added += len(waiting)
             for timed in waiting:
-                self._counts.change(timed.topic, -1 if timed.deletes else 1, now_ms)
+                self._count(timed, now_ms)
             self._dequeue.added.set()
         files.queue_offset = next_offset
+
+    def _count(self, timed: Timed, now_ms: int) -> None:
+        if not timed.deletes:  # a message that is taken back waits until its time, when it is dropped
+            self._counts.change(timed.topic, 1, now_ms)
 
 
 def _timed(record: TimedRecord, files: TimerFiles) -> Timed | None:

@@ -105,5 +105,6 @@ class Renewal:
                 draft = rolled(record, unit.written_ms, now_ms)
                 # Also while sends are refused: the deletion that waits for this makes room.
                 end = self._store.log.append(self._store.queues.tail_of(TIMER_TOPIC, 0), draft).end
-                self._counts.change(record.value(keys.REAL_TOPIC) or "", 1 if record.is_deletion else -1, now_ms)
+                if not record.is_deletion:
+                    self._counts.change(record.value(keys.REAL_TOPIC) or "", -1, now_ms)
         return end

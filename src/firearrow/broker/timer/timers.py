@@ -103,13 +103,13 @@ class Timers:
                 if now_ms - counted_ms >= COUNTS_MS:
                     counted_ms = now_ms
                     self.counts.sample(now_ms)
-                    await self.counts.save()
                     await files.log.delete_below(self._store.log.min_offset)
             except DiskError as error:
                 log.warning("the timers could not be written", extra={"reason": str(error)})
 
     async def _flush(self, files: TimerFiles) -> None:
         await files.flush(self._deliveries_durable, self._clock.now_ms())
+        await self.counts.save()  # with the wheel: after a kill both go on from the same place
         self._saved_ms = elapsed_ms()
 
     async def _deliveries_durable(self) -> None:
@@ -124,7 +124,6 @@ class Timers:
             async with asyncio.timeout(CLOSE_S):
                 if files.is_changed or files.check.counter:
                     await self._flush(files)
-            await self.counts.save()
         except TimeoutError:
             # A task that failed has ended the others, and nobody writes the log any more.
             log.warning("the timers are closed without a last flush; the next start recovers them")

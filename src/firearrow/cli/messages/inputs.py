@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from firearrow.cli.messages.standard_input import lines_of, read_descriptor, whole
-from firearrow.cli.times import time_ms, wait_ms
+from firearrow.cli.times import time_to_come_ms, wait_ms
 from firearrow.errors import IllegalMessage, SettingsError
 from firearrow.model import Message, keys
 
@@ -49,7 +49,7 @@ class JsonMessage(Struct, rename="camel"):
     @property
     def delayed(self) -> "Delay":
         """The delay of the line."""
-        at_ms = time_ms(self.deliver_at, 0) if isinstance(self.deliver_at, str) else self.deliver_at
+        at_ms = time_to_come_ms(self.deliver_at) if isinstance(self.deliver_at, str) else self.deliver_at
         return Delay(self.delay_level, wait_ms(self.delay) if self.delay else 0, at_ms)
 
 

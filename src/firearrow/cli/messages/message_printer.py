@@ -1,7 +1,8 @@
 """How ``firearrow consume`` prints messages: a table, bodies only, JSON lines, or chosen fields as in kcat.
 
 Fields of a format: ``%t`` topic, ``%b`` broker, ``%p`` queue, ``%o`` offset in the queue, ``%k`` keys, ``%g`` tag,
-``%T`` store time in milliseconds, ``%D`` when a timed message was due in milliseconds, ``%i`` message id, ``%h``
+``%T`` store time in milliseconds, ``%D`` when a timed message was due in milliseconds (of one with a delay: when its
+slot of ``timerPrecisionMs`` began), ``%i`` message id, ``%h``
 properties, ``%s`` body, ``%S`` its length in bytes, ``%%`` a percent sign; ``\\n``, ``\\t``, ``\\r`` and ``\\0`` are
 characters. Nothing is added at the end of a message.
 """

@@ -37,6 +37,8 @@ _RECALL_HINTS: Final[dict[int, str]] = {
     ResponseCode.REQUEST_CODE_NOT_SUPPORTED: "brokers from 5.3 on recall messages",
 }
 
+_TOO_FAR: Final = "deliver it earlier, or raise timerMaxDelaySec at the broker (3 days unless set, at most 40)"
+
 
 class Delivery:
     """The way of one producer's messages to brokers. ``opened`` returns its instance, or raises ``ClientClosed``."""
@@ -98,7 +100,7 @@ class Delivery:
         request, address = request_for(outgoing, chosen, self._settings), self._master(instance, chosen)
         limit_ms = self._settings.send_timeout_ms if timeout_ms is None else timeout_ms
         if outgoing.is_timed:
-            await self._check_timers(instance, chosen, address)
+            await self._check_timers(instance, chosen, address, limit_ms)
         await instance.caller.tell(address, request, outgoing.body, timeout_ms=limit_ms)
 
     async def _goes_on(
@@ -141,7 +143,8 @@ class Delivery:
         try:
             address = self._master(instance, queue)
             if isinstance(outgoing, Outgoing) and outgoing.is_timed:
-                await self._check_timers(instance, queue, address)
+                await self._check_timers(instance, queue, address, left_ms)
+                left_ms -= (loop.time() - began) * 1000
             try:
                 reply = await self._say(instance, address, request, outgoing.body, left_ms)
             except RequestRefused as refusal:
@@ -149,17 +152,20 @@ class Delivery:
                     raise
                 left_ms -= (loop.time() - began) * 1000
                 reply = await instance.caller.call(address, request, outgoing.body, timeout_ms=left_ms, accept=STORED)
-        except FireArrowError:
+        except FireArrowError as error:
             self._faults.note(queue.broker_name, 0, loop.time(), failed=True)
+            is_timed = isinstance(outgoing, Outgoing) and outgoing.is_timed
+            if is_timed and isinstance(error, RequestRefused) and error.code == ResponseCode.MESSAGE_ILLEGAL:
+                error.args = (f"{error}; {_TOO_FAR}",)
             raise
         if self._settings.latency_fault_tolerance:
             now = loop.time()
             self._faults.note(queue.broker_name, (now - began) * 1000, now)
         return reply
 
-    async def _check_timers(self, instance: Instance, queue: MessageQueue, address: Address) -> None:
+    async def _check_timers(self, instance: Instance, queue: MessageQueue, address: Address, timeout_ms: float) -> None:
         """Raise ``Unsupported`` if the broker does not know timers: it would deliver the message at once."""
-        version = await instance.version_at(address)
+        version = await instance.version_at(address, timeout_ms)
         if version < FIRST_WITH_TIMERS:
             name = version_name(version).removeprefix("V").replace("_", ".")
             raise Unsupported(

@@ -1,4 +1,4 @@
-"""``firearrow pipeline``: archive topics into a lake, replay history, audit it, on Spark; mirror topics, without."""
+"""``firearrow pipeline``: archive topics into a lake, replay, audit, on Spark; maintain tables, mirror topics."""
 
 import json
 import os
@@ -12,6 +12,7 @@ from firearrow.cli.cluster import NameServers, name_servers, reach_of
 from firearrow.cli.jobs.job_run import Shown, explained, session, watch
 from firearrow.cli.jobs.mirror_job import mirror
 from firearrow.errors import SettingsError
+from firearrow.runtime.clock import SystemClock
 from firearrow.runtime.tls_settings import ClientTls
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 pipeline = typer.Typer(
     add_completion=False,
-    help="Topics as tables: archive, replay, audit, with the extra spark. Topics of another cluster: mirror.",
+    help="Topics as tables: archive, replay, audit, maintain, with the extra spark. Topics of another cluster: mirror.",
     no_args_is_help=True,
 )
 pipeline.command("mirror")(mirror)
@@ -240,6 +241,47 @@ def audit(
     wanted = [kind.strip() for kind in fail_on.split(",") if kind.strip()]
     if any(row[kind] for row in rows for kind in wanted):
         raise typer.Exit(1)
+
+
+@pipeline.command()
+def maintain(
+    form: Format = "iceberg",
+    location: Location = "",
+    table: Table = "",
+    catalog: Catalog = None,
+    storage: Storage = None,
+    native: Native = False,
+    compact: Annotated[bool, typer.Option("--compact", help="Rewrite small files as larger ones.")] = False,
+    file_mb: Annotated[int, typer.Option(help="With --compact: wanted size of files in MiB.")] = 128,
+    min_files: Annotated[int, typer.Option(help="With --compact: small files of a partition worth a rewrite.")] = 5,
+    delete_where: Annotated[str, typer.Option(help="Delete rows by a condition on columns, such as 'id = 7'.")] = "",
+    ttl: Annotated[str, typer.Option(help="Delete rows that are older, such as 90d.")] = "",
+    ttl_column: Annotated[str, typer.Option(help="Column of times for --ttl; else when messages were stored.")] = "",
+    expire: Annotated[str, typer.Option(help="Forget versions of the table that are older, such as 7d.")] = "",
+    orphans: Annotated[str, typer.Option(help="Remove files without a commit that are older, such as 3d.")] = "",
+    master: Master = "",
+    conf: Settings = None,
+    verbose: Verbose = False,
+) -> None:
+    """Compact a table, delete rows, expire old versions and remove orphan files, beside the stream that fills it."""
+    with explained("maintain", verbose=verbose) as quiet:
+        from firearrow.cli.times import wait_ms
+        from firearrow.spark.upkeep.maintain import maintain as maintain_table
+        from firearrow.spark.upkeep.maintain import maintain_natively
+        from firearrow.spark.upkeep.work import Upkeep
+
+        ages = [wait_ms(age) if age else None for age in (ttl, expire, orphans)]
+        target = _table(form, location, table, catalog, storage, native)
+        work = Upkeep(compact, file_mb << 20, min_files, delete_where, ages[0], ttl_column, ages[1], ages[2])
+        work.checked(target)
+        now_ms = SystemClock().now_ms()
+        if not native:
+            for done in maintain_table(target, work, now_ms):
+                typer.echo(done.line())
+            return
+        with session(master, _pairs(conf), quiet) as spark:
+            for statement in maintain_natively(spark, target, work, now_ms):
+                typer.echo(f"done: {statement}")
 
 
 @pipeline.command()

@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -199,3 +200,30 @@ def test_spark_submit_is_given_a_python_file(monkeypatch: pytest.MonkeyPatch) ->
     assert usual_master() == "local[*]"
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "4711")
     assert usual_master() == "", "spark-submit has chosen"
+
+
+def test_a_table_is_maintained_without_spark(tmp_path: Path) -> None:
+    from deltalake import DeltaTable, write_deltalake
+
+    where = ("maintain", "--format", "delta", "--location", str(tmp_path / "t"))
+    for number in range(3):
+        write_deltalake(str(tmp_path / "t"), pa.table({"id": [number, 7]}), mode="append")
+    assert said(*where, "--compact") == (0, "compacted 3 files into 1\n")
+    code, text = said(*where, "--delete-where", "id = 7", "--expire", "0s")
+    assert code == 0
+    assert text.splitlines() == [
+        "deleted 3 rows: 1 files rewritten or removed",
+        "expired old versions of the table: 4 files removed",
+    ]
+    assert sorted(DeltaTable(str(tmp_path / "t")).to_pyarrow_table()["id"].to_pylist()) == [0, 1, 2]
+    assert len(list((tmp_path / "t").glob("*.parquet"))) == 1
+    code, text = said(*where)
+    assert (code, text) == (
+        2,
+        "firearrow pipeline maintain: nothing to do: give --compact, --delete-where, --ttl, --expire or --orphans\n",
+    )
+    code, text = said(*where, "--ttl", "90 days")
+    assert code == 2
+    assert "'90 days' is not a duration" in text
+    code, text = said("maintain", "--location", str(tmp_path / "w"), "--table", "a.b", "--compact")
+    assert (code, text) == (2, f"firearrow pipeline maintain: there is no iceberg table a.b at {tmp_path / 'w'}\n")

@@ -1,0 +1,1 @@
+"""Upkeep of lake tables: compaction, deletion of rows, expiry, orphan files."""

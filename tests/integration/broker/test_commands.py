@@ -131,7 +131,7 @@ def test_a_broker_takes_apache_s_file_and_says_what_it_thinks_of_it(tmp_path: Pa
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("brokerRole=SYNC_MASTER", "copies on slaves are not offered yet"),
+        ("brokerRole=SLAVE", "needs a brokerId of its own"),
         ("aclEnable=true", "everybody could do everything"),
         ("listenPort=many", "not usable"),
         ("messageDelayLevel=soon", "delay level 1"),

@@ -19,8 +19,10 @@ from firearrow.fastjson import decode
 from firearrow.protocol.bodies.naming.route import KVTable
 from firearrow.protocol.bodies.replication.replication import HaRuntimeInfo
 from firearrow.protocol.codes import ResponseCode
+from firearrow.protocol.requests.admin.config import UpdateBrokerConfig
 from firearrow.protocol.requests.admin.stats import GetBrokerRuntimeInfo
 from firearrow.protocol.requests.group.offset import QueryConsumerOffset, UpdateConsumerOffset
+from firearrow.protocol.requests.message.pull import PullMessage
 from firearrow.protocol.requests.replication.replication import (
     GetBrokerEpochCache,
     GetBrokerHaStatus,
@@ -28,9 +30,21 @@ from firearrow.protocol.requests.replication.replication import (
 )
 from firearrow.runtime.network import Address
 from firearrow.testing.sim.world import Node, World
-from tests.unit.broker.whole import UNIQUE, Client, Names, Simulated, a_send, settings_of
+from tests.unit.broker.whole import PULL_CODES, UNIQUE, Client, Names, Simulated, a_send, settings_of
 
 SEGMENT = 64 << 10
+PULL = PullMessage(
+    consumer_group="g",
+    topic="T",
+    queue_id=0,
+    queue_offset=0,
+    max_msg_nums=32,
+    sys_flag=0x4,
+    commit_offset=0,
+    suspend_timeout_millis=0,
+    sub_version=0,
+    subscription="*",
+)
 WAIT_S = 120.0
 
 
@@ -320,5 +334,27 @@ def test_the_state_of_replication_is_told_by_both_sides() -> None:
         assert client.master_addr == f"{group.master.node.host}:10912"
         with pytest.raises(RequestRefused, match="controllerMode"):
             await group.client.ask(GetBrokerEpochCache())
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(("ratio", "suggested"), [(0, 1), (100, 0)])
+def test_a_reader_far_behind_is_sent_to_the_slave(ratio: int, suggested: int) -> None:
+    async def scenario(_world: World, group: Group) -> None:
+        await group.send(20)
+        change = f"accessMessageInMemoryMaxRatio={ratio}".encode()
+        await group.client.ask(UpdateBrokerConfig(), change)
+        reply = await group.client.ask(PULL, accept=PULL_CODES)
+        assert reply.body
+        assert reply.answer.suggest_which_broker_id == suggested
+
+    run(scenario, slave_read_enable=True)
+
+
+def test_readers_stay_at_a_master_whose_slaves_do_not_serve_them() -> None:
+    async def scenario(_world: World, group: Group) -> None:
+        await group.send(20)
+        await group.client.ask(UpdateBrokerConfig(), b"accessMessageInMemoryMaxRatio=0")
+        assert (await group.client.ask(PULL, accept=PULL_CODES)).answer.suggest_which_broker_id == 0
 
     run(scenario)

@@ -43,10 +43,10 @@ def code_of(pulled: ReadResult, asked_offset: int) -> ResponseCode:
     return _CODES[pulled.status]
 
 
-def answer(pulled: ReadResult, code: int, topic_sys_flag: int, group_sys_flag: int) -> Answer:
+def answer(pulled: ReadResult, code: int, topic_sys_flag: int, group_sys_flag: int, broker: int = MASTER_ID) -> Answer:
     """Return the answer to a pull: the next offset, and the records as the log's own bytes."""
     fields = PullAnswer(
-        suggest_which_broker_id=MASTER_ID,
+        suggest_which_broker_id=broker,
         next_begin_offset=pulled.next_offset,
         min_offset=pulled.min_offset,
         max_offset=pulled.max_offset,

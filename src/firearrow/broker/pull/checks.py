@@ -40,6 +40,10 @@ class Admitted(Struct, gc=False):
     wanted: Wanted
     topic_flag: int
     group_flag: int
+    usual_broker: int = 0
+    """The broker id that readers near the end of the log are told to use."""
+    slow_broker: int = 0
+    """The broker id that readers far behind are told to use."""
 
 
 class PullChecks:
@@ -75,7 +79,10 @@ class PullChecks:
         else:
             known = None if parked is None or parked.wanted is NOT_COMPILED else parked
             wanted = self._carried(request) if known is None else known.wanted
-        return Admitted(request, wanted, topic.topic_sys_flag, group.group_sys_flag)
+        admitted = Admitted(request, wanted, topic.topic_sys_flag, group.group_sys_flag)
+        if self._settings.value.replication.slave_read_enable:
+            admitted.usual_broker, admitted.slow_broker = group.broker_id, group.which_broker_when_consume_slowly
+        return admitted
 
     def _group(self, name: str) -> SubscriptionGroupConfig:
         group = self._groups.get(name)

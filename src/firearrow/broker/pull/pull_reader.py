@@ -15,6 +15,7 @@ from firearrow.broker.pull.message_filter import MessageFilter
 from firearrow.broker.pull.scanner import Scanner
 from firearrow.broker.settings.pull_settings import LARGE_PULL_BYTES, LARGE_PULL_MESSAGES, PullConfig
 from firearrow.protocol.requests.message.pull import Pull
+from firearrow.record.decode import peek
 from firearrow.store.read.queue_reader import ReadRequest, ReadResult
 from firearrow.store.store import Store
 
@@ -56,6 +57,14 @@ class PullReader:
         if request.large and request.max_msg_bytes is not None:
             return min(max(request.max_msg_bytes, 0), LARGE_PULL_BYTES)
         return self._config.max_transfer_bytes_on_message_in_memory
+
+    def suggested_broker(self, admitted: Admitted, pulled: ReadResult) -> int:
+        """Return the id of the broker to pull from next: a slave for a reader whose messages left the memory."""
+        if admitted.slow_broker == admitted.usual_broker or not pulled.buffers:
+            return admitted.usual_broker
+        head = peek(pulled.buffers[0])
+        is_far = self._store.log.tail - head.physical_offset > self._hot_distance
+        return admitted.slow_broker if is_far else admitted.usual_broker
 
     def read_hot(self, admitted: Admitted) -> ReadResult | None:
         """Read from memory; None when `read` is needed."""

@@ -183,7 +183,8 @@ class PullHandlers:
             self._stats.pulled(request.consumer_group, request.topic, pulled.messages, pulled.size)
         else:
             self._stats.missed()
-        return pullanswer.answer(pulled, code, admitted.topic_flag, admitted.group_flag)
+        broker = self._reader.suggested_broker(admitted, pulled)
+        return pullanswer.answer(pulled, code, admitted.topic_flag, admitted.group_flag, broker)
 
     def _take_move(self, admitted: Admitted) -> Answer | None:
         request = admitted.request

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from firearrow.cli.cluster import NameServers, name_servers, reach_of
+from firearrow.cli.jobs.dead_letters import dlq
 from firearrow.cli.jobs.job_run import Shown, explained, session, watch
 from firearrow.cli.jobs.mirror_job import mirror
 from firearrow.errors import SettingsError
@@ -28,6 +29,7 @@ pipeline = typer.Typer(
     no_args_is_help=True,
 )
 pipeline.command("mirror")(mirror)
+pipeline.add_typer(dlq, name="dlq")
 
 Master = Annotated[
     str,

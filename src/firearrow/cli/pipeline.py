@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from firearrow.cli.cluster import NameServers, name_servers, reach_of
+from firearrow.cli.jobs.body_options import BodyGiven, body_format_of
 from firearrow.cli.jobs.dead_letters import dlq
 from firearrow.cli.jobs.job_run import Shown, explained, session, watch
 from firearrow.cli.jobs.mirror_job import mirror
@@ -19,7 +20,6 @@ from firearrow.runtime.tls_settings import ClientTls
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from firearrow.spark.bodies.body_format import BodyFormat
     from firearrow.spark.lake.table import LakeTable
     from firearrow.spark.pipelines.upserts import Upsert
 
@@ -60,10 +60,25 @@ Partitions = Annotated[
 ]
 StorePath = Annotated[str, typer.Option(help="Directory of a broker's store: read its files instead of a table.")]
 
-BodyKind = Annotated[str, typer.Option(help="Format of bodies: json, or debezium for its events in JSON.")]
+BodyKind = Annotated[str, typer.Option(help="Format of bodies: json, debezium (its events in JSON), avro or protobuf.")]
 BodySchema = Annotated[str, typer.Option(help="Schema of JSON bodies (DDL); also fills a table of typed columns.")]
+BodySchemaFile = Annotated[
+    Path | None, typer.Option(help="Avro: the reader's schema (.avsc). Protobuf: a descriptor set of protoc.")
+]
+BodyMessage = Annotated[str, typer.Option(help="Protobuf: full name of the message.")]
+SchemaRegistry = Annotated[
+    str, typer.Option(help="Schema registry, http://host:8081: bodies begin with the id of their schema.")
+]
+Subject = Annotated[str, typer.Option(help="Subject of the registry; else the topic's name and -value.")]
 RescuedColumn = Annotated[str, typer.Option(help="Column for what a body has and the schema does not, as JSON.")]
 OnError = Annotated[str, typer.Option(help="Bodies that are not of the schema: fail, quarantine or skip.")]
+
+Mode = Annotated[str, typer.Option(help="The typed table has every message (append), or each key once (upsert).")]
+KeyColumns = Annotated[str, typer.Option(help="Upsert: columns of the key, separated by commas.")]
+DeleteWhen = Annotated[str, typer.Option(help="Upsert: SQL condition on typed columns that deletes a row.")]
+Version = Annotated[
+    str, typer.Option(help="Upsert: SQL expression that orders versions of a row, before their place in the topic.")
+]
 
 
 @pipeline.command()
@@ -84,16 +99,16 @@ def archive(
     partition_by: Partitions = "",
     body_format: BodyKind = "json",
     body_schema: BodySchema = "",
+    body_schema_file: BodySchemaFile = None,
+    body_message: BodyMessage = "",
+    registry: SchemaRegistry = "",
+    subject: Subject = "",
     rescued_column: RescuedColumn = "_rescued_data",
     on_error: OnError = "quarantine",
-    mode: Annotated[
-        str, typer.Option(help="The typed table has every message (append), or each key once (upsert).")
-    ] = "append",
-    key: Annotated[str, typer.Option(help="Upsert: columns of the key, separated by commas.")] = "",
-    delete_when: Annotated[str, typer.Option(help="Upsert: SQL condition on typed columns that deletes a row.")] = "",
-    version: Annotated[
-        str, typer.Option(help="Upsert: SQL expression that orders versions of a row, before their place in the topic.")
-    ] = "",
+    mode: Mode = "append",
+    key: KeyColumns = "",
+    delete_when: DeleteWhen = "",
+    version: Version = "",
     follow: Annotated[
         bool, typer.Option("--follow/--once", help="Keep archiving, or stop at the present end.")
     ] = False,
@@ -113,13 +128,52 @@ def archive(
 
         source = {**_reached(context, servers), "subscribe": topics, **_pairs(option)}
         target = _table(form, location, table, catalog, storage, native, evolve, partition_by)
-        bodies = _bodies(body_format, body_schema, rescued_column)
+        given = BodyGiven(body_format, body_schema, body_schema_file, body_message, registry, subject, rescued_column)
+        bodies = body_format_of(given, topics)
         upsert = _upsert(mode, key, delete_when, version)
         job = Archive(source, target, checkpoint, bodies=bodies, on_error=on_error, upsert=upsert).checked()
         trigger: dict[str, str | bool] = {"processingTime": every} if follow else {"availableNow": True}
         with session(master, _pairs(conf), quiet) as spark:
             for _ in range(1 if follow else drains(spark)):
                 watch(start(spark, job, trigger), Shown(metrics, metrics_address))
+
+
+@pipeline.command()
+def requarantine(
+    location: Location,
+    form: Format = "iceberg",
+    table: Table = "",
+    catalog: Catalog = None,
+    storage: Storage = None,
+    evolve: Evolution = "fail",
+    body_format: BodyKind = "json",
+    body_schema: BodySchema = "",
+    body_schema_file: BodySchemaFile = None,
+    body_message: BodyMessage = "",
+    registry: SchemaRegistry = "",
+    subject: Subject = "",
+    rescued_column: RescuedColumn = "_rescued_data",
+    mode: Mode = "append",
+    key: KeyColumns = "",
+    delete_when: DeleteWhen = "",
+    version: Version = "",
+    master: Master = "",
+    conf: Settings = None,
+    verbose: Verbose = False,
+) -> None:
+    """Read the quarantine of an archive again after its schema was mended: bodies that fit now move to the typed table,
+    each once. Takes the archive's options of table and bodies."""
+    with explained("requarantine", verbose=verbose) as quiet:
+        from firearrow.spark.pipelines.archive import Archive
+        from firearrow.spark.pipelines.requarantine import requarantine as move
+
+        given = BodyGiven(body_format, body_schema, body_schema_file, body_message, registry, subject, rescued_column)
+        target = _table(form, location, table, catalog, storage, False, evolve, "")
+        upsert = _upsert(mode, key, delete_when, version)
+        job = Archive({}, target, "", bodies=body_format_of(given, ""), bronze=False, upsert=upsert).checked()
+        with session(master, _pairs(conf), quiet) as spark:
+            moved, left = move(spark, job)
+            typer.echo(f"{moved:,} rows moved to the typed table, {left:,} stay in the quarantine")
 
 
 @pipeline.command()
@@ -374,13 +428,6 @@ def _table(
     where = location if "://" in location or not location else os.path.abspath(location)
     settings = (_pairs(catalog), native, _pairs(storage), evolve, partition_by)
     return LakeTable(form, where, name, *settings).checked()  # type: ignore[arg-type]
-
-
-def _bodies(kind: str, schema: str, rescued: str) -> "BodyFormat | None":
-    """Return how bodies are read; None if they are not."""
-    from firearrow.spark.bodies.body_format import BodyFormat
-
-    return BodyFormat(kind, schema, rescued).checked() if schema else None  # type: ignore[arg-type]
 
 
 def _upsert(mode: str, key: str, delete_when: str, version: str) -> "Upsert | None":

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 LOOK_EVERY_S: Final = 1
 INTERRUPTED: Final = 130
-LIBRARIES: Final = frozenset({"pyspark", "pyarrow", "pyiceberg", "deltalake"})
+LIBRARIES: Final = frozenset({"pyspark", "pyarrow", "pyiceberg", "deltalake", "fastavro", "google"})
 _STDERR: Final = 2
 
 
@@ -113,7 +113,7 @@ def explained(command: str, *, verbose: bool = False) -> Iterator[Quiet]:
     except ModuleNotFoundError as missing:
         if (missing.name or "").split(".")[0] not in LIBRARIES:
             raise
-        _tell(f"this needs {missing.name}: pip install 'firearrow[spark,iceberg,delta]'")
+        _tell(f"this needs {missing.name}: pip install 'firearrow[spark,iceberg,delta,bodies]'")
         raise typer.Exit(2) from None
     except Exception as error:
         if not _is_of_spark(error):

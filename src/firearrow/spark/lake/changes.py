@@ -41,9 +41,9 @@ def gone_columns(names: Sequence[str], key: Sequence[str]) -> list[str]:
 def require_changeable(table: LakeTable) -> None:
     """Raise unless rows of the table can be replaced."""
     if table.format == "parquet":
-        raise Unsupported("a Parquet table has no way to change rows; use iceberg or delta for upserts")
+        raise Unsupported("a Parquet table has no way to change rows; use iceberg or delta")
     if table.native:
-        raise Unsupported("upserts are committed from Python, not by the runtime inside Spark; leave --native out")
+        raise Unsupported("rows are changed from Python, not by the runtime inside Spark; leave --native out")
 
 
 def require_key(table: LakeTable, key: Sequence[str]) -> None:

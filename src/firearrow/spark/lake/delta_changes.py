@@ -5,7 +5,7 @@ New columns are added in a commit before it. deltalake's merge could add them it
 """
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,10 +20,28 @@ NEW: Final = "new_row"
 
 
 def rows_near(table: LakeTable, keys: pa.Table, names: Sequence[str]) -> pa.Table:
-    """Columns of the rows whose keys may be among these."""
+    """Columns of the rows whose keys may be among these.
+
+    Not by ``to_pyarrow_dataset``: with a filter, deltalake 1.6 leaves out files without statistics of the column.
+    """
+    from deltalake import QueryBuilder
+
     name, low, high = bounds(keys)
-    chosen = (pc.field(name) >= pa.scalar(low)) & (pc.field(name) <= pa.scalar(high))
-    return delta.opened(table).to_pyarrow_dataset().to_table(columns=list(names), filter=chosen)
+    columns, ends = ", ".join(_quoted(column) for column in names), (_literal(low), _literal(high))
+    where = f" WHERE {_quoted(name)} BETWEEN {ends[0]} AND {ends[1]}" if all(ends) else ""
+    found = QueryBuilder().register("rows", delta.opened(table)).execute(f"SELECT {columns} FROM rows{where}")  # noqa: S608
+    return pa.table(found.read_all())
+
+
+def _quoted(column: str) -> str:
+    return '"' + column.replace('"', '""') + '"'
+
+
+def _literal(value: Any) -> str:  # noqa: ANN401 - of any column
+    """A number or a text in SQL; of another type nothing, so that all rows are read."""
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else ""
 
 
 def replace(table: LakeTable, rows: pa.Table, key: Sequence[str]) -> None:

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from firearrow.errors import SettingsError
-from firearrow.spark.bodies.body_format import BodyFormat
+from firearrow.spark.bodies.body_format import BodyFormat, resolved
 from firearrow.spark.lake import access
 from firearrow.spark.lake.access import Trigger
 from firearrow.spark.lake.changes import require_changeable
@@ -114,9 +114,13 @@ def frames(rows: "DataFrame", archive: Archive) -> "dict[str, DataFrame]":
 
 def start(spark: "SparkSession", archive: Archive, trigger: Trigger = access.DRAIN) -> "list[StreamingQuery]":
     """Begin, or go on; a query for each table. All tables are compared with their rows before any query begins."""
-    ready = _fitted(spark, archive.checked())
-    if archive.body_format is not None:
-        _change_schema(spark, archive, archive.body_format)
+    how = archive.checked().body_format
+    if how is not None:  # a registry is asked once, for both tables
+        how = resolved(how)
+        archive = replace(archive, body_schema="", bodies=how)
+    ready = _fitted(spark, archive)
+    if how is not None:
+        _change_schema(spark, archive, how)
     return _begin(archive, ready, trigger)
 
 
@@ -149,7 +153,7 @@ def _begin(
 def _change_schema(spark: "SparkSession", archive: Archive, how: BodyFormat) -> None:
     """Bring typed table and quarantine to one offset with the format that they had, if it is another one now."""
     root = archive.checkpoint.rstrip("/")
-    before = body_schemas.noted(spark, root)
+    before = body_schemas.noted(spark, root, how)
     if before == how:
         return
     until = body_schemas.furthest(*(body_schemas.planned_end(spark, f"{root}/{name}") for name in (TYPED, QUARANTINE)))

@@ -12,8 +12,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+from msgspec.structs import replace
 
-from firearrow.spark.bodies.body_format import BodyFormat
+from firearrow.spark.bodies.body_format import BodyFormat, resolved
+from firearrow.spark.bodies.registry import without_user
 from firearrow.spark.lake.storage import for_spark
 from firearrow.spark.source import plan
 
@@ -25,16 +27,20 @@ if TYPE_CHECKING:
 NOTES: Final = "body-schemas"
 
 
-def noted(spark: "SparkSession", checkpoint: str) -> BodyFormat | None:
-    """The format of bodies that was noted last, or None."""
+def noted(spark: "SparkSession", checkpoint: str, now: BodyFormat) -> BodyFormat | None:
+    """The format of bodies that was noted last, or None. A registry is asked where it is now."""
     texts = _texts(spark, f"{checkpoint}/{NOTES}/*")
-    return msgspec.json.decode(texts[max(texts)], type=BodyFormat) if texts else None
+    if not texts:
+        return None
+    found = resolved(msgspec.json.decode(texts[max(texts)], type=BodyFormat))
+    return replace(found, registry=now.registry, subject=now.subject) if found.registry and now.registry else found
 
 
 def note(spark: "SparkSession", checkpoint: str, how: BodyFormat) -> None:
-    """Note the format that both queries use from now on. A note that a kill tore is not seen."""
+    """Note the format that both queries use from now on, without passwords. A note that a kill tore is not seen."""
     number = len(_texts(spark, f"{checkpoint}/{NOTES}/*"))
-    made = spark.createDataFrame([(msgspec.json.encode(how).decode(),)], "value string").coalesce(1)
+    text = msgspec.json.encode(replace(how, registry=without_user(how.registry))).decode()
+    made = spark.createDataFrame([(text,)], "value string").coalesce(1)
     made.write.mode("overwrite").text(f"{for_spark(checkpoint)}/{NOTES}/{number:08d}")
 
 

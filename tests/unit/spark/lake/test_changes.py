@@ -3,6 +3,7 @@
 import random
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from firearrow.errors import SettingsError, Unsupported
 from firearrow.spark.lake import changes, delta, iceberg
+from firearrow.spark.lake.files import write_files
 from firearrow.spark.lake.fit import DoesNotFit
 from firearrow.spark.lake.iceberg import catalog
 from firearrow.spark.lake.keys import DELETED
@@ -161,6 +163,26 @@ def test_the_same_changes_again_commit_nothing(tmp_path: Path, form: str) -> Non
     before = versions()
     apply(table, batch)
     assert versions() == before
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("by", ["", "shop"])
+@pytest.mark.parametrize("key", [("name",), ("_store_timestamp",), ("price",), ("id",)])
+def test_rows_of_appended_files_are_found_by_their_keys(
+    tmp_path: Path, form: str, by: str, key: tuple[str, ...]
+) -> None:
+    chance, schema = random.Random(form), SCHEMA.append(pa.field("price", pa.decimal128(9, 2)))
+    table = LakeTable(form, str(tmp_path), "a.b" if form == "iceberg" else "", partition_by=by)  # type: ignore[arg-type]
+    module = {"iceberg": iceberg, "delta": delta}[form]
+    module.ensure(table, schema)
+    given = [{**change(chance, n, 2, False), "id": n, "name": f"it's \"{n}", "price": Decimal(n)} for n in range(9)]
+    for number, row in enumerate(given):
+        made, rows = module.form(table, schema), pa.Table.from_pylist([row], schema)
+        files = write_files(rows.to_batches(), made.directory, "f", made.rules)
+        module.commit(table, f"writer-{number}", 0, files, schema)
+    gone = pa.Table.from_pylist(given[2:8:5], schema).select(key)
+    changes.replace(table, gone.append_column(DELETED, pa.array([True, True])), key)
+    assert sorted(row["id"] for row in rows_of(table)) == [0, 1, 3, 4, 5, 6, 8]
 
 
 @pytest.mark.parametrize("by", ["bucket(2, id), hour(_store_timestamp)", "truncate(2, name)"])

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.apache
 PAGE = Path(__file__).parents[3] / "docs/reference/mqadmin.md"
 COMMAND = re.compile(r"`(\w+)`")
 TOPIC, GROUP = fresh("page"), fresh("group")
-REFUSED_BY_THE_BROKER = re.compile(r"CODE: 3 +DESC: +request type \d+ not supported|broker-a\]? +error")
+REFUSED_BY_THE_BROKER = re.compile(r"CODE: 3 +DESC: +request type \d+ not supported|only for controllerMode|broker-a\]? +error")
 KNOWN_FAILURES = {"remappingStaticTopic", "rocksDBConfigToJson", "exportConfigs"}
 """What the tools themselves stumble over before the broker is asked."""
 
@@ -39,6 +39,8 @@ WORKING = {
     "getNamesrvConfig": "-n $N",
     "updateNamesrvConfig": "-n $N -k orderMessageEnable -v true",
     "cleanExpiredCQ": "-n $N -b $B",
+    "haStatus": "-n $N -b $B",
+    "resetMasterFlushOffset": "-n $N -b $B -o 0",
 }
 PRINTED = {
     "updateTopicList": "success",
@@ -50,13 +52,12 @@ PRINTED = {
     "checkMsgSendRT": "true",
     "getConsumerConfig": GROUP,
     "getNamesrvConfig": "orderMessageEnable",
+    "haStatus": "#InSyncSlaveNum",
 }
 ACCESS = "-s User:u -r Topic:t -a Pub -d Allow -i *"
 REFUSED = {
     "setConsumeMode": f"-n $N -b $B -t {TOPIC} -g {GROUP} -m PULL -q 0",
     "exportPopRecord": "-n $N -b $B",
-    "resetMasterFlushOffset": "-n $N -b $B -o 0",
-    "haStatus": "-n $N -b $B",
     "getBrokerEpoch": "-n $N -b broker-a",
     "updateStaticTopic": f"-n $N -t {TOPIC}-static -qn 2 -c DefaultCluster",
     "remappingStaticTopic": f"-n $N -t {TOPIC}-static -c DefaultCluster",

@@ -18,7 +18,9 @@ pytestmark = pytest.mark.apache
 PAGE = Path(__file__).parents[3] / "docs/reference/mqadmin.md"
 COMMAND = re.compile(r"`(\w+)`")
 TOPIC, GROUP = fresh("page"), fresh("group")
-REFUSED_BY_THE_BROKER = re.compile(r"CODE: 3 +DESC: +request type \d+ not supported|only for controllerMode|broker-a\]? +error")
+REFUSED_BY_THE_BROKER = re.compile(
+    r"CODE: 3 +DESC: +request type \d+ not supported|only for controllerMode|broker-a\]? +error"
+)
 KNOWN_FAILURES = {"remappingStaticTopic", "rocksDBConfigToJson", "exportConfigs"}
 """What the tools themselves stumble over before the broker is asked."""
 

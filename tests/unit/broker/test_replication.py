@@ -358,3 +358,33 @@ def test_readers_stay_at_a_master_whose_slaves_do_not_serve_them() -> None:
         assert (await group.client.ask(PULL, accept=PULL_CODES)).answer.suggest_which_broker_id == 0
 
     run(scenario)
+
+
+def test_an_operator_starts_a_slave_as_the_next_master() -> None:
+    async def scenario(_world: World, group: Group) -> None:
+        await group.slave.start()
+        await group.send(40)
+        await group.copied()
+        await eventually(lambda: readable(group.reader), 10)
+        await group.master.node.crash()
+        await group.slave.node.stop()
+        group.slave.settings = replace(group.master.settings, broker=replace(group.master.settings.broker, broker_id=0))
+        await group.slave.start()
+        with suppress(ConnectionLost):
+            await end_of(group.reader)
+        reply = await group.reader.send(body=b"to the new master", queue_id=0)
+        assert reply.answer.queue_offset == 10
+        assert [message.body for message in await group.reader.stored(offset=10)] == [b"to the new master"]
+
+    run(scenario)
+
+
+def test_delayed_messages_are_delivered_by_the_master_only() -> None:
+    async def scenario(_world: World, group: Group) -> None:
+        await group.slave.start()
+        await group.client.send(body=b"later", properties=f"{UNIQUE}DELAY\x012\x02")
+        await asyncio.sleep(10)
+        await group.copied()
+        await eventually(lambda: readable(group.reader), 1)
+
+    run(scenario)

@@ -64,6 +64,8 @@ def test_wrong_delays_are_refused() -> None:
     wait = pa.array([timedelta(seconds=5)], pa.duration("us"))
     with pytest.raises(IllegalMessage, match="two delays"):
         delays(delay=wait, delay_level=pa.array([3]))
+    with pytest.raises(IllegalMessage, match="negative level"):
+        delays(delay_level=pa.array([3, -3]))
     with pytest.raises(IllegalMessage, match="negative"):
         delays(delay=pa.array([timedelta(seconds=-5)], pa.duration("us")))
     with pytest.raises(SettingsError, match="no time zone"):

@@ -175,7 +175,10 @@ def _milliseconds(column: str, values: pa.Array) -> pa.Array:
         if (pc.min(values.cast(pa.int64())).as_py() or 0) < 0:
             raise IllegalMessage("column 'delay' has a negative interval; give intervals from 0 on, or null")
         return _rounded_up(values)
-    return values.cast(pa.int64())
+    levels = values.cast(pa.int64())
+    if (pc.min(levels).as_py() or 0) < 0:
+        raise IllegalMessage("column 'delay_level' has a negative level; give levels from 1 on, or 0 or null for none")
+    return levels
 
 
 def _rounded_up(values: pa.Array) -> pa.Array:

@@ -17,9 +17,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from firearrow.errors import SettingsError
+from firearrow.runtime.clock import SystemClock
 from firearrow.spark.lake import access
 from firearrow.spark.lake.fit import DoesNotFit
 from firearrow.spark.lake.table import LakeTable
+from firearrow.spark.upkeep.maintain import maintain_natively
+from firearrow.spark.upkeep.work import Upkeep
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -118,6 +121,26 @@ def check_midnight(spark: "SparkSession", make: Make, by: str) -> LakeTable:
     return table
 
 
+def check_native_upkeep(spark: "SparkSession", make: Make) -> None:
+    """Small files compacted, rows deleted by key and by age, old versions and orphan files removed, by statements."""
+    rows = [(n, EVENING + timedelta(days=n)) for n in range(8)]
+    table = make("kept")
+    for n, at in rows:
+        access.append(spark.createDataFrame([(n, at)], "n long, store_timestamp timestamp").coalesce(1), table)
+    now_ms = int((EVENING + timedelta(days=12)).timestamp() * 1000)
+    work = Upkeep(compact=True, min_files=2, delete_where="n = 5", ttl_ms=10 * 86_400_000)
+    assert len(list(maintain_natively(spark, table, work, now_ms))) >= 3
+    kept = [row for row in rows if row[0] not in (0, 1, 5)]
+    for later in (Upkeep(), Upkeep(expire_ms=0, orphans_ms=86_400_000)):
+        if later != Upkeep():
+            list(maintain_natively(spark, table, later, SystemClock().now_ms()))
+        found = access.read(spark, table)
+        assert sorted((row.n, plain(row.store_timestamp)) for row in found.collect()) == [
+            (n, plain(at)) for n, at in kept
+        ]
+        assert found.selectExpr("input_file_name()").distinct().count() == 1
+
+
 def main() -> None:
     """Check the native runtime that the settings bring."""
     from firearrow.spark.session import open_session
@@ -134,6 +157,7 @@ def main() -> None:
     check_evolution(spark, make, directory / "steps", widens=True)
     by = "day(at), bucket(4, n), truncate(1, topic)" if form == "iceberg" else "hour(at), topic"
     table = check_midnight(spark, make, by)
+    check_native_upkeep(spark, make)
     scanned = access.read(spark, table).where("at < '2026-05-01 23:00:00'")
     print(json.dumps({"evolved": form, "files": len(scanned.inputFiles())}))
     spark.stop()

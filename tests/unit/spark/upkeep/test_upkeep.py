@@ -260,6 +260,7 @@ def test_a_batch_that_crosses_a_compaction_stays(tmp_path: Path, monkeypatch: py
     crossing(monkeypatch, iceberg_upkeep, "_commit", lambda: append(where, 4, [row(12)]))
     assert do(where, COMPACT) == [Done("compact", 4, 1)]
     assert len(live(where)) == 2
+    assert len(on_disk(where)) == 6, "the second attempt wrote no file"
     require_rows(where, list(range(13)))
 
 
@@ -324,3 +325,62 @@ def test_a_table_that_changes_all_the_time_is_left_alone(tmp_path: Path, monkeyp
     with pytest.raises(CommitRefused, match="before every attempt to commit"):
         do(where, COMPACT)
     require_rows(where, list(range(9)))
+
+
+class Killed(BaseException):
+    """The process ended here."""
+
+
+@pytest.mark.parametrize("is_done", [False, True])
+def test_a_kill_at_the_commit_leaves_every_row_once(
+    is_done: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    where, step = filled(table("iceberg", tmp_path), 4), SqlCatalog.commit_table
+
+    def killed(*arguments: Any) -> None:
+        if is_done:
+            step(*arguments)
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SqlCatalog, "commit_table", killed)
+        with pytest.raises(Killed):
+            do(where, COMPACT)
+    require_rows(where, list(range(12)))
+    assert len(live(where)) == (1 if is_done else 4)
+    assert do(where, COMPACT) == [Done("compact") if is_done else Done("compact", 4, 1)]
+    require_rows(where, list(range(12)))
+
+
+def test_what_deltalake_rebases_on_a_batch_that_came_meanwhile(tmp_path: Path) -> None:
+    from deltalake.exceptions import CommitFailedError
+
+    where = filled(table("delta", tmp_path), 4)
+    before = delta.opened(where)
+    append(where, 4, [row(12)])
+    before.optimize.compact()
+    require_rows(where, list(range(13)))
+    before = delta.opened(where)
+    append(where, 5, [row(13)])
+    before.delete(f"store_timestamp < '{BEGAN + timedelta(days=2):%Y-%m-%dT%H:%M:%SZ}'")
+    require_rows(where, list(range(2, 14)))
+    before = delta.opened(where)
+    append(where, 6, [row(14)])
+    with pytest.raises(CommitFailedError):
+        before.delete("topic = 'a'")
+    (done,) = do(where, Upkeep(delete_where="topic = 'a'"))
+    assert done.rows == 4
+    require_rows(where, [number for number in range(2, 15) if number % 3 != 1])
+
+
+def test_conditions_on_inner_fields_and_nulls(tmp_path: Path) -> None:
+    where = table("iceberg", tmp_path)
+    schema = pa.schema([("id", pa.int32()), ("inner", pa.struct([("a", pa.int32())]))])
+    append(where, 0, [{"id": n, "inner": {"a": n % 3} if n else None} for n in range(6)], schema)
+    (done,) = do(where, Upkeep(delete_where="inner.a = 1"))
+    assert done.rows == 2
+    assert [each["id"] for each in by_id(by_python(where))] == [0, 2, 3, 5]
+    (done,) = do(where, Upkeep(delete_where="id > 1 and id not in (2, 5)"))
+    assert [each["id"] for each in by_id(by_duckdb(where))] == [0, 2, 5]

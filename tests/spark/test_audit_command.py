@@ -28,7 +28,7 @@ def words(spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     def session(*_: object) -> "Iterator[SparkSession]":
         yield spark
 
-    monkeypatch.setattr(commands, "_session", session)
+    monkeypatch.setattr(commands, "session", session)
     receipts, stored = planted(spark)
     receipts.write.parquet(str(tmp_path / "receipts"))
     stored.write.parquet(str(tmp_path / "stored"))
@@ -53,6 +53,7 @@ def test_everything_that_is_asked_for_is_written(words: list[str], spark: "Spark
     image = plot.read_bytes()
     assert image.startswith(PNG)
     assert len(image) > 10_000
+    assert done.output.splitlines()[-1].startswith("audit: 1,000 sent, 1,000 stored, 1 lost, 1 duplicated, 1 late,")
     assert "<svg" in page.read_text()
     assert spark.read.parquet(str(details)).count() == 15
 

@@ -15,6 +15,9 @@ from firearrow.settings.schema import leaves
 NAME_SERVERS: Final = ["FIREARROW_NAMESRV", "FIREARROW_NAMESRV_ADDR", "NAMESRV_ADDR"]
 """Variables that name the name servers; the first that is set counts."""
 
+STORAGE: Final = "FIREARROW_STORAGE"
+"""Settings of the storage of lake tables, key=value, separated by spaces."""
+
 OF_COMMANDS: Final = frozenset(
     {
         *NAME_SERVERS,
@@ -24,6 +27,7 @@ OF_COMMANDS: Final = frozenset(
         "FIREARROW_SECRET_KEY",
         "FIREARROW_TO_ACCESS_KEY",
         "FIREARROW_TO_SECRET_KEY",
+        STORAGE,
         "FIREARROW_CACHE",
         "FIREARROW_SEEDS",
     }

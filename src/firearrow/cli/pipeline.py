@@ -2,16 +2,18 @@
 
 import json
 import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from firearrow.cli.cluster import NameServers, name_servers, reach_of
+from firearrow.cli.environment import STORAGE
 from firearrow.cli.jobs.body_options import BodyGiven, body_format_of
 from firearrow.cli.jobs.dead_letters import dlq
-from firearrow.cli.jobs.job_run import Shown, explained, session, watch
+from firearrow.cli.jobs.job_run import Shown, closing, explained, session, watch
 from firearrow.cli.jobs.mirror_job import mirror
 from firearrow.errors import SettingsError
 from firearrow.runtime.clock import SystemClock
@@ -46,7 +48,11 @@ Table = Annotated[str, typer.Option(help="Iceberg: namespace.table. Native table
 Catalog = Annotated[list[str] | None, typer.Option(help="Iceberg: a property of the catalog, key=value; repeatable.")]
 Storage = Annotated[
     list[str] | None,
-    typer.Option(help="Storage of Iceberg and Delta tables, key=value, such as s3.endpoint=http://host; repeatable."),
+    typer.Option(
+        envvar=STORAGE,
+        help="Object store of tables and checkpoint, key=value, such as s3.endpoint=http://host; repeatable.",
+        show_default=False,
+    ),
 ]
 Native = Annotated[bool, typer.Option(help="Use the format's own runtime inside Spark; its jar must be installed.")]
 Evolution = Annotated[
@@ -79,6 +85,9 @@ DeleteWhen = Annotated[str, typer.Option(help="Upsert: SQL condition on typed co
 Version = Annotated[
     str, typer.Option(help="Upsert: SQL expression that orders versions of a row, before their place in the topic.")
 ]
+
+COUNTS: Final = ("sent", "stored", "lost", "duplicated", "late", "reordered", "unread")
+"""What an audit counts, by topic and hour."""
 
 
 @pipeline.command()
@@ -199,11 +208,15 @@ def backfill(
 ) -> None:
     """Write all messages of store files into a table, in one job and one commit, without a broker."""
     with explained("backfill", verbose=verbose) as quiet:
+        from firearrow.spark.options import store_options
         from firearrow.spark.pipelines import archive as archiving
 
         target = _table(form, location, table, catalog, storage, native, evolve, partition_by)
+        files, began = {"path": store, **_pairs(option)}, time.monotonic()
+        store_options(files)
         with session(master, _pairs(conf), quiet) as spark:
-            archiving.backfill(spark, {"path": store, **_pairs(option)}, target, job)
+            rows = archiving.backfill(spark, files, target, job)
+        typer.echo(closing(f"backfill {job}: {rows:,} rows of {store} are in {target.called}", began))
 
 
 @pipeline.command()
@@ -232,12 +245,16 @@ def replay(
     """Send archived messages to a topic again: chosen by a condition, in order, rate-limited, marked as replayed."""
     with explained("replay", verbose=verbose) as quiet:
         from firearrow.spark.pipelines import replay as replaying
+        from firearrow.spark.sink.sink_options import sink_options
 
         sink = {**_reached(context, servers), **_pairs(option)}
+        sink_options(sink)
         how = replaying.Replay(job, sink, to_topic, where, same_topic, rate, tasks).checked()
+        began = time.monotonic()
         with session(master, _pairs(conf), quiet) as spark:
             rows = _history(spark, store, _table_if(store, form, location, table, catalog, storage, native))
-            for row in replaying.summary(rows, how).collect():
+            planned = replaying.summary(rows, how).collect()
+            for row in planned:
                 typer.echo(
                     f"{row.topic} {row.broker} queue {row.queue_id}: {row.messages:,} messages, {row.bytes:,} bytes, "
                     f"offsets {row.first_offset}-{row.last_offset} -> {row.target}"
@@ -246,7 +263,8 @@ def replay(
                 typer.echo("dry run: nothing was sent")
             else:
                 replaying.replay(rows, how)
-                typer.echo("sent and acknowledged")
+                sent = sum(row.messages for row in planned)
+                typer.echo(closing(f"replay {job}: {sent:,} messages sent and acknowledged", began))
 
 
 @pipeline.command()
@@ -277,17 +295,21 @@ def audit(
     """Compare receipts, store and offsets; report lost, duplicated, late, reordered and unread messages.
     Exits with 1 if a kind of --fail-on is found."""
     with explained("audit", verbose=verbose) as quiet:
+        from firearrow.spark.lake.storage import for_spark, reach
         from firearrow.spark.pipelines import audit as auditing
 
+        began = time.monotonic()
         with session(master, _pairs(conf), quiet) as spark:
+            reach(spark, _pairs(storage))
             stored = _history(spark, store, _table_if(store, form, location, table, catalog, storage, native))
             given = _receipts(spark, receipts)
             known = _offsets(spark, offsets, broker) if offsets else None
             found = auditing.findings(given, stored, known, auditing.Limits(late_ms)).cache()
             rows = [row.asDict() for row in auditing.report(found, given, stored).collect()]
             if details:
-                found.write.mode("overwrite").parquet(details)
+                found.write.mode("overwrite").parquet(for_spark(details))
     _print_report(rows)
+    typer.echo(closing(f"audit: {_totals(rows)}", began))
     if page is not None:
         from firearrow.spark.pipelines.audit_page import page as page_of
 
@@ -374,18 +396,22 @@ def _draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
 
 
 def _print_report(rows: Sequence[dict[str, Any]]) -> None:
-    columns = ("sent", "stored", "lost", "duplicated", "late", "reordered", "unread")
-    typer.echo(f"{'topic':24} {'hour':20}" + "".join(f"{name:>12}" for name in columns))
+    typer.echo(f"{'topic':24} {'hour':20}" + "".join(f"{name:>12}" for name in COUNTS))
     for row in rows:
-        typer.echo(f"{row['topic']:24} {row['hour']!s:20}" + "".join(f"{row[name]:12,}" for name in columns))
+        typer.echo(f"{row['topic']:24} {row['hour']!s:20}" + "".join(f"{row[name]:12,}" for name in COUNTS))
+
+
+def _totals(rows: Sequence[dict[str, Any]]) -> str:
+    return ", ".join(f"{sum(row[name] for row in rows):,} {name}" for name in COUNTS)
 
 
 def _receipts(spark: "SparkSession", path: str) -> "DataFrame":
+    from firearrow.spark.lake.storage import for_spark
     from firearrow.spark.pipelines.audit import RECEIPT_DDL
 
     if path.endswith((".json", ".jsonl")):
-        return spark.read.schema(RECEIPT_DDL).json(path)
-    return spark.read.schema(RECEIPT_DDL).parquet(path)
+        return spark.read.schema(RECEIPT_DDL).json(for_spark(path))
+    return spark.read.schema(RECEIPT_DDL).parquet(for_spark(path))
 
 
 def _offsets(spark: "SparkSession", path: Path, broker: str) -> "DataFrame":

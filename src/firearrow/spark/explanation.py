@@ -11,6 +11,15 @@ from typing import Final
 from msgspec import Struct
 
 LONGEST: Final = 600
+MISTAKES: Final = frozenset(
+    {
+        "AnalysisException",
+        "ParseException",
+        "IllegalArgumentException",
+        *("TableNotFoundError", "NoSuchTableError", "NoSuchNamespaceError"),  # of deltalake and pyiceberg
+    }
+)
+"""Errors of libraries that mean a mistake in what was asked."""
 _OURS: Final = re.compile(r"firearrow\.errors\.(\w+): (.+)")
 _PYTHON: Final = re.compile(r"^(?:pyspark\.errors[\w.]*\.)?(\w+(?:Error|Exception)): (.+)", re.MULTILINE)
 _CLASS: Final = re.compile(r"\[[A-Z_.]+\] ?")
@@ -32,7 +41,7 @@ def explain(error: BaseException) -> Explanation:
     if ours:
         return Explanation(_short(ours[-1][1]), is_known=True)
     kind = type(error).__name__
-    is_mistake = kind in {"AnalysisException", "ParseException", "IllegalArgumentException"}
+    is_mistake = kind in MISTAKES
     if not is_mistake:
         inner = [found for found in _PYTHON.findall(words) if not found[0].startswith(("Py4J", "PySparkRuntime"))]
         if inner:

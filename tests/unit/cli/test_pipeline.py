@@ -1,6 +1,8 @@
 """The pipeline commands, as far as they go without a JVM."""
 
 import json
+import logging
+import signal
 import subprocess
 import sys
 from contextlib import nullcontext
@@ -13,6 +15,7 @@ import typer
 from typer.testing import CliRunner
 
 from firearrow.cli.app import app
+from firearrow.cli.jobs.interruption import NOTICE
 from firearrow.cli.jobs.job_run import Shown, explained, usual_master, watch
 from firearrow.cli.pipeline import _pairs, _print_report, pipeline
 from firearrow.errors import SettingsError
@@ -38,6 +41,28 @@ def test_wrong_words_are_explained_before_spark_starts() -> None:
     code, text = said("archive", *where, "--option", "tags")
     assert code == 2
     assert "'tags' is not key=value" in text
+
+
+TABLE = ("--format", "delta", "--location", "/x")
+TYPOS = {
+    "archive": ("-n", "h:9876", "--topics", "t", "--checkpoint", "/c", *TABLE, "--option", "maxOfsetsPerTrigger=1"),
+    "backfill": ("--store", "/s", "--job", "j", *TABLE, "--option", "subscrib=t"),
+    "replay": ("-n", "h:9876", "--job", "j", "--to-topic", "t", *TABLE, "--option", "batchByte=1"),
+}
+
+MEANT = ("maxOffsetsPerTrigger", "subscribe", "batchBytes")
+
+
+@pytest.mark.parametrize(("command", "meant"), [*zip(TYPOS, MEANT, strict=True)])
+def test_a_typo_in_an_option_is_told_in_one_line_before_spark_starts(
+    monkeypatch: pytest.MonkeyPatch, command: str, meant: str
+) -> None:
+    monkeypatch.setattr("firearrow.cli.pipeline.session", lambda *_: pytest.fail("Spark was started"))
+    code, text = said(command, *TYPOS[command])
+    assert code == 2
+    assert text.startswith(f"firearrow pipeline {command}: ")
+    assert len(text.splitlines()) == 1
+    assert meant in text
 
 
 def test_pairs() -> None:
@@ -75,27 +100,50 @@ def test_every_batch_is_printed_once_and_metrics_are_kept(tmp_path: Path) -> Non
 
 
 class Interrupted(Query):
-    """Ctrl-C in the first batch."""
+    """A signal in the first batch."""
 
     is_stopped = False
+    signal = signal.SIGINT
 
     def awaitTermination(self, _seconds: int) -> bool:  # noqa: N802 - Spark's name
-        raise KeyboardInterrupt
+        signal.raise_signal(self.signal)
+        return False
 
     def stop(self) -> None:
         self.is_stopped = True
 
 
-def test_ctrl_c_ends_queries_in_order_and_quietly(capsys: pytest.CaptureFixture[str]) -> None:
-    query, lines = Interrupted(), list[str]()
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signals_end_queries_in_order_and_quietly(
+    capsys: pytest.CaptureFixture[str], number: signal.Signals, status: int
+) -> None:
+    query, lines, before = Interrupted(), list[str](), signal.getsignal(number)
+    query.signal = number
     with pytest.raises(typer.Exit) as ended, explained("archive"):
         watch([query], Shown(say=lines.append))  # type: ignore[list-item]
-    assert ended.value.exit_code == 130
+    assert ended.value.exit_code == status
+    assert signal.getsignal(number) is before
     assert query.is_stopped
     assert len(lines) == 1
     assert capsys.readouterr().err == (
         "firearrow pipeline archive: interrupted; start it again to go on where it stopped\n"
     )
+
+
+def test_an_interrupted_call_to_the_jvm_is_not_reported_twice(capsys: pytest.CaptureFixture[str]) -> None:
+    def call() -> None:
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except KeyboardInterrupt:
+            logging.exception(NOTICE)  # noqa: LOG015 - as py4j does
+            raise
+
+    with pytest.raises(typer.Exit) as ended, explained("backfill"):
+        call()
+    assert ended.value.exit_code == 143
+    assert capsys.readouterr().err.splitlines() == [
+        "firearrow pipeline backfill: interrupted; start it again to go on where it stopped"
+    ]
 
 
 class Py4JJavaError(Exception):
@@ -188,6 +236,7 @@ def test_options_of_a_replay_reach_the_sink(monkeypatch: pytest.MonkeyPatch) -> 
     done = CliRunner().invoke(app, ["--tls", *words, "--option", "batchBytes=5"])
     assert done.exit_code == 0
     assert found[0].sink == {"nameServer": "h:1", "tls": "true", "batchBytes": "5"}
+    assert done.output.startswith("replay j: 0 messages sent and acknowledged in ")
 
 
 def test_spark_submit_is_given_a_python_file(monkeypatch: pytest.MonkeyPatch) -> None:

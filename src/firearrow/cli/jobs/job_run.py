@@ -1,7 +1,7 @@
 """How a command of ``firearrow pipeline`` runs: its session, what it shows of its queries, and how it ends.
 
 A failure is told in at most three lines: what happened, and where the rest is. ``--verbose`` shows Spark's own log and
-the whole trace. Ctrl-C ends a job in order, without a trace, with status 130.
+the whole trace. Ctrl-C and SIGTERM end a job in order, without a trace, with status 130 and 143.
 """
 
 import json
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 from msgspec import Struct
 
+from firearrow.cli.jobs.interruption import deferred, quiet_interruptions, status_of
 from firearrow.errors import FireArrowError
 
 if TYPE_CHECKING:
@@ -25,8 +26,9 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 LOOK_EVERY_S: Final = 1
-INTERRUPTED: Final = 130
 LIBRARIES: Final = frozenset({"pyspark", "pyarrow", "pyiceberg", "deltalake", "fastavro", "google"})
+QUERY_LOGS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+"""Where pyspark logs, in JSON, errors that it raises as well."""
 _STDERR: Final = 2
 
 
@@ -84,10 +86,18 @@ def session(master: str, settings: dict[str, str], quiet: Quiet) -> "Iterator[Sp
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     with quiet.starting():
         spark = open_session(master or usual_master(), settings)
+    _hush(quiet)
     try:
         yield spark
     finally:
         spark.stop()
+
+
+def _hush(quiet: Quiet) -> None:
+    from pyspark.logger import PySparkLogger
+
+    for name in QUERY_LOGS:
+        PySparkLogger.getLogger(name).disabled = not quiet.is_verbose
 
 
 def usual_master() -> str:
@@ -100,13 +110,14 @@ def explained(command: str, *, verbose: bool = False) -> Iterator[Quiet]:
     """Run a command within the block: tell a failure in at most three lines, and end with its status."""
     quiet = Quiet(is_verbose=verbose)
     try:
-        yield quiet
+        with quiet_interruptions():
+            yield quiet
     except (typer.Exit, SystemExit):
         raise
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupted:
         _tell(f"firearrow pipeline {command}: interrupted; start it again to go on where it stopped")
         quiet.forget()
-        raise typer.Exit(INTERRUPTED) from None
+        raise typer.Exit(status_of(interrupted)) from None
     except FireArrowError as error:
         _fail(command, str(error), quiet)
         raise typer.Exit(2) from None
@@ -116,7 +127,7 @@ def explained(command: str, *, verbose: bool = False) -> Iterator[Quiet]:
         _tell(f"this needs {missing.name}: pip install 'firearrow[spark,iceberg,delta,bodies]'")
         raise typer.Exit(2) from None
     except Exception as error:
-        if not _is_of_spark(error):
+        if not _is_of_a_library(error):
             raise
         from firearrow.spark.explanation import explain
 
@@ -129,8 +140,9 @@ def explained(command: str, *, verbose: bool = False) -> Iterator[Quiet]:
         quiet.forget()
 
 
-def _is_of_spark(error: Exception) -> bool:
-    return any(kind.__module__.split(".")[0] in {"pyspark", "py4j"} for kind in type(error).__mro__)
+def _is_of_a_library(error: Exception) -> bool:
+    roots = {*LIBRARIES, "py4j", "_internal"}  # deltalake's errors say that they are of _internal
+    return any(kind.__module__.split(".")[0] in roots for kind in type(error).__mro__)
 
 
 def _fail(command: str, reason: str, quiet: Quiet) -> None:
@@ -145,8 +157,7 @@ def _tell(text: str) -> None:
 
 def watch(queries: "list[StreamingQuery]", shown: Shown) -> None:
     """Print every batch until the queries end, then a summary; raise the error of a query that failed."""
-    from firearrow.runtime.exposition import as_text
-    from firearrow.spark.pipelines.exposition import families, serve
+    from firearrow.spark.pipelines.exposition import serve
     from firearrow.spark.pipelines.progress import Watched
 
     watched, began = Watched(), time.monotonic()
@@ -154,23 +165,30 @@ def watch(queries: "list[StreamingQuery]", shown: Shown) -> None:
         watched.begin(str(query.id), query.name or str(query.id), time.time())
     served = serve(watched, shown.address, time.time) if shown.address else None
     try:
-        while True:
-            going = [query for query in queries if not query.awaitTermination(LOOK_EVERY_S)]
-            for query in queries:
-                _look(query, watched, shown, is_active=query in going)
-            if shown.metrics is not None:
-                replace_text(shown.metrics, as_text(families(watched, time.time())))
-            if not going:
-                break
-    except KeyboardInterrupt:
-        for query in queries:
-            query.stop()
-        _conclude(watched, began, shown)
-        raise
+        with deferred() as kept:
+            while (going := _look_at_all(queries, watched, shown)) and not kept.signal:
+                pass
+            for query in going:
+                query.stop()
     finally:
         if served is not None:
             served.close()
     _conclude(watched, began, shown)
+    if kept.signal:
+        raise kept.error()
+
+
+def _look_at_all(queries: "list[StreamingQuery]", watched: Any, shown: Shown) -> "list[StreamingQuery]":  # noqa: ANN401
+    """Wait a moment, show what is new, and return the queries that still run."""
+    from firearrow.runtime.exposition import as_text
+    from firearrow.spark.pipelines.exposition import families
+
+    going = [query for query in queries if not query.awaitTermination(LOOK_EVERY_S)]
+    for query in queries:
+        _look(query, watched, shown, is_active=query in going)
+    if shown.metrics is not None:
+        replace_text(shown.metrics, as_text(families(watched, time.time())))
+    return going
 
 
 def _look(query: "StreamingQuery", watched: Any, shown: Shown, *, is_active: bool) -> None:  # noqa: ANN401
@@ -185,6 +203,11 @@ def _look(query: "StreamingQuery", watched: Any, shown: Shown, *, is_active: boo
 def _conclude(watched: Any, began: float, shown: Shown) -> None:  # noqa: ANN401
     for line in watched.summary(time.monotonic() - began):
         shown.say(line)
+
+
+def closing(what: str, began: float) -> str:
+    """Return the last line of a job that has done ``what`` since ``began``, a reading of `time.monotonic`."""
+    return f"{what} in {time.monotonic() - began:,.1f} s"
 
 
 def plain(report: Any) -> dict[str, Any]:  # noqa: ANN401 - a progress object of Spark, or a dictionary

@@ -26,11 +26,13 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal
 from typing import Any, Final
 
+from pyspark.errors import ParseException
 from pyspark.sql import types as T  # noqa: N812 - the name everyone uses
 
 from firearrow.errors import SettingsError
 from firearrow.spark.bodies.misfit import Misfit, shown
 from firearrow.spark.bodies.strict_json import Json, Literal, text_of
+from firearrow.spark.explanation import explain
 
 Rest = dict[str, Json]
 Convert = Callable[[Json, Rest], Any]
@@ -49,7 +51,13 @@ def schema_of(ddl: str) -> T.StructType:
     """The schema of bodies from Spark's DDL, for which a session is needed, or from Spark's JSON."""
     if ddl.lstrip().startswith("{"):
         return T.StructType.fromJson(json.loads(ddl))
-    found = T.StructType.fromDDL(ddl)
+    try:
+        found = T.StructType.fromDDL(ddl)
+    except ParseException as wrong:
+        raise SettingsError(
+            f"the schema of bodies (--body-schema) is {ddl!r}, which Spark does not understand: "
+            f"{explain(wrong).text} Write fields with their types, as 'id long, item string'"
+        ) from wrong
     if not isinstance(found, T.StructType):
         raise SettingsError(f"the schema of bodies is {ddl!r}; it takes fields, as 'id long, item string'")
     return found

@@ -14,7 +14,7 @@ from firearrow.spark.lake import delta, fit, native
 from firearrow.spark.lake.files import FILE_NAME, LiveFiles
 from firearrow.spark.lake.frames import arrow_schema, conformed, derive, spark_schema
 from firearrow.spark.lake.sink import NAME, LakeSink, committer
-from firearrow.spark.lake.storage import for_spark
+from firearrow.spark.lake.storage import for_spark, reach
 from firearrow.spark.lake.table import LakeTable
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def fitted(frame: "DataFrame", table: LakeTable, aside: Sequence[str] = ()) -> "
 
     Columns in ``aside`` are not the table's; they are returned behind the others (tables committed from Python only).
     """
-    table.checked()
+    reach(frame.sparkSession, table.checked().storage_settings)
     if table.format == "parquet":
         _require_parquet_fit(frame, table)
         return frame
@@ -111,7 +111,7 @@ def append(frame: "DataFrame", table: LakeTable, job: str = "") -> None:
 
 def read(spark: "SparkSession", table: LakeTable) -> "DataFrame":
     """The rows of a table as it is now."""
-    table.checked()
+    reach(spark, table.checked().storage_settings)
     if table.format == "parquet":
         return spark.read.parquet(for_spark(table.location))
     if table.native:

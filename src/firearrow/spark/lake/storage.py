@@ -1,15 +1,18 @@
 """The storage of a lake: locations and settings, in the form that each library takes.
 
 Settings have pyiceberg's names (``s3.endpoint``, ``s3.access-key-id``, ``s3.secret-access-key``, ``s3.session-token``,
-``s3.region``). They reach the catalog, the committer and the writers of all tasks. Without any, every process looks for
-them where S3 clients do: in its environment and its machine's role. Spark's own scheme for S3 is ``s3a://``, the other
-libraries' ``s3://``; both are accepted and translated.
+``s3.region``). They reach the catalog, the committer, the writers of all tasks and, by `reach`, Spark's own readers and
+writers. Without any, every process looks for them where S3 clients do: in its environment and its machine's role.
+Spark's own scheme for S3 is ``s3a://``, the other libraries' ``s3://``; both are accepted and translated.
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyarrow import fs
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 Settings = Mapping[str, str]
 NONE: Final[Settings] = {}
@@ -29,6 +32,14 @@ _DELTA: Final = {
     "s3.session-token": "AWS_SESSION_TOKEN",
     "s3.region": "AWS_REGION",
 }
+_SPARK: Final = {
+    "s3.endpoint": "fs.s3a.endpoint",
+    "s3.access-key-id": "fs.s3a.access.key",
+    "s3.secret-access-key": "fs.s3a.secret.key",
+    "s3.session-token": "fs.s3a.session.token",
+    "s3.region": "fs.s3a.endpoint.region",
+}
+_TEMPORARY: Final = "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider"
 KNOWN: Final = tuple(_ARROW)
 
 
@@ -64,3 +75,20 @@ def delta_settings(settings: Settings) -> dict[str, str] | None:
     if found.get("AWS_ENDPOINT_URL", "").startswith("http://"):
         found["AWS_ALLOW_HTTP"] = "true"
     return found or None
+
+
+def spark_settings(settings: Settings) -> dict[str, str]:
+    """Settings as Spark's file system of S3 takes them, for a session."""
+    found = {_SPARK[name]: value for name, value in settings.items() if name in _SPARK}
+    if "fs.s3a.endpoint" in found:
+        found["fs.s3a.path.style.access"] = "true"  # stores other than Amazon's seldom have a name for each bucket
+    if "fs.s3a.session.token" in found:
+        found["fs.s3a.aws.credentials.provider"] = _TEMPORARY
+        found["fs.s3a.impl.disable.cache"] = "true"  # an open file system would keep keys that have expired
+    return found
+
+
+def reach(spark: "SparkSession", settings: Settings) -> None:
+    """Let Spark's own readers and writers of this session use the settings, checkpoints included."""
+    for name, value in spark_settings(settings).items():
+        spark.conf.set(name, value)

@@ -7,6 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from firearrow.errors import SettingsError
+from firearrow.spark.lake.catalogs import require_complete
 from firearrow.spark.lake.fit import EVOLVE, Evolve
 from firearrow.spark.lake.partitioning import Rules, parse
 from firearrow.spark.lake.storage import KNOWN
@@ -24,8 +25,9 @@ class LakeTable(Struct, frozen=True):
     ``location`` is a directory or URI: of the table itself for Parquet and Delta, of the warehouse for Iceberg, whose
     tables have a ``name`` (``namespace.table``) in a catalog. ``catalog`` holds properties as pyiceberg takes them;
     without any it is a SQLite file in the warehouse. ``storage`` holds settings of the file system (see `storage`),
-    which reach catalog, committer and writers. With ``native`` the runtime inside Spark does the work, and ``name`` is
-    the table's name in Spark's catalog (``catalog.namespace.table``); Delta tables may go by location.
+    which reach catalog, committer, writers, and Spark's readers and checkpoints. With ``native`` the runtime inside
+    Spark does the work, and ``name`` is the table's name in Spark's catalog (``catalog.namespace.table``); Delta tables
+    may go by location.
 
     ``evolve`` says how the table may change to take rows that do not fit it: ``fail`` not at all, ``add`` by new
     columns, ``widen`` also by wider types. ``partition_by`` is what a table is partitioned by when it is created, such
@@ -80,9 +82,10 @@ class LakeTable(Struct, frozen=True):
         unknown = sorted(set(self.storage) - set(KNOWN))
         if unknown:
             raise SettingsError(f"there is no storage setting {', '.join(unknown)}; they are {', '.join(KNOWN)}")
-        if self.storage and (self.native or self.format == "parquet"):
+        if self.storage and self.native and self.format == "iceberg":
             raise SettingsError(
-                "Spark itself writes this table: give its file systems by settings of Spark, as spark.hadoop.fs.s3a.*"
+                "Iceberg's own runtime in Spark has settings of its own for storage: give them as settings of Spark's "
+                "catalog, --conf spark.sql.catalog.NAME.s3.endpoint=... and the like"
             )
         is_local = self.location.partition("://")[0] == "file" or "://" not in self.location
         if not self.native and self.format == "iceberg" and not is_local and not self.catalog:
@@ -90,6 +93,8 @@ class LakeTable(Struct, frozen=True):
                 f"an Iceberg table at {self.location} needs a catalog, such as a REST or SQL one: the default "
                 "catalog, a file, works only on a local file system"
             )
+        if self.catalog and not self.native and self.format == "iceberg":
+            require_complete(self.catalog)
         return self
 
     def options(self) -> dict[str, str]:

@@ -19,8 +19,10 @@ from firearrow.spark.lake.access import Trigger
 from firearrow.spark.lake.changes import require_changeable
 from firearrow.spark.lake.partitioning import Rule, told
 from firearrow.spark.lake.table import LakeTable, beside
+from firearrow.spark.options import source_options
 from firearrow.spark.pipelines import body_schemas, transforms, upserts
 from firearrow.spark.pipelines.listener import counted
+from firearrow.spark.pipelines.progress import WRITTEN
 from firearrow.spark.pipelines.upserts import Upsert
 from firearrow.spark.source import plan
 
@@ -65,7 +67,8 @@ class Archive(Struct, frozen=True):
         return self.bodies or (BodyFormat(schema=self.body_schema) if self.body_schema else None)
 
     def checked(self) -> "Archive":
-        """Return this archive; raise ``SettingsError`` if it contradicts itself."""
+        """Return this archive; raise ``SettingsError`` if it contradicts itself or names an option that is none."""
+        source_options(self.source, is_stream=True)
         if self.on_error not in transforms.ERROR_MODES:
             raise SettingsError(f"--on-error is one of {', '.join(transforms.ERROR_MODES)}, not {self.on_error!r}")
         if self.on_error != QUARANTINE and self.body_format is None:
@@ -209,12 +212,19 @@ def drains(spark: "SparkSession") -> int:
     return 1 if (major, minor) >= (4, 2) else 2
 
 
-def backfill(spark: "SparkSession", store: Mapping[str, str], table: LakeTable, job: str) -> None:
+def backfill(spark: "SparkSession", store: Mapping[str, str], table: LakeTable, job: str) -> int:
     """Store files -> a table in one job and one commit, once for each name of a job; no broker is involved.
 
-    ``store`` holds options of ``format("rocketmq-store")``, ``path`` among them.
+    ``store`` holds options of ``format("rocketmq-store")``, ``path`` among them. Returns how many rows the table has of
+    this job.
     """
-    access.append(spark.read.format("rocketmq-store").options(**store).load(), table, job)
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F  # noqa: N812 - the name everyone uses
+
+    read = Observation()
+    rows = spark.read.format("rocketmq-store").options(**store).load().observe(read, F.count(F.lit(1)).alias(WRITTEN))
+    access.append(rows, table, job)
+    return int(read.get[WRITTEN])
 
 
 def register_views(spark: "SparkSession", archive: Archive) -> list[str]:

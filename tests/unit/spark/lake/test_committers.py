@@ -176,7 +176,7 @@ def test_tables_travel_as_options() -> None:
         (LakeTable("iceberg", native=True), "name in Spark's catalog"),
         (LakeTable("iceberg", "s3://lake/w", "a.b"), "needs a catalog"),
         (LakeTable("delta", "/d", storage={"s3.region": "x", "region": "y"}), "no storage setting region"),
-        (LakeTable("parquet", "/d", storage={"s3.region": "x"}), "settings of Spark"),
+        (LakeTable("iceberg", name="c.a.b", native=True, storage={"s3.region": "x"}), "settings of Spark's catalog"),
         (LakeTable("orc", "/x"), "not 'orc'"),  # type: ignore[arg-type]
     ],
 )

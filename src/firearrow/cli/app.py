@@ -19,7 +19,8 @@ COMMANDS: Final = {
     "dev": "Run a name server and a broker for development, reachable from this machine only.",
     "group": "List, describe and reset consumer groups.",
     "nameserver": "Run a name server: tells clients which broker holds which topic.",
-    "pipeline": "Topics as tables: archive, replay, audit, maintain, with the extra spark. Topics of another cluster: mirror.",
+    "pipeline": "Topics as tables: archive, replay, audit, maintain, with the extra spark. Topics of another cluster: "
+    "mirror.",
     "produce": "Send messages from texts, files or standard input.",
     "recall": "Take back delayed messages that are not due yet.",
     "store": "Inspect a store directory, FireArrow's or Apache's.",

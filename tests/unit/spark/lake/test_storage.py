@@ -53,7 +53,7 @@ def test_the_path_inside_a_store() -> None:
 
 def test_which_tables_take_them() -> None:
     for form in ("parquet", "delta"):
-        LakeTable(form, "s3://lake/t", storage=GIVEN).checked()  # type: ignore[arg-type]
+        LakeTable(form, "s3://lake/t", storage=GIVEN).checked()
     LakeTable("delta", "s3://lake/t", native=True, storage=GIVEN).checked()
     with pytest.raises(SettingsError, match=r"spark.sql.catalog.NAME.s3.endpoint"):
         LakeTable("iceberg", name="lake.shop.orders", native=True, storage=GIVEN).checked()

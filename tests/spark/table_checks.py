@@ -131,7 +131,8 @@ def check_native_upkeep(spark: "SparkSession", make: Make) -> None:
     work = Upkeep(compact=True, min_files=2, delete_where="n = 5", ttl_ms=10 * 86_400_000)
     assert len(list(maintain_natively(spark, table, work, now_ms))) >= 3
     kept = [row for row in rows if row[0] not in (0, 1, 5)]
-    for later in (Upkeep(), Upkeep(expire_ms=0, orphans_ms=86_400_000)):
+    # Delta's VACUUM of orphan files starts 10,000 tasks for any table: too slow here.
+    for later in (Upkeep(), Upkeep(expire_ms=0, orphans_ms=86_400_000 if table.format == "iceberg" else None)):
         if later != Upkeep():
             list(maintain_natively(spark, table, later, SystemClock().now_ms()))
         found = access.read(spark, table)

@@ -43,7 +43,6 @@ DELTA_SETTINGS = (
     "spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog=org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.databricks.delta.snapshotPartitions=2",  # of 50: tables of tests are small
-    "spark.sql.sources.parallelPartitionDiscovery.parallelism=2",  # of 10,000, which VACUUM starts for any table
 )
 
 

@@ -20,7 +20,7 @@ from firearrow.spark.lake.changes import require_changeable
 from firearrow.spark.lake.partitioning import Rule, told
 from firearrow.spark.lake.table import LakeTable, beside
 from firearrow.spark.options import source_options
-from firearrow.spark.pipelines import body_schemas, transforms, upserts
+from firearrow.spark.pipelines import body_schemas, transforms, upserts, views
 from firearrow.spark.pipelines.listener import counted
 from firearrow.spark.pipelines.progress import WRITTEN
 from firearrow.spark.pipelines.upserts import Upsert
@@ -228,14 +228,14 @@ def backfill(spark: "SparkSession", store: Mapping[str, str], table: LakeTable, 
 
 
 def register_views(spark: "SparkSession", archive: Archive) -> list[str]:
-    """Temporary views of the tables as they are now, and of retries and dead letters, for SQL."""
+    """Temporary views of the tables as they are now, and of what `views` makes of their rows, for SQL."""
     names = []
     for name, table in archive.tables().items():
         access.read(spark, table).createOrReplaceTempView(name)
         names.append(name)
     if archive.bronze:
         rows = access.read(spark, archive.table)
-        for name, view in transforms.VIEWS.items():
+        for name, view in views.VIEWS.items():
             view(rows).createOrReplaceTempView(name)
             names.append(name)
     return names

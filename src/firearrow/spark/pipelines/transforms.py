@@ -91,7 +91,3 @@ def _put_back(rows: "DataFrame", prefix: str, topic: str, message: str) -> "Data
         .withColumn("origin_topic", F.coalesce(properties[topic], properties[keys.RETRY_TOPIC]))
         .withColumn("origin_message_id", F.coalesce(properties[message], properties[keys.ORIGIN_MESSAGE_ID]))
     )
-
-
-VIEWS: Final = {"retries": retries, "dead_letters": dead_letters}
-"""Views that an archive offers beside its tables."""

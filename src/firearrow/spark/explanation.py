@@ -22,6 +22,9 @@ MISTAKES: Final = frozenset(
 """Errors of libraries that mean a mistake in what was asked."""
 _OURS: Final = re.compile(r"firearrow\.errors\.(\w+): (.+)")
 _PYTHON: Final = re.compile(r"^(?:pyspark\.errors[\w.]*\.)?(\w+(?:Error|Exception)): (.+)", re.MULTILINE)
+_JAVA: Final = re.compile(r"^: ([\w.$]+(?:: .+)?)", re.MULTILINE)
+"""The line of py4j's text that says what Java raised."""
+_NO_S3: Final = "org.apache.hadoop.fs.s3a.S3AFileSystem not found"
 _CLASS: Final = re.compile(r"\[[A-Z_.]+\] ?")
 _STATE: Final = re.compile(r" SQLSTATE: \w+")
 
@@ -46,6 +49,15 @@ def explain(error: BaseException) -> Explanation:
         inner = [found for found in _PYTHON.findall(words) if not found[0].startswith(("Py4J", "PySparkRuntime"))]
         if inner:
             return Explanation(_short(f"{inner[-1][0]}: {inner[-1][1]}"), is_known=False)
+    if _NO_S3 in words:
+        return Explanation(
+            "this Spark has no file system of S3: add the jar hadoop-aws of its Hadoop version, as by "
+            "--conf spark.jars.packages=org.apache.hadoop:hadoop-aws:VERSION",
+            is_known=True,
+        )
+    raised = _JAVA.search(words)
+    if raised:
+        return Explanation(_short(raised[1]), is_known=False)
     first = next((line for line in words.splitlines() if line.strip()), kind)
     return Explanation(_short(_STATE.sub("", _CLASS.sub("", first))), is_known=is_mistake)
 

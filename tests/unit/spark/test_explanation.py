@@ -54,3 +54,17 @@ def test_an_error_without_words_is_its_name(words: str) -> None:
 
 def test_a_long_reason_is_cut() -> None:
     assert len(explain(StreamingQueryException("x" * 5000)).text) <= LONGEST + 4
+
+
+def test_what_java_raised_is_told_instead_of_the_name_of_the_call() -> None:
+    text = "An error occurred while calling o87.start.\n: java.lang.NoClassDefFoundError: a/b/C\n\tat x.y(Z.java:1)\n"
+    said = explain(RuntimeError(text))
+    assert said.text == "java.lang.NoClassDefFoundError: a/b/C"
+    assert not said.is_known
+
+
+def test_a_spark_without_s3_is_told_with_the_jar_that_it_needs() -> None:
+    cause = "java.lang.ClassNotFoundException: Class org.apache.hadoop.fs.s3a.S3AFileSystem not found"
+    said = explain(RuntimeError(f"An error occurred while calling o87.start.\n: {cause}\n\tat x.y(Z.java:1)\n"))
+    assert "spark.jars.packages=org.apache.hadoop:hadoop-aws" in said.text
+    assert said.is_known

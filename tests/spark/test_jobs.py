@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
@@ -113,21 +113,19 @@ def test_a_job_that_follows_is_ended_quietly(broker: Served, tmp_path: Path, num
     words = f"archive --topics orders -n {broker.name_server} --format delta --follow --every 1_second".split()
     words = [word.replace("_", " ") for word in words]
     words += ["--location", str(tmp_path / "t"), "--checkpoint", str(tmp_path / "c")]
-    job = subprocess.Popen(
-        command(*words), env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        start_new_session=True,
-    )  # fmt: skip
-    try:
-        assert job.stdout is not None
-        first = job.stdout.readline()
-        assert f"{COUNT} rows" in first
-        if number == signal.SIGINT:
-            os.killpg(job.pid, number)  # as a terminal does: the JVM and its Python workers get it too
-        else:
-            job.send_signal(number)
-        said, errors = job.communicate(timeout=60)
-    finally:
-        job.kill()
+    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command(*words), env=environment(), start_new_session=True, **pipes) as job:
+        try:
+            assert job.stdout is not None
+            first = job.stdout.readline()
+            assert f"{COUNT} rows" in first, job.communicate()[1]
+            if number == signal.SIGINT:
+                os.killpg(job.pid, number)  # as a terminal does: the JVM and its Python workers get it too
+            else:
+                job.send_signal(number)
+            said, errors = job.communicate(timeout=60)
+        finally:
+            job.kill()
     assert job.returncode == 128 + number
     assert errors == "firearrow pipeline archive: interrupted; start it again to go on where it stopped\n"
     assert said.splitlines()[-1].startswith(f"archive-bronze: {COUNT} rows read, {COUNT} written in 1 batches")

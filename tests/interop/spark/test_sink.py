@@ -9,7 +9,7 @@ import pytest
 from firearrow.spark.sink.rows import ROW_ID_PROPERTY, Origin
 from firearrow.spark.sink.sink_options import sink_options
 from firearrow.spark.sink.writer import FrozenQueues, Sent
-from judges import ApacheBroker, Judge, Payload, fresh
+from judges import ApacheBroker, FireArrowBroker, Judge, Payload, fresh
 from tests.interop.client.ours import report
 from tests.spark.serving import held
 
@@ -58,12 +58,13 @@ def test_every_property_is_there_and_repeats_go_to_the_same_queue(broker: Apache
     found = held(broker.name_servers[0], topic)
     places = Counter((queue, message.properties[ROW_ID_PROPERTY]) for (queue, _), message in found.items())
     assert len(places) == COUNT
-    assert set(places.values()) == {2}
-    assert len({message.properties["UNIQ_KEY"] for message in found.values()}) == 2 * COUNT
+    copies = 1 if isinstance(broker, FireArrowBroker) else 2  # ours answers a repeat with its first copy
+    assert set(places.values()) == {copies}
+    assert len({message.properties["UNIQ_KEY"] for message in found.values()}) == copies * COUNT
     for queue in {queue for queue, _ in found}:
         numbers = [int(message.properties["number"]) for (at, _), message in sorted(found.items()) if at == queue]
-        half = len(numbers) // 2
-        assert numbers[:half] == numbers[half:] == sorted(numbers[:half]), "rows of a queue keep their order"
+        first = numbers[: len(numbers) // copies]
+        assert numbers == copies * sorted(first), "rows of a queue keep their order"
     for message in found.values():
         number = int(message.properties["number"])
         own = {"number", "ключ", "KEYS", "TAGS", ROW_ID_PROPERTY}

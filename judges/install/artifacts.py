@@ -9,6 +9,8 @@
 `cel-vectors`        the conformance vectors of CEL's specification
 `node`               our JavaScript program beside ali-ons
 `cpp`                our Python program beside the wheel that holds the C++ client
+`object-store`       moto, a server that speaks S3, for our Python program in front of it
+`s3a`                the jars by which Spark's Hadoop reads and writes S3
 
 Where packages come from is the business of each tool's own settings: no address stands here, and no lock file
 is kept.
@@ -30,6 +32,14 @@ GO_CLIENT = "v2.1.2"
 CEL_VECTORS = "v0.25.3"
 NODE_CLIENT = "3.12.0"
 CPP_WHEEL = "0.4.4"
+OBJECT_STORE = ("moto[s3,glue]==5.2.5", "flask", "flask-cors")
+HADOOP = "3.5.0"
+"""The version of the jars that pyspark brings."""
+AWS_SDK = "2.35.4"
+"""As the pom of hadoop-aws has it, which asks for a bundle of 686 MB."""
+AWS_PARTS = ("s3", "s3-transfer-manager", "sts")
+IN_SPARK = "io.netty,org.slf4j,commons-codec,commons-logging"
+"""Groups that Spark has itself, in other versions."""
 RUST_CLIENT = "1.0.0"
 """As `programs/rust/Cargo.toml` has it."""
 JAVA_RELEASE = "17"
@@ -209,6 +219,41 @@ def cpp_judge() -> Artifact:
     return _artifact("cpp", _inputs(sources, wheel), build)
 
 
+@cache
+def object_store() -> Artifact:
+    """What our program that serves S3 needs: in a place of its own, since moto brings boto3."""
+
+    def build(directory: Path, log: Path) -> None:
+        run_tool([sys.executable, "-m", "pip", "install", "--target", ".", *OBJECT_STORE], directory, log)
+
+    return _artifact("object-store", OBJECT_STORE, build)
+
+
+@cache
+def s3a_jars() -> Artifact:
+    """What Spark's own readers and writers need for ``s3a://``."""
+    sdk = "software.amazon.awssdk"
+    bundle = f"<exclusions><exclusion><groupId>{sdk}</groupId><artifactId>bundle</artifactId></exclusion></exclusions>"
+    wanted = [("org.apache.hadoop", "hadoop-aws", HADOOP, bundle), *((sdk, part, AWS_SDK, "") for part in AWS_PARTS)]
+    dependencies = "".join(
+        f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version>"
+        f"{left_out}</dependency>"
+        for group, name, version, left_out in wanted
+    )
+    pom = (
+        "<project><modelVersion>4.0.0</modelVersion><groupId>firearrow.judges</groupId><artifactId>s3a</artifactId>"
+        f"<version>{HADOOP}</version><dependencies>{dependencies}</dependencies></project>"
+    )
+
+    def build(directory: Path, log: Path) -> None:
+        (directory / "pom.xml").write_text(pom)
+        goal = ["dependency:copy-dependencies", "-DoutputDirectory=.", "-DincludeScope=runtime"]
+        goal += [f"-DexcludeGroupIds={IN_SPARK}"]
+        run_tool(["mvn", "-B", "-q", f"-Dmaven.artifact.threads={DOWNLOADS}", *goal], directory, log)
+
+    return _artifact("s3a", (pom, IN_SPARK), build)
+
+
 def _each(make: Callable[[str], Artifact], versions: tuple[str, ...]) -> list[Artifact]:
     return [make(version) for version in versions]
 
@@ -225,5 +270,6 @@ def lanes() -> list[list[Artifact]]:
         *_each(client_jars, JAVA_CLIENT_VERSIONS),
         *_each(classes, JAVA_CLIENT_VERSIONS),
         *_each(filter_judge, SERVER_VERSIONS),
+        s3a_jars(),
     ]
-    return [java, [go_judge(), cel_vectors()], [node_judge(), cpp_judge()], [rust_judge()]]
+    return [java, [go_judge(), cel_vectors()], [node_judge(), cpp_judge(), object_store()], [rust_judge()]]

@@ -23,8 +23,9 @@ def end_with_parent() -> None:
 class Served:
     """`firearrow dev` on ports that stay the same over restarts."""
 
-    def __init__(self, directory: Path, *, ends_with_parent: bool = False) -> None:
+    def __init__(self, directory: Path, *, ends_with_parent: bool = False, config: Path | None = None) -> None:
         self.directory = directory
+        self._config = ["--config", str(config)] if config else []
         self.log = directory.with_name(f"{directory.name}.log")
         self._before = end_with_parent if ends_with_parent else None
         self.name_server = ""
@@ -34,7 +35,7 @@ class Served:
     def start(self) -> None:
         """Serve; return when it does."""
         words = [sys.executable, "-m", "firearrow", "dev", "-d", str(self.directory)]
-        words += ["--name-server-port", self._ports[0], "--port", self._ports[1]]
+        words += ["--name-server-port", self._ports[0], "--port", self._ports[1], *self._config]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 words, stdout=subprocess.PIPE, stderr=log, text=True, preexec_fn=self._before
@@ -62,9 +63,9 @@ class Served:
 
 
 @contextmanager
-def served(directory: Path, *, like: Served | None = None) -> Iterator[Served]:
-    """Serve within the block, on free ports or on those of another."""
-    running = Served(directory)
+def served(directory: Path, *, like: Served | None = None, config: Path | None = None) -> Iterator[Served]:
+    """Serve within the block, on free ports or on those of another, with settings of the broker from a file."""
+    running = Served(directory, config=config)
     if like is not None:
         running._ports = like._ports
     running.start()

@@ -5,6 +5,7 @@ A copy has the topic, the body (compressed as it is), the flag and the propertie
 copied when it is delivered, a message of a transaction when it is committed, and both are plain messages then. It gets
 two properties more: the clusters it has been to (MIRROR_PATH), and an identity (ROW_ID) that is the same whenever this
 message is copied, so that a broker of ours stores one copy. A row's own identity is kept beside it (MIRROR_ROW_ID).
+Where these do not fit beside the message's own properties, the copy gets the path alone and may be stored twice.
 
 A message that has been to the target cluster is not copied: `copy_of` returns None.
 
@@ -12,16 +13,19 @@ Copies that follow each other share a batch if their bodies are compressed alike
 ``born_spread_ms``, because a batch has one born time: that of its first message.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from msgspec import Struct
 
+from firearrow.client import PulledBytes
 from firearrow.client.producer.encoded import EncodedBatch, EncodedMessage
-from firearrow.errors import IllegalMessage
+from firearrow.errors import BadBody, BadRecord, IllegalMessage
 from firearrow.model import Message, MessageQueue, StoredMessage, keys
-from firearrow.model.flags import COMPRESSED, COMPRESSION_MASK
+from firearrow.model.flags import COMPRESSED, COMPRESSION_MASK, is_wrapped_batch
 from firearrow.record.batch import encode_batch
+from firearrow.record.decode import decode_all
+from firearrow.record.layout import MAX_PROPERTIES_BYTES
 from firearrow.record.properties import format_properties
 
 DROPPED: Final = frozenset(
@@ -70,35 +74,80 @@ class Parcel(Struct, frozen=True):
 
 
 def copy_of(stored: StoredMessage, queue: MessageQueue, names: Names) -> Copy | None:
-    """Return the copy of a message; None if it has been to the target cluster."""
+    """Return the copy of a message; None if it has been to the target cluster.
+
+    Raise ``IllegalMessage`` for a message whose properties leave no room for its path.
+    """
     path = stored.properties.get(keys.MIRROR_PATH, "")
     been = path.split(PATH_SEPARATOR) if path else []
     if names.target in been:
         return None
     properties = {name: value for name, value in stored.properties.items() if name not in DROPPED}
-    row = properties.get(keys.ROW_ID)
-    if row is not None:
-        properties.setdefault(keys.MIRROR_ROW_ID, row)
     if names.source not in been:
         been.append(names.source)
     properties[keys.MIRROR_PATH] = PATH_SEPARATOR.join(been)
-    properties[keys.ROW_ID] = identity_of(stored, queue, names)
-    message = Message(queue.topic, stored.body, properties, stored.flag)
+    message = Message(queue.topic, stored.body, _with_identity(properties, stored, queue, names), stored.flag)
     return Copy(stored.queue_offset, message, stored.sys_flag & COMPRESSION, stored.born_timestamp)
+
+
+def _with_identity(
+    properties: dict[str, str], stored: StoredMessage, queue: MessageQueue, names: Names
+) -> dict[str, str]:
+    """Return properties with the identity, or as they are if it has no room."""
+    found = {**properties, keys.ROW_ID: identity_of(stored, queue, names)}
+    row = properties.get(keys.ROW_ID)
+    if row is not None:
+        found.setdefault(keys.MIRROR_ROW_ID, row)
+    if _fit(found):
+        return found
+    if not _fit(properties):
+        raise IllegalMessage(
+            f"has properties of {_size(stored.properties)} bytes, which leave no room for the mirror's own "
+            f"{keys.MIRROR_PATH}"
+        )
+    return properties
+
+
+def _fit(properties: Mapping[str, str]) -> bool:
+    letters = sum(map(len, properties)) + sum(map(len, properties.values())) + 2 * len(properties)
+    return 4 * letters <= MAX_PROPERTIES_BYTES or _size(properties) <= MAX_PROPERTIES_BYTES
+
+
+def _size(properties: Mapping[str, str]) -> int:
+    return len(format_properties(properties).encode(errors="replace"))
+
+
+class Original(Struct, frozen=True):
+    """Where the message lies that a copy was made of, and when it was stored there."""
+
+    offset: int
+    stored_ms: int
 
 
 def identity_of(stored: StoredMessage, queue: MessageQueue, names: Names) -> str:
     """Return what tells a message from all others of its target queue, also if its topic was deleted and made anew."""
-    return f"{names.source}/{queue.broker_name}/{queue.queue_id}/{stored.queue_offset}/{stored.store_timestamp}"
+    return f"{_home(queue, names.source)}/{stored.queue_offset}/{stored.store_timestamp}"
+
+
+def original_of(stored: StoredMessage, queue: MessageQueue, cluster: str) -> Original | None:
+    """Return the place of a copy's original in a queue of a cluster; None if it was not copied from there."""
+    home, *numbers = stored.properties.get(keys.ROW_ID, "").rsplit("/", 2)
+    if home != _home(queue, cluster) or not all(number.isdecimal() for number in numbers) or len(numbers) != 2:
+        return None
+    return Original(int(numbers[0]), int(numbers[1]))
+
+
+def _home(queue: MessageQueue, cluster: str) -> str:
+    return f"{cluster}/{queue.broker_name}/{queue.queue_id}"
 
 
 def parcels(copies: Iterable[Copy], born_spread_ms: int) -> Iterator[Parcel]:
-    """Cut copies into requests, in order; raise ``IllegalMessage`` for one whose properties have no room."""
+    """Cut copies into requests, in order."""
     together: list[Copy] = []
     encoded: list[bytes] = []
     size = 0
     for copy in copies:
-        entry = _entry(copy)
+        entry = encode_batch((copy.message,))
         if together and not (
             _go_together(together[0], copy, born_spread_ms)
             and size + len(entry) <= BATCH_BYTES
@@ -111,15 +160,6 @@ def parcels(copies: Iterable[Copy], born_spread_ms: int) -> Iterator[Parcel]:
         size += len(entry)
     if together:
         yield _parcel(together, encoded)
-
-
-def _entry(copy: Copy) -> bytes:
-    try:
-        return encode_batch((copy.message,))
-    except IllegalMessage as wrong:
-        raise IllegalMessage(
-            f"the message at offset {copy.source_offset} of topic {copy.message.topic!r} cannot be copied: {wrong}"
-        ) from wrong
 
 
 def _go_together(first: Copy, other: Copy, born_spread_ms: int) -> bool:
@@ -140,3 +180,12 @@ def _parcel(together: list[Copy], encoded: list[bytes]) -> Parcel:
     else:
         content = EncodedBatch(first.message.topic, b"".join(encoded), first.born_timestamp, first.wait, first.sys_flag)
     return Parcel(tuple(copy.source_offset for copy in together), content)
+
+
+def messages_of(pulled: PulledBytes) -> list[StoredMessage]:
+    """Return the messages of an answer with their bodies as they are stored; batches in one record are taken apart."""
+    try:
+        found = list(decode_all(pulled.body, max_body_bytes=None, keep_bad_bodies=True))
+    except BadRecord as wrong:
+        raise BadBody(f"an answer of the source cannot be read: {wrong}") from wrong
+    return pulled.messages() if any(is_wrapped_batch(each.sys_flag) for each in found) else found

@@ -1,8 +1,11 @@
 """Offsets of groups, translated from the source and written at the target, so that a group can move.
 
-For every queue that is copied, the committed offset of a group is translated by the queue's map. It is written only
+For every queue that is copied, the committed offset of a group is translated by the queue's mark. It is written only
 forwards, and only while the group has no members at the target: a group that has moved commits for itself, and what it
 has consumed there must not come again. A group that is not known at the target is made with its settings of the source.
+
+An offset says that the group has had everything before it. That holds for a translated offset too, so a mirror the
+other way may translate it back.
 """
 
 from collections.abc import Mapping
@@ -15,21 +18,22 @@ from firearrow.model.names import is_system_group, retry_topic
 
 
 def translated(
-    committed: Mapping[MessageQueue, int], marks: Mapping[MessageQueue, QueueMark]
+    committed: Mapping[MessageQueue, int], marks: Mapping[MessageQueue, QueueMark], held: Mapping[MessageQueue, int]
 ) -> dict[MessageQueue, int]:
-    """Return the target offsets of a group, for the queues of which something is copied."""
-    found: dict[MessageQueue, int] = {}
-    for queue, offset in committed.items():
-        mark = marks.get(queue)
-        place = None if mark is None else mark.map.translate(offset)
-        if mark is not None and place is not None:
-            found[mark.target] = place
-    return found
+    """Return the target offsets of a group, which has ``committed`` at the source and ``held`` at the target."""
+    return {
+        mark.target: mark.translate(offset, held.get(mark.target, 0))
+        for queue, offset in committed.items()
+        if (mark := marks.get(queue)) is not None
+    }
 
 
 def forwards(wanted: Mapping[MessageQueue, int], held: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
-    """Return the offsets that lie before those that the target holds."""
-    return {queue: offset for queue, offset in wanted.items() if offset > held.get(queue, 0)}
+    """Return the offsets that lie before those that the target holds.
+
+    0 is one of them where it holds none: a group without an offset may begin at the end of a queue.
+    """
+    return {queue: offset for queue, offset in wanted.items() if offset > held.get(queue, -1)}
 
 
 class GroupSync:
@@ -49,14 +53,14 @@ class GroupSync:
         there = await self._target.offsets.groups(self._cluster) if chosen else {}
         found: dict[str, dict[MessageQueue, int]] = {}
         for name, settings in chosen.items():
-            wanted = await self._wanted(name)
+            wanted, held = await self._offsets(name)
             if not wanted:
                 continue
             found[name] = wanted
             if name not in there:
                 await self._target.offsets.create(settings, self._cluster)
             if not await self._target.offsets.has_members(name, self._cluster):
-                await self._write(name, wanted)
+                await self._target.offsets.write(name, forwards(wanted, held), self._cluster)
         return found
 
     async def waiting_retries(self, group: str) -> int:
@@ -66,15 +70,13 @@ class GroupSync:
     def _wants(self, group: str) -> bool:
         return not is_system_group(group) and any(fnmatchcase(group, pattern) for pattern in self._patterns)
 
-    async def _wanted(self, group: str) -> dict[MessageQueue, int]:
-        found: dict[MessageQueue, int] = {}
+    async def _offsets(self, group: str) -> tuple[dict[MessageQueue, int], dict[MessageQueue, int]]:
+        """Return the translated offsets of a group, and those that it has at the target."""
+        wanted: dict[MessageQueue, int] = {}
+        held: dict[MessageQueue, int] = {}
         for topic in self._marks.topics:
             committed = await self._source.offsets.committed(group, topic)
-            found |= translated(committed, self._marks.of_topic(topic))
-        return found
-
-    async def _write(self, group: str, wanted: Mapping[MessageQueue, int]) -> None:
-        for topic in dict.fromkeys(queue.topic for queue in wanted):
-            held = await self._target.offsets.committed(group, topic, self._cluster)
-            mine = {queue: offset for queue, offset in wanted.items() if queue.topic == topic}
-            await self._target.offsets.write(group, forwards(mine, held), self._cluster)
+            if committed:
+                held |= await self._target.offsets.committed(group, topic, self._cluster)
+                wanted |= translated(committed, self._marks.of_topic(topic), held)
+        return wanted, held

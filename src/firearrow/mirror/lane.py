@@ -16,14 +16,13 @@ from firearrow.client import PulledBytes, PullStatus
 from firearrow.client.consumer.pull_consumer import LARGE_BYTES, LARGE_MESSAGES, PullConsumer
 from firearrow.client.producer.encoded import BatchProducer
 from firearrow.client.trouble import Trouble
-from firearrow.errors import BadBody, BadRecord, FireArrowError, NotNow, RequestRefused
-from firearrow.mirror.copies import Names, Parcel, copy_of, parcels
+from firearrow.errors import BadBody, FireArrowError, IllegalMessage, NotNow, RequestRefused
+from firearrow.mirror.copies import Copy, Names, Parcel, copy_of, messages_of, original_of, parcels
 from firearrow.mirror.marks import QueueMark
 from firearrow.mirror.progress import Progress, QueueProgress
+from firearrow.mirror.target_tail import TargetTail
 from firearrow.model import StoredMessage
-from firearrow.model.flags import is_wrapped_batch
 from firearrow.protocol.codes import ResponseCode
-from firearrow.record.decode import decode_all
 from firearrow.runtime.clock import Clock
 
 log: Final = logging.getLogger(__name__)
@@ -56,11 +55,15 @@ class Manner:
 
 
 class Ends:
-    """The two clients of a mirror, and what it needs beside them."""
+    """The clients of a mirror, and what it needs beside them."""
 
-    def __init__(self, source: PullConsumer, target: BatchProducer, clock: Clock, chance: random.Random) -> None:
+    def __init__(
+        self, source: PullConsumer, target: BatchProducer, reader: PullConsumer, clock: Clock, chance: random.Random
+    ) -> None:
         self.source: Final = source
         self.target: Final = target
+        self.reader: Final = reader
+        """Reads at the target what answers to sends do not tell."""
         self.clock: Final = clock
         self.chance: Final = chance
 
@@ -72,8 +75,8 @@ class Lane:
         self._mark = mark
         self._manner = manner
         self._ends = ends
-        self._all = progress
         self._state: QueueProgress = progress.of(mark.source)
+        self._tail = TargetTail(mark, manner.names.source, ends.reader)
         self._trouble = Trouble(log)
         self._backward_since: float | None = None
 
@@ -83,7 +86,9 @@ class Lane:
         if mark.next is None:
             mark.next = await self._patiently(self._first_offset)
             mark.is_dirty = True
+        await self._patiently(self._tail.begin)
         state.next, end = mark.next, None
+        state.progress_ms = self._ends.clock.now_ms()
         while True:
             pulled = await self._patiently(lambda: self._pull(0 if once else WAIT_MS))
             end = pulled.max_offset if end is None else end
@@ -104,14 +109,19 @@ class Lane:
 
     async def _pull(self, wait_ms: int) -> PulledBytes:
         assert self._mark.next is not None
-        pulled = await self._ends.source.pull_bytes(
-            self._mark.source,
-            self._mark.next,
-            max_messages=LARGE_MESSAGES,
-            max_bytes=LARGE_BYTES,
-            wait_ms=wait_ms,
-            timeout_ms=TIMEOUT_MS,
-        )
+        try:
+            pulled = await self._ends.source.pull_bytes(
+                self._mark.source,
+                self._mark.next,
+                max_messages=LARGE_MESSAGES,
+                max_bytes=LARGE_BYTES,
+                wait_ms=wait_ms,
+                timeout_ms=TIMEOUT_MS,
+            )
+        except RequestRefused as refusal:
+            if refusal.code == ResponseCode.TOPIC_NOT_EXIST:
+                raise TopicGone(f"the source says: {refusal.remark}") from refusal
+            raise
         self._check_end(pulled)
         return pulled
 
@@ -145,8 +155,14 @@ class Lane:
             messages = [each for each in messages_of(pulled) if each.queue_offset >= mark.next]
             if messages and messages[0].queue_offset > mark.next:
                 state.missed += messages[0].queue_offset - mark.next
-            for parcel in self._parcels(messages):
+            state.end = max(state.end, pulled.max_offset)
+            if messages:
+                state.stored_ms = messages[0].store_timestamp
+            copies, fault = self._copies(messages)
+            for parcel in parcels(copies, self._manner.born_spread_ms):
                 await self._send(parcel)
+            if fault is not None:
+                raise fault
             state.read += len(messages)
             if messages:
                 state.stored_ms = messages[-1].store_timestamp
@@ -156,49 +172,71 @@ class Lane:
             mark.next = pulled.next_offset
             mark.is_dirty = True
         state.next, state.end = mark.next, pulled.max_offset
-        self._all.progress_ms = self._ends.clock.now_ms()
+        state.progress_ms = self._ends.clock.now_ms()
 
-    def _parcels(self, messages: Iterable[StoredMessage]) -> Iterable[Parcel]:
+    def _copies(self, messages: Iterable[StoredMessage]) -> tuple[list[Copy], FireArrowError | None]:
+        """Return the copies of messages, up to one that ends the mirror, and why it does."""
         names, queue = self._manner.names, self._mark.source
-        copies = []
+        copies: list[Copy] = []
         for stored in messages:
-            if stored.body_fault:
-                self._damaged(stored)
+            try:
+                if stored.body_fault:
+                    raise BadBody(f"is damaged at the source: {stored.body_fault}")
+                copy = copy_of(stored, queue, names)
+            except (BadBody, IllegalMessage) as wrong:
+                fault = self._left_out(stored, wrong)
+                if fault is not None:
+                    return copies, fault
                 continue
-            copy = copy_of(stored, queue, names)
             if copy is None:
-                self._state.looped += 1
+                self._looped(stored)
             else:
                 copies.append(copy)
-        return parcels(copies, self._manner.born_spread_ms)
+        return copies, None
 
-    def _damaged(self, stored: StoredMessage) -> None:
+    def _looped(self, stored: StoredMessage) -> None:
+        mark = self._mark
+        self._state.looped += 1
+        original = original_of(stored, mark.target, self._manner.names.target)
+        if original is not None:
+            mark.loops.note(stored.queue_offset, original.offset, original.stored_ms)
+
+    def _left_out(self, stored: StoredMessage, wrong: FireArrowError) -> FireArrowError | None:
+        """Leave a message out if that is wanted; else return the error that ends the mirror."""
         queue = self._mark.source
         text = (
             f"the message at offset {stored.queue_offset} of queue {queue.broker_name}:{queue.queue_id} of "
-            f"{queue.topic!r} is damaged at the source: {stored.body_fault}"
+            f"{queue.topic!r} {wrong}"
         )
         if not self._manner.skips_damaged:
-            raise BadBody(f"{text}; --skip-damaged leaves such messages out")
+            return type(wrong)(f"{text}; --skip-damaged leaves such messages out")
         self._state.damaged += 1
         log.warning("%s; it is left out", text, extra={"topic": queue.topic, "offset": stored.queue_offset})
+        return None
 
     async def _send(self, parcel: Parcel) -> None:
-        mark, offsets = self._mark, parcel.source_offsets
+        mark, offsets, failed = self._mark, parcel.source_offsets, self._state.retries
         _, first = await self._patiently(lambda: self._ends.target.store(parcel.content, mark.target))
-        begin = 0
-        for number in range(1, len(offsets) + 1):
-            if number == len(offsets) or offsets[number] != offsets[number - 1] + 1:
-                self._noted(offsets[begin], first + begin, number - begin)
-                begin = number
+        is_first_try = self._state.retries == failed
+        if not await self._patiently(lambda: self._tail.tells(first, offsets, is_first_try=is_first_try)):
+            self._note(offsets, first)
         mark.next = offsets[-1] + 1
         mark.is_dirty = True
         self._state.copied += len(offsets)
         self._state.next = mark.next
 
+    def _note(self, offsets: tuple[int, ...], first: int) -> None:
+        """Note copies that lie one after the other at the target."""
+        begin = 0
+        for number in range(1, len(offsets) + 1):
+            if number == len(offsets) or offsets[number] != offsets[number - 1] + 1:
+                self._noted(offsets[begin], first + begin, number - begin)
+                begin = number
+
     def _noted(self, source: int, target: int, count: int) -> None:
         lost = self._mark.map.note(source, target, count)
         if lost:
+            self._mark.loops.cut(target)
             where = self._mark.target
             log.warning(
                 "queue %s:%d of %s at the target ended %d messages before what was copied: it was made anew, or its "
@@ -212,16 +250,24 @@ class Lane:
         pause_s = FIRST_PAUSE_S
         while True:
             try:
-                return await work()
+                found = await work()
             except FireArrowError as error:
                 if not is_mended_later(error):
                     raise
                 self._state.retries += 1
+                self._state.is_waiting = True
                 queue, now = self._mark.source, asyncio.get_running_loop().time()
                 what, extra = "queue %s waits: %s", {"queue": str(queue), "reason": str(error)}
                 self._trouble.say(now, str(queue), what, queue, error, **extra)
+            else:
+                self._state.is_waiting = False
+                return found
             await asyncio.sleep(pause_s * self._ends.chance.uniform(0.5, 1.0))
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+
+class TopicGone(FireArrowError):
+    """The topic of a queue is no longer at the source. Ends the lane, not the mirror."""
 
 
 class _Backward(NotNow):
@@ -237,12 +283,3 @@ def is_mended_later(error: FireArrowError) -> bool:
     if isinstance(error, RequestRefused):
         return error.code in _MENDED_LATER
     return error.retryable
-
-
-def messages_of(pulled: PulledBytes) -> list[StoredMessage]:
-    """Return the messages of an answer with their bodies as they are stored; batches in one record are taken apart."""
-    try:
-        found = list(decode_all(pulled.body, max_body_bytes=None, keep_bad_bodies=True))
-    except BadRecord as wrong:
-        raise BadBody(f"an answer of the source cannot be read: {wrong}") from wrong
-    return pulled.messages() if any(is_wrapped_batch(each.sys_flag) for each in found) else found

@@ -2,7 +2,7 @@
 
     lock            held while a mirror runs on the directory
     mirror.json     the names of the two clusters
-    TOPIC.json      for each queue: its place at the target, the next source offset, and the offset map
+    TOPIC.json      for each queue: its place at the target, the next source offset, the offset map and the loops
 
 A file is replaced whole. A mark is written after the target has acknowledged the copies before it, so a restart copies
 again what was acknowledged since the last save, and never leaves anything out.
@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from firearrow.errors import DiskError, FileMissing, LockHeld, SettingsError
 from firearrow.mirror.copies import Names
-from firearrow.mirror.offset_map import OffsetMap, Run
+from firearrow.mirror.offset_map import Loops, OffsetMap, Run, translate
 from firearrow.mirror.placement import Placement
 from firearrow.model import MessageQueue
 from firearrow.runtime.disk.door import Disk, Lock
@@ -36,17 +36,24 @@ class StoredMark(Struct, frozen=True):
     next: int | None
     """The next source offset; None before the first pull."""
     runs: list[Run]
+    loops: list[Run] = []
+    loops_stored_ms: int = 0
 
 
 class QueueMark:
     """How far one queue is."""
 
-    def __init__(self, source: MessageQueue, target: MessageQueue, following: int | None, runs: list[Run]) -> None:
+    def __init__(self, source: MessageQueue, target: MessageQueue, stored: StoredMark | None = None) -> None:
         self.source: Final = source
         self.target: Final = target
-        self.next = following
-        self.map: Final = OffsetMap(runs)
+        self.next = None if stored is None else stored.next
+        self.map: Final = OffsetMap(() if stored is None else stored.runs)
+        self.loops: Final = Loops() if stored is None else Loops(stored.loops, stored.loops_stored_ms)
         self.is_dirty = False
+
+    def translate(self, offset: int, had: int) -> int:
+        """Return where a group goes on at the target; ``had`` is how far it is there already."""
+        return translate(offset, had, self.map, self.loops)
 
     def stored(self) -> StoredMark:
         """Return the mark as its file has it."""
@@ -57,6 +64,8 @@ class QueueMark:
             self.target.queue_id,
             self.next,
             list(self.map.runs),
+            list(self.loops.runs),
+            self.loops.stored_ms,
         )
 
 
@@ -102,8 +111,7 @@ class Marks:
                 QueueMark(
                     MessageQueue(topic, each.broker, each.queue),
                     MessageQueue(topic, each.target_broker, each.target_queue),
-                    each.next,
-                    each.runs,
+                    each,
                 )
                 for each in listed
             ]
@@ -116,7 +124,7 @@ class Marks:
         for source, target in placed.items():
             marks = self._topics.setdefault(source.topic, {})
             if source not in marks:
-                marks[source] = QueueMark(source, target, None, [])
+                marks[source] = QueueMark(source, target)
                 marks[source].is_dirty = True
             found.append(marks[source])
         return found

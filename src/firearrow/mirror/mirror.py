@@ -10,7 +10,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Iterable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import Final, TypedDict
 
 from msgspec import Struct
@@ -22,7 +22,7 @@ from firearrow.client.trouble import Trouble
 from firearrow.errors import FireArrowError, SettingsError
 from firearrow.mirror.copies import PATH_SEPARATOR, Names
 from firearrow.mirror.group_sync import GroupSync
-from firearrow.mirror.lane import FIRST, Ends, Lane, Manner, is_mended_later
+from firearrow.mirror.lane import FIRST, Ends, Lane, Manner, TopicGone, is_mended_later
 from firearrow.mirror.marks import Marks
 from firearrow.mirror.progress import Progress
 from firearrow.mirror.topics import TargetTopics, chosen
@@ -37,6 +37,7 @@ log: Final = logging.getLogger(__name__)
 PRODUCER_GROUP: Final = "FIREARROW_MIRROR"
 SAVE_S: Final = 1.0
 LOOK_S: Final = 30.0
+ENDS_S: Final = 1.0
 SEND_TIMEOUT_MS: Final = 10_000
 MAX_BYTES: Final = 1 << 30
 """No limit of ours on a message: the target's brokers have their own."""
@@ -93,7 +94,7 @@ class Mirror:
 
     async def run(self, *, once: bool) -> None:
         """Copy everything up to the present end, or for good. Ends with the first error that waiting does not mend."""
-        self.progress.progress_ms = self._clock.now_ms()
+        self.progress.begin_ms = self._clock.now_ms()
         try:
             async with AsyncExitStack() as stack:
                 source = await stack.enter_async_context(self._order.source.admin())
@@ -123,6 +124,7 @@ class Mirror:
             async with asyncio.TaskGroup() as tasks:
                 await self._look(tasks, work, topics, once=False)
                 tasks.create_task(self._save_on(), name="marks")
+                tasks.create_task(self._ends_on(work.ends.source), name="ends")
                 tasks.create_task(self._translate_on(groups), name="groups")
                 tasks.create_task(self._look_on(tasks, work, topics), name="topics")
         finally:
@@ -132,7 +134,7 @@ class Mirror:
         order = self._order
         return Manner(names, start=order.start, born_spread_ms=order.born_spread_ms, skips_damaged=order.skips_damaged)
 
-    async def _clients(self, stack: AsyncExitStack) -> tuple[PullConsumer, BatchProducer]:
+    async def _clients(self, stack: AsyncExitStack) -> tuple[PullConsumer, BatchProducer, PullConsumer]:
         source, target = self._order.source, self._order.target
         consumer: PullConsumer = PullConsumer(source.name_servers, group=TOOLS_CONSUMER_GROUP, **source.reach)
         producer = BatchProducer(
@@ -143,7 +145,12 @@ class Mirror:
             max_message_bytes=MAX_BYTES,
             **target.reach,
         )
-        return await stack.enter_async_context(consumer), await stack.enter_async_context(producer)
+        reader: PullConsumer = PullConsumer(target.name_servers, group=TOOLS_CONSUMER_GROUP, **target.reach)
+        return (
+            await stack.enter_async_context(consumer),
+            await stack.enter_async_context(producer),
+            await stack.enter_async_context(reader),
+        )
 
     # -- the clusters
 
@@ -171,8 +178,16 @@ class Mirror:
                 if mark.source not in self._lanes:
                     lane = Lane(mark, work.manner, work.ends, self.progress)
                     self._lanes[mark.source] = lane
-                    tasks.create_task(lane.run(once=once), name=str(mark.source))
+                    tasks.create_task(self._run_lane(mark.source, lane, once=once), name=str(mark.source))
         await self._marks.save()
+
+    async def _run_lane(self, queue: MessageQueue, lane: Lane, *, once: bool) -> None:
+        """Copy a queue until its topic is deleted; the next look begins anew if the topic is there again."""
+        try:
+            await lane.run(once=once)
+        except TopicGone as gone:
+            del self._lanes[queue], self.progress.queues[queue]
+            self._say(f"queue {queue.broker_name}:{queue.queue_id} of {queue.topic} is copied no longer: {gone}")
 
     async def _look_on(self, tasks: asyncio.TaskGroup, work: "_Work", topics: TargetTopics) -> None:
         while True:
@@ -181,6 +196,18 @@ class Mirror:
                 await self._look(tasks, work, topics, once=False)
             except FireArrowError as error:
                 self._waits("new topics and queues wait", error)
+
+    async def _ends_on(self, source: PullConsumer) -> None:
+        """Look how many messages wait in queues whose lanes cannot go on."""
+        while True:
+            await asyncio.sleep(ENDS_S)
+            waiting = [state for state in self.progress.queues.values() if state.is_waiting]
+            for topic in dict.fromkeys(state.queue.topic for state in waiting):
+                with suppress(FireArrowError):  # the source may be what the lane waits for
+                    bounds = await source.bounds(topic)
+                    for state in waiting:
+                        if state.queue in bounds:
+                            state.end = max(state.end, bounds[state.queue].end)
 
     async def _save_on(self) -> None:
         while True:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from firearrow.model import MessageQueue
-from firearrow.runtime.exposition import Family
+from firearrow.telemetry.metrics import Family, Kind
 
 
 class QueueProgress(Struct):
@@ -15,7 +15,11 @@ class QueueProgress(Struct):
     next: int = 0
     end: int = 0
     stored_ms: int = 0
-    """When the last copied message was stored at the source; 0 before the first."""
+    """When the first message that waits was stored at the source, or the last copied one; 0 before the first."""
+    progress_ms: int = 0
+    """When a message was last copied, or the queue was found without new ones."""
+    is_waiting: bool = False
+    """Whether a request has failed and is repeated."""
     read: int = 0
     copied: int = 0
     looped: int = 0
@@ -27,11 +31,11 @@ class QueueProgress(Struct):
 
     @property
     def lag(self) -> int:
-        """Messages that are stored at the source and not copied."""
+        """Messages that are stored at the source and not acknowledged by the target."""
         return max(0, self.end - self.next)
 
     def seconds(self, now_ms: int) -> float:
-        """Return how old the last copied message is if there are further ones, else 0."""
+        """Return how old the messages are that wait, counted from `stored_ms`; 0 if none waits."""
         return max(0.0, (now_ms - self.stored_ms) / 1000) if self.lag and self.stored_ms else 0.0
 
 
@@ -42,8 +46,8 @@ class Progress:
         self.name = name
         self.queues: dict[MessageQueue, QueueProgress] = {}
         self.is_active = True
-        self.progress_ms = 0
-        """When a message was last copied, or a queue was found without new ones."""
+        self.begin_ms = 0
+        """When the mirror began."""
         self.groups = 0
         """Groups whose offsets were translated at the last synchronisation."""
 
@@ -51,13 +55,18 @@ class Progress:
         """Return the progress of a queue, new if it is not known."""
         return self.queues.setdefault(queue, QueueProgress(queue))
 
+    @property
+    def progress_ms(self) -> int:
+        """When the queue that is behind all others last made progress."""
+        return min((queue.progress_ms for queue in list(self.queues.values())), default=self.begin_ms)
+
     def total(self, field: str) -> int:
         """Return the sum of a count over all queues."""
         return sum(getattr(queue, field) for queue in list(self.queues.values()))
 
     @property
     def lag(self) -> int:
-        """Messages that are stored at the source and not copied."""
+        """Messages that are stored at the source and not acknowledged by the target."""
         return self.total("lag")
 
     def line(self, now_ms: int, per_second: float) -> str:
@@ -77,13 +86,16 @@ class Progress:
         """The metrics, under the names that all jobs use."""
         mine, states = (("query", self.name),), list(self.queues.values())
 
-        def one(name: str, kind: str, says: str, value: float) -> Family:
+        def one(name: str, kind: Kind, says: str, value: float) -> Family:
             return Family(name, kind, says, ((mine, value),))
 
         yield one("active", "gauge", "1 while the job runs, 0 when it has ended or failed", float(self.is_active))
         yield one("heartbeat_timestamp_seconds", "gauge", "When the job was last seen alive", now_ms / 1000)
         yield one(
-            "progress_timestamp_seconds", "gauge", "When it last copied, or found nothing", self.progress_ms / 1000
+            "progress_timestamp_seconds",
+            "gauge",
+            "When its slowest queue last copied, or had nothing",
+            self.progress_ms / 1000,
         )
         yield one("rows_total", "counter", "Messages read since the start", self.total("read"))
         yield one("written_rows_total", "counter", "Messages copied since the start", self.total("copied"))
@@ -95,7 +107,7 @@ class Progress:
         lags = tuple((label, float(state.lag)) for label, state in zip(labels, states, strict=True))
         yield Family("lag_messages", "gauge", "Messages of a queue stored and not copied", lags)
         ages = tuple((label, state.seconds(now_ms)) for label, state in zip(labels, states, strict=True))
-        yield Family("lag_seconds", "gauge", "Age of the last copied message of a queue with further ones", ages)
+        yield Family("lag_seconds", "gauge", "Age of the messages of a queue that wait", ages)
 
 
 def str_of(queue: MessageQueue) -> str:

@@ -1,13 +1,13 @@
 """Encoding the records of message columns, byte for byte as `encode` makes them one by one.
 
-Most batches are uniform: lengths, flags and properties are the same, and only the last characters of the UNIQ_KEYs
-differ. `_encode_uniform` packs such a batch column by column with one `struct` for all records, so that nearly all work
-is done in C. `_encode_mixed` encodes all other columns with a loop over the messages.
+Most batches are uniform, with bodies of one length: their records differ in a few fields. `_encode_uniform` packs such
+records without a loop in Python. `_encode_mixed` encodes all other columns with a loop over the messages.
 """
 
 import struct
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import repeat
 from typing import Final
 from zlib import crc32
 
@@ -27,8 +27,6 @@ _LONG = struct.Struct(">q")
 _FLAG_AND_BIRTH = struct.Struct(">iq")
 _QUEUE_AND_FLAG = struct.Struct(">ii")
 _TRIES_AND_PREPARED = struct.Struct(">iq")
-_UNIFORM_FIELDS: Final = 10
-"""Fields that `_encode_uniform` packs for each record; field number n of all records is the slice ``[n::10]``."""
 _STAMPED_AT_ONCE: Final = 1024  # bounds the size of the structs that `_stamps_struct` caches
 
 
@@ -43,7 +41,11 @@ def encode_columns(
 
     Every record has a stamp unless its properties leave no room for one.
     """
-    encode_all = _encode_uniform if type(columns.properties) is UniformProperties else _encode_mixed
+    bodies = columns.bodies
+    is_even = type(columns.properties) is UniformProperties and list(map(len, bodies)).count(len(bodies[0])) == len(
+        bodies
+    )
+    encode_all = _encode_uniform if is_even else _encode_mixed
     try:
         return encode_all(envelope, columns, queue_offsets, physical_offset, store_timestamp)
     except struct.error:
@@ -78,38 +80,32 @@ def _encode_uniform(
     envelope: Envelope, columns: MessageColumns, queue_offsets: Sequence[int], physical_offset: int, store_ms: int
 ) -> tuple[bytes, Sequence[int]]:
     queue_ids, births, flags, bodies, properties = columns
-    assert type(properties) is UniformProperties
-    count, body_length, after = len(bodies), len(bodies[0]), properties.after
+    count, body_length, properties_length = len(bodies), len(bodies[0]), len(properties[0])
     magic, topic = topic_field(envelope.topic)
     sys_flag, shared = _shared_fields(envelope, store_ms)
-    length = len(properties.before) + len(properties.ends[0]) + len(after) + STAMP_SIZE
     shared = _FLAG_AND_BIRTH.pack(sys_flag, births[0]) + shared + _INT.pack(body_length)
-    before = b"".join((topic, SHORT.pack(length), properties.before))
-    by_fields, by_records = _uniform_structs(
-        count, len(shared), body_length, len(before), len(properties.ends[0]), len(after)
+    between = topic + SHORT.pack(properties_length + STAMP_SIZE)
+    record = _record_struct(len(shared), body_length, len(between), properties_length)
+    size = record.size + STAMP_SIZE
+    records = map(
+        record.pack,
+        repeat(SIZE_AND_MAGIC.pack(size, magic)),
+        [crc & CRC_MASK for crc in map(crc32, bodies)],
+        repeat(_QUEUE_AND_FLAG.pack(queue_ids[0], flags[0])),
+        queue_offsets,
+        range(physical_offset, physical_offset + count * size, size),
+        repeat(shared),
+        bodies,
+        repeat(between),
+        properties.texts if isinstance(properties, UniformProperties) else properties,
     )
-    size = by_fields.size // count + STAMP_SIZE
-    # A flat list, filled column by column: [n::10] is field n of all records. It begins as field 0, size and magic.
-    fields: list[object] = [SIZE_AND_MAGIC.pack(size, magic)] * (_UNIFORM_FIELDS * count)
-    fields[1::_UNIFORM_FIELDS] = [crc & CRC_MASK for crc in map(crc32, bodies)]
-    fields[2::_UNIFORM_FIELDS] = [_QUEUE_AND_FLAG.pack(queue_ids[0], flags[0])] * count
-    fields[3::_UNIFORM_FIELDS] = queue_offsets
-    fields[4::_UNIFORM_FIELDS] = range(physical_offset, physical_offset + count * size, size)
-    fields[5::_UNIFORM_FIELDS] = [shared] * count
-    fields[6::_UNIFORM_FIELDS] = bodies
-    fields[7::_UNIFORM_FIELDS] = [before] * count
-    fields[8::_UNIFORM_FIELDS] = properties.ends
-    fields[9::_UNIFORM_FIELDS] = [after] * count
-    return _stamped(by_records.unpack(by_fields.pack(*fields))), [size] * count
+    return _stamped(list(records)), [size] * count
 
 
-@lru_cache(64)
-def _uniform_structs(
-    count: int, shared: int, body: int, before: int, end: int, after: int
-) -> tuple[struct.Struct, struct.Struct]:
-    """Structs of ``count`` records without stamps: one that packs their fields, one that splits them into records."""
-    by_fields = struct.Struct(">" + f"8sI8sqq{shared}s{body}s{before}s{end}s{after}s" * count)
-    return by_fields, struct.Struct(f"{by_fields.size // count}s" * count)
+@lru_cache(256)
+def _record_struct(shared: int, body: int, between: int, properties: int) -> struct.Struct:
+    """The struct of a record without its stamp."""
+    return struct.Struct(f">8sI8sqq{shared}s{body}s{between}s{properties}s")
 
 
 def _encode_each(

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from firearrow.errors import BadBody
 from firearrow.model import Message
-from firearrow.record.batch import KEY_END, columns_of, encode_batch
+from firearrow.record.batch import columns_of, encode_batch
 from firearrow.record.columns import Envelope, UniformProperties
 from firearrow.record.encode_columns import encode_columns
 from firearrow.record.properties import stored_properties
@@ -16,21 +16,24 @@ from tests.unit.record.one_by_one import drafts_of, encode_each, entries_of
 
 few = settings(max_examples=150, deadline=None)
 ALPHABET = "0123456789ABCDEF"
-ends = st.text(ALPHABET, min_size=KEY_END, max_size=KEY_END)
+ends = st.text(ALPHABET, min_size=8, max_size=8)
 
 
 @st.composite
 def batches(draw: st.DrawFn) -> bytes:
-    """A batch whose messages differ in their bodies and in the end of their UNIQ_KEY alone."""
+    """A batch whose messages differ in their bodies, often of one length, their KEYS and the end of their UNIQ_KEY."""
     length = draw(st.integers(0, 40))
-    bodies = draw(st.lists(st.binary(min_size=length, max_size=length), min_size=2, max_size=8))
+    bodies = draw(
+        st.lists(st.binary(min_size=length, max_size=length), min_size=2, max_size=8)
+        | st.lists(st.binary(max_size=40), min_size=2, max_size=8)
+    )
     head = draw(st.text(ALPHABET, max_size=48))
     flag = draw(st.integers(-(1 << 31), (1 << 31) - 1))
     more = draw(st.dictionaries(st.sampled_from(["TAGS", "KEYS", "WAIT", "a"]), st.text("abc ", min_size=1)))
     first = draw(st.booleans())
     messages = []
     for body in bodies:
-        key = {"UNIQ_KEY": head + draw(ends)}
+        key = {"ROW": draw(ends), "UNIQ_KEY": head + draw(ends)}
         messages.append(Message("T", body, key | more if first else more | key, flag))
     return encode_batch(messages)
 

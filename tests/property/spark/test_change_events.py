@@ -71,7 +71,7 @@ def test_tombstones_that_name_no_row() -> None:
     with pytest.raises(Misfit, match="not an object with every column of the key"):
         Tombstones(ROW, ("id", "name")).decode("17")
     assert changed(b'{"op":"d","before":{"name":"x"}}', 0, None) == (
-        "field id is a part of the key and must not be null or missing"
+        "field id is a part of the key and must not be null, missing or NaN"
     )
 
 

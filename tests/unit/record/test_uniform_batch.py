@@ -28,10 +28,11 @@ def key(number: int) -> dict[str, str]:
 def test_a_batch_of_one_producer() -> None:
     shared = columns_of(batch(key(1), key(2), key(0xFFFF)), 0, 0).properties
     assert type(shared) is UniformProperties
-    assert (len(shared), shared.key_head) == (3, KEY[:-8].encode())
-    assert shared.ends == (b"23450001", b"23450002", b"2345FFFF")
-    assert shared.before == b"UNIQ_KEY\x01" + KEY[:-8].encode()
-    assert shared.after == b"\x02WAIT\x01true\x02"
+    assert len(shared) == 3
+    assert shared.values == {
+        b"UNIQ_KEY": tuple(KEY[:-4].encode() + end for end in (b"0001", b"0002", b"FFFF")),
+        b"WAIT": (b"true",) * 3,
+    }
     assert shared[1:] == [shared[1], shared[2]] == list(shared)[1:]
     assert shared[-1] == b"UNIQ_KEY\x01" + KEY[:-4].encode() + b"FFFF\x02WAIT\x01true\x02"
 
@@ -47,18 +48,34 @@ def is_uniform(sent: bytes) -> bool:
         b"",
         batch(key(1)),
         batch(key(1), key(2), flags=(0, 1)),
-        batch(key(1), key(2), bodies=(b"a", b"bc")),
-        batch({"WAIT": "true"}, {"WAIT": "true"}),
-        batch({"UNIQ_KEY": "1234567"}, {"UNIQ_KEY": "1234568"}),
-        batch({"UNIQ_KEY": "-" * 32}, {"UNIQ_KEY": "-" * 31 + "+"}),
-        batch({"MY_UNIQ_KEY": KEY}, {"MY_UNIQ_KEY": KEY}),
-        batch(key(1) | {"TAGS": "a"}, key(2) | {"TAGS": "b"}),
-        batch(key(1) | {"x": "#"}, key(2) | {"x": "#"}),
-        batch({"UNIQ_KEY": KEY}, {"UNIQ_KEY": "8" + KEY[1:]}),
+        batch({}, {}),
+        batch(key(1), key(2) | {"TAGS": "a"}),
+        batch(key(1) | {"TAGS": "a"}, key(2) | {"TAGS": "bc"}),
+        batch(key(1) | {"a": "xy"}, key(2) | {"ax": "y"}),
+        batch(key(1) | {"a": "x"}, key(2) | {"b": "x"}),
+        batch(key(1) | {"x#": "a"}, key(2) | {"x#": "a"}),
+        batch({"a": "1", "b": "2"}, {"b": "2", "a": "1"}),
+        batch({"a": "1"}, {"a": "2"}).replace(b"a\x01", b"\x01a"),
+        batch({"a": "1", "b": "2"}, {"a": "3", "b": "4"}).replace(b"b", b"a"),
     ],
 )
 def test_batches_that_are_not_uniform(sent: bytes) -> None:
     assert not is_uniform(sent)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        batch(key(1), key(2), bodies=(b"a", b"bc")),
+        batch({"WAIT": "true"}, {"WAIT": "true"}),
+        batch({"UNIQ_KEY": KEY}, {"UNIQ_KEY": "8" + KEY[1:]}),
+        batch(key(1) | {"TAGS": "a"}, key(2) | {"TAGS": "b"}),
+        batch(key(1) | {"x": "#"}, key(2) | {"x": "y"}),
+        batch({"KEYS": "one"}, {"KEYS": "two"}, {"KEYS": "\u00e9e"}),
+    ],
+)
+def test_batches_that_are_uniform(sent: bytes) -> None:
+    assert is_uniform(sent)
 
 
 def test_properties_that_are_not_closed() -> None:

@@ -110,6 +110,8 @@ def test_a_filter_is_what_the_broker_gets() -> None:
         ({"startingTimestamp": "5", "startingOffsets": "earliest"}, "exclude each other"),
         ({"tags": "a", "sql": "b"}, "exclude each other"),
         ({"cel": "true", "sql": "b"}, "exclude each other"),
+        ({"sql": ""}, "the expression is empty: write a condition"),
+        ({"cel": ""}, "the end of the expression stands where a value is expected"),
         ({"cel": "amount > 1"}, "'amount' at character 1 is not a variable"),
         ({"sql": "city LIKE 'K%'"}, "LIKE"),
         ({"accessKey": "me"}, "go together"),

@@ -9,6 +9,7 @@ pytest.importorskip("pyspark")
 
 from firearrow.client import Bounds, MessageQueue
 from firearrow.errors import RequestTimedOut
+from firearrow.runtime.clock import SystemClock
 from firearrow.spark.link import Link
 from firearrow.spark.options import source_options
 from firearrow.spark.source import plan, stream
@@ -139,3 +140,31 @@ def test_a_stream_stops_at_given_offsets(world: World) -> None:
     end = made.latestOffset(end)
     assert plan.from_json(end) == {A: 4, B: 30}
     assert made.latestOffset(end) == end
+
+
+def test_a_query_whose_brokers_stay_away_fails_in_the_end(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    now_ms = [1_000_000]
+    monkeypatch.setattr(SystemClock, "now_ms", lambda _self: now_ms[0])
+    world.bounds_now = {A: Bounds(0, 5)}
+    made = reader()
+    begin = made.latestOffset(made.initialOffset())
+
+    def there(*_: object) -> dict[MessageQueue, Bounds]:
+        return dict(world.bounds_now)
+
+    def away(*_: object) -> dict[MessageQueue, Bounds]:
+        raise RequestTimedOut("nobody answers")
+
+    for _ in range(2):  # an answer in between begins the time anew
+        monkeypatch.setattr(stream, "chosen_bounds", away)
+        now_ms[0] += 1
+        assert made.latestOffset(begin) == begin
+        now_ms[0] += stream.UNREACHABLE_MS - 1
+        assert made.latestOffset(begin) == begin
+        monkeypatch.setattr(stream, "chosen_bounds", there)
+        made.latestOffset(begin)
+    monkeypatch.setattr(stream, "chosen_bounds", away)
+    assert made.latestOffset(begin) == begin
+    now_ms[0] += stream.UNREACHABLE_MS
+    with pytest.raises(RequestTimedOut):
+        made.latestOffset(begin)

@@ -8,6 +8,7 @@ import asyncio
 import getpass
 import json
 import os
+import zlib
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -203,12 +204,17 @@ async def _redrive(context: typer.Context, servers: str, letters: "list[DeadLett
                 _note(file, letter, "sending")
                 try:
                     queue = letter.queue_among(await producer.queues(letter.topic))
-                    result = await producer.send(letter.again(), queue=queue)
+                    result = await producer.send(letter.again(_named(audit)), queue=queue)
                 except FireArrowError as error:
                     _note(file, letter, "failed", reason=str(error))
                     raise
                 at = {"broker": result.queue.broker_name, "queue": result.queue.queue_id, "offset": result.queue_offset}
                 _note(file, letter, "sent", **at)
+
+
+def _named(audit: Path) -> str:
+    """The name of a redrive: that of its audit file, short."""
+    return f"redrive-{zlib.crc32(os.path.abspath(audit).encode()):08x}"
 
 
 def _note(file: Any, letter: "DeadLetter", event: str, **more: object) -> None:  # noqa: ANN401 - an open text file

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from firearrow.spark.pipelines.progress import BatchProgress
+
 LOOK_EVERY_S: Final = 1
 LIBRARIES: Final = frozenset({"pyspark", "pyarrow", "pyiceberg", "deltalake", "fastavro", "google"})
 QUERY_LOGS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
@@ -40,6 +42,8 @@ class Shown(Struct, frozen=True):
     address: str = ""
     """``host:port`` for metrics over HTTP."""
     say: Callable[[str], None] = typer.echo
+    on_batch: "Callable[[BatchProgress], None]" = lambda _batch: None
+    """Called with every batch that is finished."""
 
 
 class Quiet:
@@ -195,6 +199,7 @@ def _look(query: "StreamingQuery", watched: Any, shown: Shown, *, is_active: boo
     name, now_s = str(query.id), time.time()
     for batch in watched.fresh(name, [plain(report) for report in query.recentProgress], now_s):
         shown.say(batch.line())
+        shown.on_batch(batch)
     watched.saw(name, now_s, is_active=is_active)
     if is_active and not query.status["isTriggerActive"]:
         watched.idle(name, now_s)

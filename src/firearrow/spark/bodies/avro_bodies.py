@@ -128,6 +128,8 @@ def has_more_fields(writer: Known, reader: Known, depth: int = 0) -> bool:
     (kind, mine), (other, theirs) = _single(writer), _single(reader)
     if kind != other or depth > 32:
         return False
+    if not kind:
+        return bool(mine != theirs)
     if kind == "record":
         known = _names(theirs)
         return any(
@@ -144,6 +146,8 @@ def more_of(value: Any, writer: Known, reader: Known) -> Any:  # noqa: ANN401 - 
     (kind, mine), (other, theirs) = _single(writer), _single(reader)
     if value is None or kind != other:
         return None
+    if not kind:  # a union of several types is a text with what the reader knows of the value
+        return value if isinstance(value, dict | list) and mine != theirs else None
     if kind == "record":
         known, rest = _names(theirs), {}
         for field in mine["fields"]:

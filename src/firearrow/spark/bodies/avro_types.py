@@ -14,6 +14,8 @@ from typing import Any, Final
 from pyspark.sql import types as T  # noqa: N812 - the name everyone uses
 
 from firearrow.errors import SettingsError
+from firearrow.spark.bodies.columns import fits
+from firearrow.spark.bodies.misfit import Misfit, shown
 
 Schema = Any
 """A schema as fastavro parsed it: a name, a dictionary, or a list for a union."""
@@ -103,10 +105,19 @@ def column(schema: Schema, named: Named, path: tuple[str, ...] = ()) -> tuple[T.
         return made, lambda value: [(name, None if each is None else convert(each)) for name, each in value.items()]
     logical = one.get("logicalType") if isinstance(one, dict) else None
     if logical == "decimal":
-        return T.DecimalType(one["precision"], one.get("scale", 0)), _same
+        return _decimal(one["precision"], one.get("scale", 0))
     if isinstance(kind, dict | list):
         return column(kind, named, path)
     return _LOGICAL.get(logical or "", _PLAIN[kind]), _same
+
+
+def _decimal(precision: int, scale: int) -> tuple[T.DataType, Convert]:
+    def convert(value: Decimal) -> Decimal:
+        if not fits(value, precision, scale):  # fastavro has rounded it, which leaves too many digits before the point
+            raise Misfit(f"a decimal does not fit decimal({precision},{scale}): about {shown(value)}")
+        return value
+
+    return T.DecimalType(precision, scale), convert
 
 
 def _same(value: Any) -> Any:  # noqa: ANN401 - of any column

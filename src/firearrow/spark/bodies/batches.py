@@ -13,7 +13,7 @@ from msgspec import Struct
 from firearrow.errors import FireArrowError
 from firearrow.model.flags import COMPRESSED
 from firearrow.spark.bodies.body_format import BodyFormat, decoder
-from firearrow.spark.bodies.misfit import Decoded, Misfit
+from firearrow.spark.bodies.misfit import Decoded, Misfit, shown
 from firearrow.spark.bodies.tombstones import Tombstones
 
 Batches = Iterable[pa.RecordBatch]
@@ -110,9 +110,14 @@ def reader(how: BodyFormat, key: Key) -> Callable[[bytes | None, int | None, str
             found = bury(keys) if bury is not None and body in NOTHING else decode(body or b"")
         except Misfit as wrong:
             return str(wrong)
+        except RecursionError:
+            return "the body is nested too deeply"
+        except (ArithmeticError, UnicodeError) as wrong:
+            return f"the body has a value that cannot be read: {shown(wrong) or type(wrong).__name__}"
         for name, place in places:
-            if found.values[place] is None:
-                return f"field {name} is a part of the key and must not be null or missing"
+            value = found.values[place]
+            if value is None or value != value:
+                return f"field {name} is a part of the key and must not be null, missing or NaN"
         return found
 
     return read

@@ -1,7 +1,8 @@
 """Parsed JSON -> values of a schema's columns: a converter for every type, made once. Pure, but for Spark's types.
 
-A converter takes a JSON value and returns what Arrow takes for its column, or raises `Misfit`. Nothing is rounded, cut
-or made null to fit. Fields that the schema does not have go to the `Rest`, at their place.
+A converter takes a JSON value and returns what Arrow takes for its column, or raises `Misfit`. Nothing is made null to
+fit, and nothing is rounded or cut, but for two types: a float or double is the nearest one to the number, and a time is
+cut to microseconds, the finest that Spark has. Fields that the schema does not have go to the `Rest`, at their place.
 
 | column | JSON |
 |---|---|
@@ -42,6 +43,8 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _BITS: Final[dict[type[T.DataType], int]] = {T.ByteType: 8, T.ShortType: 16, T.IntegerType: 32, T.LongType: 64}
 _NO_NUMBERS: Final = ("NaN", "Infinity", "-Infinity")
 _NUMBER: Final = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?")
+_DATE: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\d([Tt ]|$)", re.ASCII)
 _EXACT: Final = Context(prec=76)
 _INSIDE: Final = ""
 """Under which name an element of an array, or a value of a map, leaves its unknown fields."""
@@ -272,7 +275,7 @@ def _binary(path: str) -> Convert:
 def _date(path: str) -> Convert:
     def convert(value: Json, _: Rest) -> date:
         try:
-            if type(value) is str and len(value) == len("2026-05-01"):
+            if type(value) is str and _DATE.fullmatch(value):
                 return date.fromisoformat(value)
         except ValueError:
             pass
@@ -315,7 +318,7 @@ def _since_1970(seconds: int, path: str) -> datetime:
 
 def _moment(value: Json, path: str) -> datetime:
     try:
-        if type(value) is str and value[:4].isdigit() and value[4:5] == "-" and value[5:6] != "W":
+        if type(value) is str and _TIME.match(value):
             found = datetime.fromisoformat(value)
             return found if found.tzinfo is None else found.astimezone(UTC)
     except (ValueError, OverflowError):

@@ -6,7 +6,7 @@ bytes in base64. A registered body names its message by its place in the schema'
 """
 
 import base64
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
@@ -197,7 +197,7 @@ def _value(field: FieldDescriptor, path: tuple[str, ...]) -> tuple[T.DataType, C
     if field.cpp_type == F.CPPTYPE_UINT64:
         return _PLAIN[F.CPPTYPE_UINT64], Decimal
     if field.cpp_type == F.CPPTYPE_STRING:
-        return (T.BinaryType() if field.type == F.TYPE_BYTES else T.StringType()), lambda value: value
+        return (T.BinaryType(), lambda value: value) if field.type == F.TYPE_BYTES else (T.StringType(), _text)
     return _PLAIN[field.cpp_type], lambda value: value
 
 
@@ -205,10 +205,23 @@ def _message(kind: Descriptor, path: tuple[str, ...]) -> tuple[T.DataType, Conve
     if kind.full_name == _TIMESTAMP:
         return T.TimestampType(), _moment
     if kind.full_name in _AS_JSON or kind.full_name in path:  # a message inside itself has no type as a column
-        return T.StringType(), lambda message: json_format.MessageToJson(message, indent=None)
+        return T.StringType(), _json
     columns = list(_columns(kind, (*path, kind.full_name)))
     made = T.StructType([T.StructField(name, inner) for name, inner, _ in columns])
     return made, lambda message: {name: get(message) for name, _, get in columns}
+
+
+def _text(value: str | bytes) -> str:
+    if isinstance(value, bytes):  # of a message of proto2, which does not require UTF-8
+        raise Misfit(f"a text is no UTF-8: {shown(value)}")
+    return value
+
+
+def _json(message: Message) -> str:
+    try:
+        return str(json_format.MessageToJson(message, indent=None, descriptor_pool=message.DESCRIPTOR.file.pool))
+    except (TypeError, ValueError, json_format.Error) as wrong:  # an Any of an unknown message, a Value that is NaN
+        raise Misfit(f"a {message.DESCRIPTOR.full_name} has no form in JSON: {shown(wrong)}") from None
 
 
 def _moment(message: Any) -> datetime:  # noqa: ANN401 - google.protobuf.Timestamp of any pool
@@ -222,16 +235,23 @@ def unknown_of(message: Message) -> dict[str, Any]:
     """What the descriptor does not know, by field number, and that of inner messages by their names."""
     found = _unknown(unknown_fields.UnknownFieldSet(message))
     for field, value in message.ListFields():
-        if field.message_type is None or field.message_type.GetOptions().map_entry:
+        if field.message_type is None:
             continue
-        if field.is_repeated:
-            inner: dict[str, Any] = {str(at): unknown_of(each) for at, each in enumerate(value)}
-            inner = {at: left for at, left in inner.items() if left}
-        else:
-            inner = unknown_of(value)
+        inner = _unknown_inside(field, value)
         if inner:
             found[field.name] = inner
     return found
+
+
+def _unknown_inside(field: FieldDescriptor, value: Any) -> dict[str, Any]:  # noqa: ANN401 - of any field with messages
+    if not field.is_repeated:
+        return unknown_of(value)
+    pairs: Iterable[tuple[Any, Any]] = enumerate(value)
+    if field.message_type.GetOptions().map_entry:
+        has_messages = field.message_type.fields_by_name["value"].message_type is not None
+        pairs = value.items() if has_messages else ()
+    found = {str(at): unknown_of(each) for at, each in pairs}
+    return {at: left for at, left in found.items() if left}
 
 
 def _unknown(fields: Any) -> dict[str, Any]:  # noqa: ANN401 - an UnknownFieldSet

@@ -117,6 +117,7 @@ def read(spark: "SparkSession", table: LakeTable) -> "DataFrame":
     if table.native:
         return spark.table(table.name) if table.name else spark.read.format("delta").load(for_spark(table.location))
     files = committer(table).live_files(table)
+    reach(spark, files.storage)
     schema = spark_schema(committer(table).schema(table))
     found = _parquet(spark, files.whole, schema)
     return found.unionByName(_bare(spark, files, schema)) if files.bare else found

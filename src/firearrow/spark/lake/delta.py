@@ -6,7 +6,7 @@ Types are not widened: Delta does so by its table feature ``typeWidening``, whic
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -14,7 +14,7 @@ import msgspec
 from firearrow.errors import Unsupported
 from firearrow.runtime.clock import SystemClock
 from firearrow.spark.lake import delta_log, fit
-from firearrow.spark.lake.files import FILE_NAME, Bounds, CommitRefused, DataFile, Form, LiveFiles, require_cut
+from firearrow.spark.lake.files import FILE_NAME, CommitRefused, DataFile, Form, LiveFiles, require_cut
 from firearrow.spark.lake.fit import Fit
 from firearrow.spark.lake.partitioning import (
     Rule,
@@ -25,6 +25,7 @@ from firearrow.spark.lake.partitioning import (
     require_supported,
     underived,
 )
+from firearrow.spark.lake.statistics import Bounds, Path
 from firearrow.spark.lake.storage import delta_settings, filesystem, for_python
 from firearrow.spark.lake.table import LakeTable
 
@@ -111,7 +112,7 @@ def form(table: LakeTable, schema: "pa.Schema") -> Form:
     """Where files with rows of this schema go, and by what they are cut; raise if the table cannot take them."""
     found = opened(table)
     _require_uncast(fitting(found, table, schema), table)
-    return Form(data_directory(table), _rules(found))
+    return Form(data_directory(table), _rules(found), table.storage_settings)
 
 
 def _require_uncast(compared: Fit, table: LakeTable) -> None:
@@ -197,19 +198,48 @@ def _action(file: DataFile, root: str, rules: Rules) -> Any:  # noqa: ANN401 - d
 
 
 def _stats(file: DataFile) -> str:
-    kept: Mapping[str, Bounds] = file.bounds
+    lows, highs, nulls = ({path: part(bounds) for path, bounds in file.bounds.items()} for part in _PARTS)
     found: dict[str, Any] = {
         "numRecords": file.rows,
-        "minValues": {name: _plain(bounds.low) for name, bounds in kept.items()},
-        "maxValues": {name: _plain(bounds.high) for name, bounds in kept.items()},
-        "nullCount": {name: bounds.nulls for name, bounds in kept.items()},
+        "minValues": _nested({path: value for path, value in lows.items() if value is not None}),
+        "maxValues": _nested({path: value for path, value in highs.items() if value is not None}),
+        "nullCount": _nested(nulls),
     }
-    return msgspec.json.encode(found).decode()
+    return _STATISTICS.encode(found).decode()
 
 
-def _plain(value: object) -> object:
-    # Delta keeps milliseconds in statistics; readers take a high bound to reach a millisecond further.
-    return f"{value:%Y-%m-%dT%H:%M:%S}.{value.microsecond // 1000:03d}Z" if isinstance(value, datetime) else value
+def _nested(values: Mapping[Path, object]) -> dict[str, Any]:
+    """Values by path, as objects inside of objects."""
+    found: dict[str, Any] = {}
+    for path, value in values.items():
+        at = found
+        for name in path[:-1]:
+            at = at.setdefault(name, {})
+        at[path[-1]] = value
+    return found
+
+
+def _low(bounds: Bounds) -> object:
+    return _told(bounds.low) if isinstance(bounds.low, datetime) else bounds.low
+
+
+def _high(bounds: Bounds) -> object:
+    # Statistics have milliseconds: a high bound must reach beyond what is cut off.
+    value = bounds.high
+    is_cut = isinstance(value, datetime) and value.microsecond % 1000
+    return _told(value + timedelta(milliseconds=1) if is_cut else value) if isinstance(value, datetime) else value
+
+
+def _told(value: datetime) -> str:
+    return f"{value:%Y-%m-%dT%H:%M:%S}.{value.microsecond // 1000:03d}{'Z' if value.tzinfo else ''}"
+
+
+def _nulls(bounds: Bounds) -> int:
+    return bounds.nulls
+
+
+_PARTS: Final = (_low, _high, _nulls)
+_STATISTICS: Final = msgspec.json.Encoder(decimal_format="number")
 
 
 def live_files(table: LakeTable) -> LiveFiles:

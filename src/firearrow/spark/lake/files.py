@@ -10,7 +10,7 @@ cost time and save nothing. Offsets and timestamps are delta-encoded.
 
 import random
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,6 +19,7 @@ from pyarrow import fs
 
 from firearrow.errors import FireArrowError
 from firearrow.spark.lake.partitioning import Key, Rules, cut, told
+from firearrow.spark.lake.statistics import Bounds, Path, Seen
 from firearrow.spark.lake.storage import NONE, Settings, filesystem
 
 ROW_GROUP_BYTES: Final = 64 << 20
@@ -28,15 +29,6 @@ COMPRESSION_LEVEL: Final = 1
 MOST_OPEN: Final = 32
 FILE_NAME: Final = "__file_name"
 FEW_VALUES: Final = ("topic", "broker", "tags", "born_host", "store_host")
-_COUNTED: Final = (pa.types.is_integer, pa.types.is_timestamp)
-
-
-class Bounds(Struct, frozen=True):
-    """Smallest and largest value of a column in a file, and how many are null."""
-
-    low: Any
-    high: Any
-    nulls: int
 
 
 class CommitRefused(FireArrowError):
@@ -49,7 +41,7 @@ class DataFile(Struct, frozen=True):
     path: str
     rows: int
     size: int
-    bounds: dict[str, Bounds]
+    bounds: dict[Path, Bounds]
     partition: Key = ()
     cut_by: str = ""
 
@@ -58,19 +50,21 @@ class LiveFiles(Struct, frozen=True):
     """The files that hold the rows of a table.
 
     ``bare`` ones lack the columns of their partitions, as other writers of Delta leave them; ``values`` has the columns
-    for every file by its name (`FILE_NAME`).
+    for every file by its name (`FILE_NAME`). ``storage`` has the settings by which the files are reached.
     """
 
     whole: list[str]
     bare: list[str] = []
     values: pa.Table | None = None
+    storage: Settings = NONE
 
 
 class Form(Struct, frozen=True):
-    """Where the files of a table go, and by what they are cut."""
+    """Where the files of a table go, by what they are cut, and the settings by which their storage is reached."""
 
     directory: str
     rules: Rules = ()
+    storage: Settings = NONE
 
 
 def require_cut(files: Iterable[DataFile], rules: Rules, name: str) -> None:
@@ -146,7 +140,8 @@ class _Growing:
     """A file that is being written."""
 
     def __init__(self, door: fs.FileSystem, path: str, schema: pa.Schema) -> None:
-        self._path, self._schema = path, schema
+        self._path = path
+        self._statistics = Seen(schema)
         self._stream = door.open_output_stream(path)
         self._seen: list[pq.FileMetaData] = []
         self._writer = pq.ParquetWriter(
@@ -165,30 +160,11 @@ class _Growing:
 
     def write(self, group: pa.Table) -> None:
         self._writer.write_table(group, row_group_size=group.num_rows)
+        self._statistics.add(group)
 
     def close(self, key: Key, cut_by: str) -> DataFile:
         self._writer.close()
         size = self.written
         self._stream.close()
         metadata = self._seen[0]
-        return DataFile(self._path, metadata.num_rows, size, _bounds(metadata, self._schema), key, cut_by)
-
-
-def _bounds(metadata: pq.FileMetaData, schema: pa.Schema) -> dict[str, Bounds]:
-    """What the footer says about columns of numbers and times."""
-    counted = {field.name for field in schema if any(fits(field.type) for fits in _COUNTED)}
-    found: dict[str, Bounds] = {}
-    for group in range(metadata.num_row_groups):
-        for column in range(metadata.num_columns):
-            chunk = metadata.row_group(group).column(column)
-            name, known = chunk.path_in_schema, chunk.statistics
-            if name not in counted or known is None or not known.has_min_max:
-                continue
-            before = found.get(name)
-            nulls = known.null_count or 0
-            found[name] = (
-                Bounds(known.min, known.max, nulls)
-                if before is None
-                else Bounds(min(before.low, known.min), max(before.high, known.max), before.nulls + nulls)
-            )
-    return found
+        return DataFile(self._path, metadata.num_rows, size, self._statistics.bounds(metadata), key, cut_by)

@@ -13,7 +13,7 @@ from firearrow.spark.lake import fit
 from firearrow.spark.lake.files import DataFile, Form, LiveFiles, require_cut
 from firearrow.spark.lake.fit import Fit
 from firearrow.spark.lake.partitioning import Rule, Rules, iceberg_values, require_same, require_supported
-from firearrow.spark.lake.storage import filesystem, for_python
+from firearrow.spark.lake.storage import filesystem, for_python, known
 from firearrow.spark.lake.table import LakeTable
 
 if TYPE_CHECKING:
@@ -38,33 +38,38 @@ def catalog(table: LakeTable) -> "Catalog":
     return load_catalog("firearrow", type="sql", uri=f"sqlite:///{root}/{LOCAL_CATALOG}?timeout=60", warehouse=place)
 
 
+def exists(table: LakeTable) -> bool:
+    """Whether the table was created."""
+    return catalog(table).table_exists(table.name)
+
+
 def ensure(table: LakeTable, schema: "pa.Schema") -> "pa.Schema":
     """Create the table if it is missing; return the columns that it will have when it takes rows of this schema."""
     from pyiceberg.exceptions import NoSuchTableError
 
-    known = catalog(table)
+    kept_in = catalog(table)
     try:
-        found = known.load_table(table.name)
+        found = kept_in.load_table(table.name)
     except NoSuchTableError:
-        found = _created(known, table, fit.without_small_integers(schema))
+        found = _created(kept_in, table, fit.without_small_integers(schema))
     require_same(table.rules, rules_of(found), table.called)
     return fitting(found, table, schema).target
 
 
-def _created(known: "Catalog", table: LakeTable, schema: "pa.Schema") -> "Table":
+def _created(kept_in: "Catalog", table: LakeTable, schema: "pa.Schema") -> "Table":
     from pyiceberg.exceptions import TableAlreadyExistsError
     from pyiceberg.transforms import parse_transform
 
     require_supported(table.rules, schema, table.called)
-    known.create_namespace_if_not_exists(table.name.rpartition(".")[0])
-    making = known.create_table_transaction(table.name, schema=schema, properties={"format-version": "2"})
+    kept_in.create_namespace_if_not_exists(table.name.rpartition(".")[0])
+    making = kept_in.create_table_transaction(table.name, schema=schema, properties={"format-version": "2"})
     with making.update_spec() as change:
         for rule in table.rules:
             change.add_field(rule.column, parse_transform(rule.transform))
     try:
         return making.commit_transaction()
     except TableAlreadyExistsError:  # another job made the table meanwhile
-        return known.load_table(table.name)
+        return kept_in.load_table(table.name)
 
 
 def fitting(found: "Table", table: LakeTable, schema: "pa.Schema") -> Fit:
@@ -80,7 +85,12 @@ def form(table: LakeTable, schema: "pa.Schema") -> Form:
     """Where files with rows of this schema go, and by what they are cut; raise if the table cannot take them."""
     found = catalog(table).load_table(table.name)
     fitting(found, table, schema)
-    return Form(f"{found.location()}/data", rules_of(found))
+    return Form(f"{found.location()}/data", rules_of(found), storage_of(found))
+
+
+def storage_of(found: "Table") -> dict[str, str]:
+    """The settings of the table's storage: those that its catalog vends with the table, else those that were given."""
+    return known(found.io.properties)
 
 
 def rules_of(found: "Table") -> Rules:
@@ -190,7 +200,7 @@ def live_files(table: LakeTable) -> LiveFiles:
     planned = list(found.scan().plan_files())
     if any(file.delete_files for file in planned):
         raise Unsupported(f"table {table.name} has delete files, which only Iceberg's own runtime in Spark can apply")
-    return LiveFiles([file.file.file_path for file in planned])
+    return LiveFiles([file.file.file_path for file in planned], storage=storage_of(found))
 
 
 def schema(table: LakeTable) -> "pa.Schema":

@@ -13,9 +13,10 @@ import pyarrow.compute as pc
 from firearrow.errors import Unsupported
 from firearrow.spark.lake.files import DataFile, write_files
 from firearrow.spark.lake.fit import Fit
-from firearrow.spark.lake.iceberg import catalog, fitting, manifest_file, once, rules_of, take_columns
+from firearrow.spark.lake.iceberg import catalog, fitting, manifest_file, once, rules_of, storage_of, take_columns
 from firearrow.spark.lake.iceberg import schema as schema_of
 from firearrow.spark.lake.keys import DELETED, bounds, columns_of, keys_of, shaped, without
+from firearrow.spark.lake.order import later, order_columns
 from firearrow.spark.lake.table import LakeTable
 
 if TYPE_CHECKING:
@@ -25,10 +26,14 @@ if TYPE_CHECKING:
 ATTEMPTS: Final = 8
 
 
-def rows_near(table: LakeTable, keys: pa.Table, names: Sequence[str]) -> pa.Table:
-    """Columns of the rows whose keys may be among these."""
-    found = catalog(table).load_table(table.name)
-    return found.scan(row_filter=_near(keys), selected_fields=tuple(names)).to_arrow()
+def rows_near(table: LakeTable, keys: pa.Table, key: Sequence[str]) -> pa.Table:
+    """Keys and order of the rows whose keys may be among these."""
+    return _rows_near(catalog(table).load_table(table.name), keys, key)
+
+
+def _rows_near(found: "Table", keys: pa.Table, key: Sequence[str]) -> pa.Table:
+    names = (*key, *order_columns([field.name for field in found.schema().fields]))
+    return found.scan(row_filter=_near(keys), selected_fields=names).to_arrow()
 
 
 def _near(keys: pa.Table) -> "BooleanExpression":
@@ -38,13 +43,16 @@ def _near(keys: pa.Table) -> "BooleanExpression":
     return And(GreaterThanOrEqual(name, low), LessThanOrEqual(name, high))  # type: ignore[arg-type,call-arg]
 
 
-def replace(table: LakeTable, rows: pa.Table, key: Sequence[str]) -> None:
+def replace(table: LakeTable, rows: pa.Table, key: Sequence[str], *, only_later: bool = False) -> None:
     """Put rows in the place of those with the same keys; rows that delete leave theirs empty."""
     from pyiceberg.exceptions import CommitFailedException
 
     for attempt in range(ATTEMPTS):
+        found = catalog(table).load_table(table.name)
+        counted = later(rows, key, _rows_near(found, rows.select(key), key)) if only_later else rows
         try:
-            _replace(catalog(table).load_table(table.name), table, rows, key)
+            if counted.num_rows:
+                _replace(found, table, counted, key)
         except CommitFailedException:  # another writer committed meanwhile
             if attempt == ATTEMPTS - 1:
                 raise
@@ -63,7 +71,7 @@ def _replace(found: "Table", table: LakeTable, rows: pa.Table, key: Sequence[str
             old.append(task.file)
             parts.append(shaped(left, compared.target))
     batches = [batch for part in parts for batch in part.to_batches()]
-    made = write_files(batches, f"{found.location()}/data", "changes", rules_of(found), table.storage_settings)
+    made = write_files(batches, f"{found.location()}/data", "changes", rules_of(found), storage_of(found))
     if made or old:
         _commit(found, old, made, compared)
 

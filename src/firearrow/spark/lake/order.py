@@ -10,8 +10,12 @@ A table that keeps the last version of every key by this order does not depend o
 a key stays in one queue, or if the clocks of the brokers do not run backwards.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+
+from firearrow.spark.lake.keys import DELETED, keys_of
 
 VERSION: Final = "_version"
 PLACE: Final = ("_topic", "_broker", "_queue_id", "_queue_offset", "_store_timestamp")
@@ -40,3 +44,41 @@ class Place(NamedTuple):
 def order_columns(names: Sequence[str]) -> list[str]:
     """The columns among these that order versions."""
     return [name for name in (VERSION, *PLACE) if name in names]
+
+
+def places_of(rows: pa.Table) -> Iterator[Place]:
+    """Where the version of every row stands."""
+    columns = [
+        rows.column(name).to_pylist() if name in rows.schema.names else [None] * rows.num_rows
+        for name in (VERSION, *PLACE)
+    ]
+    return (Place(*values) for values in zip(*columns, strict=True))
+
+
+def later(rows: pa.Table, key: Sequence[str], known: pa.Table) -> pa.Table:
+    """The rows that are later than the known ones of their keys."""
+    places = dict(zip(keys_of(known, key), places_of(known), strict=True))
+    kept = [
+        name not in places or place.is_after(places[name])
+        for name, place in zip(keys_of(rows, key), places_of(rows), strict=True)
+    ]
+    return rows.filter(pa.array(kept, pa.bool_()))
+
+
+def ended(rows: pa.Table, key: Sequence[str], deleted: pa.Table) -> pa.Table:
+    """The same rows; one whose key was deleted later is that deletion, so that an older row of a table ends with it."""
+    places = dict(zip(keys_of(deleted, key), places_of(deleted), strict=True))
+    over = [
+        name in places and places[name].is_after(place)
+        for name, place in zip(keys_of(rows, key), places_of(rows), strict=True)
+    ]
+    if not any(over):
+        return rows
+    lost = [name for name, is_over in zip(keys_of(rows, key), over, strict=True) if is_over]
+    order = (VERSION, *PLACE)
+    deletions = [
+        {**dict(zip(order, places[name], strict=True)), **dict(zip(key, name, strict=True)), DELETED: True}
+        for name in lost
+    ]
+    kept = rows.filter(pa.array([not is_over for is_over in over], pa.bool_()))
+    return pa.concat_tables([kept, pa.Table.from_pylist(deletions, rows.schema)])

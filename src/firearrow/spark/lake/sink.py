@@ -72,7 +72,7 @@ class Target:
     def write(self, batches: "Iterator[pa.RecordBatch]", prefix: str) -> list[DataFile]:
         """Write the rows of one partition, on an executor."""
         form = self._form
-        return write_files(batches, form.directory, prefix, form.rules, self._table.storage_settings)
+        return write_files(batches, form.directory, prefix, form.rules, form.storage)
 
     def commit(self, messages: list[WriterCommitMessage | None], batch: int) -> None:
         """Commit the files of a batch, on the driver."""

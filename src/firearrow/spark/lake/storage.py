@@ -43,6 +43,12 @@ _TEMPORARY: Final = "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider"
 KNOWN: Final = tuple(_ARROW)
 
 
+def known(properties: Settings) -> dict[str, str]:
+    """Return the settings among properties of a catalog, which may write ``client.region`` for ``s3.region``."""
+    found = {name: properties.get(name) or properties.get(name.replace("s3.", "client.", 1)) for name in KNOWN}
+    return {name: value for name, value in found.items() if value}
+
+
 def is_s3(location: str) -> bool:
     """Whether a location is in S3 or a compatible store."""
     return location.startswith(_S3)

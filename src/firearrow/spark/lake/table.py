@@ -10,7 +10,7 @@ from firearrow.errors import SettingsError
 from firearrow.spark.lake.catalogs import require_complete
 from firearrow.spark.lake.fit import EVOLVE, Evolve
 from firearrow.spark.lake.partitioning import Rules, parse
-from firearrow.spark.lake.storage import KNOWN
+from firearrow.spark.lake.storage import KNOWN, known
 
 FORMATS: Final = ("parquet", "iceberg", "delta")
 _CATALOG: Final = "catalog."
@@ -56,8 +56,7 @@ class LakeTable(Struct, frozen=True):
     @property
     def storage_settings(self) -> dict[str, str]:
         """The settings of the file system, from ``storage`` and ``catalog``."""
-        given = {**self.catalog, **self.storage}
-        return {name: value for name, value in given.items() if name in KNOWN}
+        return known({**self.catalog, **self.storage})
 
     def checked(self) -> "LakeTable":
         """Return this table; raise ``SettingsError`` if it is incomplete."""

@@ -29,16 +29,16 @@ NOTES: Final = "body-schemas"
 
 def noted(spark: "SparkSession", checkpoint: str, now: BodyFormat) -> BodyFormat | None:
     """The format of bodies that was noted last, or None. A registry is asked where it is now."""
-    texts = _texts(spark, f"{checkpoint}/{NOTES}/*")
-    if not texts:
+    found = texts(spark, f"{checkpoint}/{NOTES}/*")
+    if not found:
         return None
-    found = resolved(msgspec.json.decode(texts[max(texts)], type=BodyFormat))
-    return replace(found, registry=now.registry, subject=now.subject) if found.registry and now.registry else found
+    last = resolved(msgspec.json.decode(found[max(found)], type=BodyFormat))
+    return replace(last, registry=now.registry, subject=now.subject) if last.registry and now.registry else last
 
 
 def note(spark: "SparkSession", checkpoint: str, how: BodyFormat) -> None:
     """Note the format that both queries use from now on, without passwords. A note that a kill tore is not seen."""
-    number = len(_texts(spark, f"{checkpoint}/{NOTES}/*"))
+    number = len(texts(spark, f"{checkpoint}/{NOTES}/*"))
     text = msgspec.json.encode(replace(how, registry=without_user(how.registry))).decode()
     made = spark.createDataFrame([(text,)], "value string").coalesce(1)
     made.write.mode("overwrite").text(f"{for_spark(checkpoint)}/{NOTES}/{number:08d}")
@@ -46,11 +46,13 @@ def note(spark: "SparkSession", checkpoint: str, how: BodyFormat) -> None:
 
 def planned_end(spark: "SparkSession", checkpoint: str) -> "dict[MessageQueue, int]":
     """The end of the last batch that a query has planned; empty for one that has planned none."""
-    texts = _texts(spark, f"{checkpoint}/offsets")
-    if not texts:
-        return {}
-    # The file of a batch: a version, settings of the batch, and a line of JSON for each source.
-    return plan.from_json(json.loads(texts[max(texts, key=int)].splitlines()[2]))
+    found = texts(spark, f"{checkpoint}/offsets")
+    return end_in(found[max(found, key=int)]) if found else {}
+
+
+def end_in(text: str) -> "dict[MessageQueue, int]":
+    """The end of a batch, from its file: a version, settings of the batch, and a line of JSON for each source."""
+    return plan.from_json(json.loads(text.splitlines()[2]))
 
 
 def furthest(*ends: "Mapping[MessageQueue, int]") -> "dict[MessageQueue, int]":
@@ -62,7 +64,7 @@ def furthest(*ends: "Mapping[MessageQueue, int]") -> "dict[MessageQueue, int]":
     return found
 
 
-def _texts(spark: "SparkSession", path: str) -> dict[str, str]:
+def texts(spark: "SparkSession", path: str) -> dict[str, str]:
     """Files with text by their names, or by their directories' where Spark chose the names."""
     from pyspark.errors import AnalysisException
 

@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from firearrow.runtime import exposition
-from firearrow.runtime.exposition import Family, Served
+from firearrow.runtime.exposition import Served
 from firearrow.spark.pipelines.progress import QueryState, Watched
+from firearrow.telemetry.metrics import Family, Kind
 
 Value = Callable[[QueryState], float]
-OF_QUERY: Final[tuple[tuple[str, str, str, Value], ...]] = (
+OF_QUERY: Final[tuple[tuple[str, Kind, str, Value], ...]] = (
     ("active", "gauge", "1 while the query runs, 0 when it has ended or failed", lambda q: float(q.is_active)),
     ("heartbeat_timestamp_seconds", "gauge", "When the job last saw the query alive", lambda q: q.seen_s),
     ("progress_timestamp_seconds", "gauge", "When Spark last reported progress or idleness", lambda q: q.reported_s),

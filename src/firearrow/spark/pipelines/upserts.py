@@ -80,9 +80,10 @@ def fitted(frame: "DataFrame", table: LakeTable, how: Upsert) -> "DataFrame":
     missing = [name for name in PLACE if name not in frame.columns]
     if missing:
         raise SettingsError(f"upserts need the columns {', '.join(missing)}; leave the source's columns as they are")
+    changes.require_by_key(table)
     gone = frame.select(*(f"`{name}`" for name in changes.gone_columns(frame.columns, how.key)))
     access.fitted(gone, changes.gone_table(table))
-    changes.require_key(table, how.key)
+    changes.require_order(table, frame.columns, how.key)
     return access.fitted(frame, table, aside=(DELETED,))
 
 

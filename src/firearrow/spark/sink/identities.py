@@ -5,6 +5,8 @@ column ``row_id``, else (or if that is null) from the position of the row and a 
 
     query:batch:partition:ordinal:hash         hash: BLAKE2b of 8 bytes, as hexadecimal digits
 
+Rows that were made of a message, as by ``explode``, have its ``row_id``. Those with the same body are refused.
+
 Invariant: the same row of the same batch always has the same identity. Identities are bytes, as they are sent and
 hashed.
 """
@@ -18,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from firearrow.columns.batch_entries import as_binary, join_columns, of_width, texts_of
+from firearrow.errors import SettingsError
 from firearrow.spark.sink.rows import Origin, RowShape
 
 HASH_BYTES: Final = 8
@@ -31,11 +34,26 @@ def identities_of(
     given = _given(batch, shape)
     if given is None:
         return _made(bodies, origin, ordinals)
+    if not shape.identity_columns:
+        _require_told_apart(given, bodies)
     missing = pc.fill_null(pc.equal(pc.binary_length(given), 0), fill_value=True)
     if not pc.any(missing).as_py():
         return given
     rows = missing.to_numpy(zero_copy_only=False)
     return pc.replace_with_mask(given, missing, _made(bodies.filter(missing), origin, ordinals[rows]))
+
+
+def _require_told_apart(row_ids: pa.Array, bodies: pa.Array) -> None:
+    """Raise if rows that were made of a message share its ``row_id`` and a body: only the first would be stored."""
+    known = row_ids.filter(pc.greater(pc.fill_null(pc.binary_length(row_ids), 0), 0))
+    if pc.count_distinct(known).as_py() == len(known):
+        return
+    pairs = [(name, body) for name, body in zip(row_ids.to_pylist(), bodies.to_pylist(), strict=True) if name]
+    if len(set(pairs)) < len(pairs):
+        raise SettingsError(
+            "several rows have the same row_id and the same body, as after explode or a join: only the first of them "
+            "would be stored. Name columns that tell rows apart in the option identityColumns, or drop row_id"
+        )
 
 
 def _made(bodies: pa.Array, origin: Origin, ordinals: np.ndarray[Any, np.dtype[np.int64]]) -> pa.Array:

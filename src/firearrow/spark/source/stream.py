@@ -6,7 +6,8 @@ in tasks ``read``. ``start`` is the end of the last finished batch, so the group
 from ``commit``, which comes one batch late and not at all for the last batch.
 
 A new queue begins at its first message. A queue that is missing for a while keeps its offset and continues when it is
-back. While no broker can be reached batches are empty, and the query goes on.
+back. While no broker can be reached batches are empty, and the query goes on, for `UNREACHABLE_MS`; then it fails,
+because a query that looks idle would hide that messages are not read.
 
 Spark 4.1 has neither limits nor ``start``: there the source remembers its position. Spark 4.1 asks for the end of the
 first batch of a run before it gives its begin, so that batch is not limited, and a queue that no route shows at that
@@ -38,6 +39,10 @@ SAMPLED_QUEUES: Final = 32
 """Most queues whose record sizes are sampled for a batch; the others get the average of these."""
 
 
+UNREACHABLE_MS: Final = 300_000
+"""How long no broker may answer before the query fails."""
+
+
 def _available_now() -> type:
     """Return Spark's base class for sources that can stop at a fixed end; none before 4.2."""
     try:
@@ -59,6 +64,7 @@ class TopicsStreamReader(DataSourceStreamReader, _available_now()):  # type: ign
         self._reported: dict[MessageQueue, int] = {}
         self._seen: dict[MessageQueue, int] = {}
         self._waiting_since_ms = 0
+        self._unreachable_since_ms = 0
 
     # -- on the driver
 
@@ -82,11 +88,13 @@ class TopicsStreamReader(DataSourceStreamReader, _available_now()):  # type: ign
         try:
             end = self._next_end(begin, limit)
         except FireArrowError as error:
-            if begin is None or not error.retryable:
+            now_ms = SystemClock().now_ms()
+            self._unreachable_since_ms = self._unreachable_since_ms or now_ms
+            if begin is None or not error.retryable or now_ms - self._unreachable_since_ms >= UNREACHABLE_MS:
                 raise
             log.warning("no broker could be asked for new messages: %s", error, extra={"reason": str(error)})
             return marks.to_json(begin)
-        self._last_end = end
+        self._last_end, self._unreachable_since_ms = end, 0
         return marks.to_json(end)
 
     def _next_end(self, begin: Position | None, limit: object | None) -> Position:

@@ -7,6 +7,7 @@ were removed from the table are vacuumed by the time of their removal, files wit
 
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
 
 from firearrow.errors import SettingsError, Unsupported
 from firearrow.spark.lake import delta
@@ -74,8 +75,8 @@ def expired_rows(table: LakeTable, work: Upkeep, now_ms: int) -> Done:
     return delete(table, f"{column} < '{limit:%Y-%m-%dT%H:%M:%S.%fZ}'", "ttl")
 
 
-def expire(table: LakeTable, work: Upkeep) -> Done:
-    """Vacuum files that were removed from the table long enough ago, and the log where Delta may shorten it."""
+def expire(table: LakeTable, work: Upkeep, _now_ms: int) -> Done:
+    """Vacuum files that were removed from the table long enough ago, by deltalake's clock, and shorten the log."""
     removed = _vacuum(table, _hours(work.expire_ms or 0), full=False)
     found = delta.opened(table)
     found.create_checkpoint()
@@ -83,10 +84,23 @@ def expire(table: LakeTable, work: Upkeep) -> Done:
     return Done("expire", removed)
 
 
-def orphans(table: LakeTable, work: Upkeep) -> Done:
+def orphans(table: LakeTable, work: Upkeep, _now_ms: int) -> Done:
     """Remove files that no version has and that are old; files that were removed from the table keep their time."""
     kept = KEPT_HOURS if work.expire_ms is None else _hours(work.expire_ms)
-    return Done("orphans", _vacuum(table, max(kept, _hours(work.orphans_ms or 0)), full=True))
+    hours = max(kept, _hours(work.orphans_ms or 0))
+    _require_own(table, delta.opened(table).vacuum(hours, enforce_retention_duration=False, full=True))
+    return Done("orphans", _vacuum(table, hours, full=True))
+
+
+def _require_own(table: LakeTable, files: list[str]) -> None:
+    """Raise if a file is none of the table's: a checkpoint, or another table, that lies below its location."""
+    for file in files:
+        *folders, name = unquote(file).split("/")
+        if not name.endswith(".parquet") or any(folder != "data" and "=" not in folder for folder in folders):
+            raise SettingsError(
+                f"{file} lies below the location of table {table.called} and is none of its data files: a checkpoint "
+                "or another table? Nothing was removed. Move it away, and run this again"
+            )
 
 
 def _hours(age_ms: int) -> int:

@@ -173,7 +173,7 @@ def _written(
     require_supported(rules, columns, table.called)
     keep = _complement(found, without) if without is not None else None
     batches = _rows(found, tasks, keep)
-    files = write_files(batches, f"{found.location()}/data", why, rules, table.storage_settings)
+    files = write_files(batches, f"{found.location()}/data", why, rules, iceberg.storage_of(found))
     rows = sum(task.file.record_count for task in tasks)
     group = _Group([task.file for task in tasks], files, rows)
     if without is not None and group.rows_less == 0:
@@ -198,11 +198,21 @@ def _rows(found: "Table", tasks: "Sequence[FileScanTask]", keep: "pc.Expression 
 
 def _complement(found: "Table", condition: "BooleanExpression") -> "pc.Expression":
     """What keeps the rows of which a condition is not true: false, or null."""
-    from pyiceberg.expressions.visitors import bind
+    from pyiceberg.expressions.visitors import bind, rewrite_not
     from pyiceberg.io.pyarrow import expression_to_pyarrow
 
-    matches = expression_to_pyarrow(bind(found.schema(), condition, case_sensitive=True), found.schema())
+    exact = _null_for_null(rewrite_not(condition))
+    matches = expression_to_pyarrow(bind(found.schema(), exact, case_sensitive=True), found.schema())
     return ~matches | matches.is_null()
+
+
+def _null_for_null(condition: "BooleanExpression") -> "BooleanExpression":
+    """The same condition without NOT over null: Arrow takes null for a value that is not in a list."""
+    from pyiceberg.expressions import And, NotIn, NotNull, Or
+
+    if isinstance(condition, And | Or):
+        return type(condition)(_null_for_null(condition.left), _null_for_null(condition.right))
+    return And(condition, NotNull(condition.term)) if isinstance(condition, NotIn) else condition  # type: ignore[call-arg]
 
 
 def _replace(table: LakeTable, groups: list[_Group], why: str) -> list[_Group]:
@@ -303,7 +313,7 @@ def orphans(table: LakeTable, work: Upkeep, now_ms: int) -> Done:
     from pyarrow import fs
 
     found = _load(table)
-    door, root = filesystem(found.location(), table.storage_settings)
+    door, root = filesystem(found.location(), iceberg.storage_of(found))
     listed: list[tuple[str, float]] = []
     for part in ("data", "metadata"):
         selector = fs.FileSelector(f"{root}/{part}", recursive=True, allow_not_found=True)

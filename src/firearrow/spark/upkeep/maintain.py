@@ -1,7 +1,8 @@
 """The steps of upkeep on a table, by its format and runtime."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from firearrow.errors import SettingsError
@@ -18,7 +19,8 @@ def maintain(table: LakeTable, work: Upkeep, now_ms: int) -> Iterator[Done]:
     """Do what is asked, a step at a time, in this process. A stream may fill the table meanwhile."""
     work.checked(table.checked())
     with _told(table):
-        yield from (_iceberg if table.format == "iceberg" else _delta)(table, work, now_ms)
+        for step in _steps(table, work, now_ms):
+            yield step()
 
 
 @contextmanager
@@ -38,30 +40,17 @@ def _told(table: LakeTable) -> Iterator[None]:
         raise
 
 
-def _iceberg(table: LakeTable, work: Upkeep, now_ms: int) -> Iterator[Done]:
-    if work.delete_where:
-        yield iceberg.delete(table, work.delete_where)
-    if work.ttl_ms is not None:
-        yield iceberg.expired_rows(table, work, now_ms)
-    if work.compact:
-        yield iceberg.compact(table, work)
-    if work.expire_ms is not None:
-        yield iceberg.expire(table, work, now_ms)
-    if work.orphans_ms is not None:
-        yield iceberg.orphans(table, work, now_ms)
-
-
-def _delta(table: LakeTable, work: Upkeep, now_ms: int) -> Iterator[Done]:
-    if work.delete_where:
-        yield delta.delete(table, work.delete_where)
-    if work.ttl_ms is not None:
-        yield delta.expired_rows(table, work, now_ms)
-    if work.compact:
-        yield delta.compact(table, work)
-    if work.expire_ms is not None:
-        yield delta.expire(table, work)
-    if work.orphans_ms is not None:
-        yield delta.orphans(table, work)
+def _steps(table: LakeTable, work: Upkeep, now_ms: int) -> list[Callable[[], Done]]:
+    """The steps that are asked for, in the order in which they are done."""
+    by: ModuleType = iceberg if table.format == "iceberg" else delta
+    steps: list[tuple[bool, Callable[[], Done]]] = [
+        (bool(work.delete_where), lambda: by.delete(table, work.delete_where)),
+        (work.ttl_ms is not None, lambda: by.expired_rows(table, work, now_ms)),
+        (work.compact, lambda: by.compact(table, work)),
+        (work.expire_ms is not None, lambda: by.expire(table, work, now_ms)),
+        (work.orphans_ms is not None, lambda: by.orphans(table, work, now_ms)),
+    ]
+    return [step for is_asked, step in steps if is_asked]
 
 
 def maintain_natively(spark: "SparkSession", table: LakeTable, work: Upkeep, now_ms: int) -> Iterator[str]:

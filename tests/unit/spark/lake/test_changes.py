@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from firearrow.errors import SettingsError, Unsupported
-from firearrow.spark.lake import changes, delta, iceberg
+from firearrow.spark.lake import changes, delta, delta_changes, iceberg, iceberg_changes
 from firearrow.spark.lake.files import write_files
 from firearrow.spark.lake.fit import DoesNotFit
 from firearrow.spark.lake.iceberg import catalog
@@ -118,11 +118,11 @@ def test_a_batch_is_applied_once_wherever_it_died(tmp_path: Path, form: str, mon
     commits = [0]
 
     def dying(step: int, before: bool) -> Any:
-        def replace(*given: Any) -> None:
+        def replace(*given: Any, **more: Any) -> None:
             commits[0] += 1
             if commits[0] == step and before:
                 raise ConnectionError("died")
-            real(*given)
+            real(*given, **more)
             if commits[0] == step:
                 raise ConnectionError("died")
 
@@ -236,9 +236,55 @@ def test_columns_that_the_table_may_not_have_stop_before_a_change(tmp_path: Path
 @pytest.mark.parametrize("form", FORMATS)
 def test_another_key_is_refused(tmp_path: Path, form: str) -> None:
     table = table_at(form, tmp_path)
-    changes.require_key(table, ("shop", "id"))
+    changes.require_order(table, CHANGES.names, ("shop", "id"))
     with pytest.raises(SettingsError, match=r"has the key id,shop, not id\. Give --key id,shop"):
-        changes.require_key(table, ("id",))
+        changes.require_order(table, CHANGES.names, ("id",))
+    without_version = [name for name in CHANGES.names if name != "_version"]
+    with pytest.raises(SettingsError, match="Give the same --version"):
+        changes.require_order(table, without_version, ("shop", "id"))
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("is_there", [True, False])
+@pytest.mark.parametrize("step", range(3))
+def test_a_writer_that_crosses_another_changes_nothing_that_is_later(
+    tmp_path: Path, form: str, is_there: bool, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An archive commits while rows of a quarantine come to the same table: before each look of theirs, and behind."""
+    table, chance = table_at(form, tmp_path), random.Random(form)
+    module = {"iceberg": iceberg_changes, "delta": delta_changes}[form]
+
+    def row(offset: int, name: int, deleted: bool) -> Change:
+        own = {"id": name, "shop": "a", "name": f"at {offset}", DELETED: deleted}
+        return {**change(chance, offset, 1, False), "_queue_id": 0, **own}
+
+    if is_there:
+        apply(table, [row(1, 1, False), row(2, 2, False)])
+    newest, looks, real = [row(20, 1, False), row(21, 2, True)], [0], module._rows_near
+
+    def crossed(*given: Any) -> pa.Table:
+        found = real(*given)
+        looks[0] += 1
+        if looks[0] == step + 1:
+            apply(table, newest)
+        return found
+
+    monkeypatch.setattr(module, "_rows_near", crossed)
+    apply(table, [row(5, 1, False), row(6, 2, False)])
+    monkeypatch.setattr(module, "_rows_near", real)
+    if looks[0] <= step:
+        pytest.fail(f"there were {looks[0]} looks")
+    assert held(table) == {(1, "a"): "at 20"}
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_table_that_was_filled_by_appends_is_not_changed_by_key(tmp_path: Path, form: str) -> None:
+    changes.require_by_key(table_at(form, tmp_path / "by-key"))
+    table = LakeTable(form, str(tmp_path / "new"), "a.b" if form == "iceberg" else "")  # type: ignore[arg-type]
+    changes.require_by_key(table)
+    {"iceberg": iceberg, "delta": delta}[form].ensure(table, CHANGES)
+    with pytest.raises(SettingsError, match="was filled by appends"):
+        changes.require_by_key(table)
 
 
 def test_tables_whose_rows_cannot_change_are_refused() -> None:

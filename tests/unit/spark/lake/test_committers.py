@@ -140,9 +140,9 @@ def test_files_say_what_is_in_them_and_never_share_a_name(tmp_path: Path) -> Non
     (two,) = write_files(rows(5, 100), str(tmp_path), "p")
     assert one.path != two.path
     assert (one.rows, one.size) == (100, Path(one.path).stat().st_size)
-    bounds = one.bounds["queue_offset"]
+    bounds = one.bounds["queue_offset",]
     assert (bounds.low, bounds.high, bounds.nulls) == (5, 104, 0)
-    assert one.bounds["store_timestamp"].high == datetime.fromtimestamp(104, UTC)
+    assert one.bounds["store_timestamp",].high == datetime.fromtimestamp(104, UTC)
     assert write_files([], str(tmp_path), "p") == []
 
 
@@ -153,8 +153,8 @@ def test_large_writes_are_cut_into_row_groups_and_files(tmp_path: Path, monkeypa
     files = write_files(pieces, str(tmp_path), "p")
     assert len(files) > 1
     assert sum(file.rows for file in files) == 3_000
-    assert files[0].bounds["queue_offset"].low == 0
-    assert files[-1].bounds["queue_offset"].high == 2_999
+    assert files[0].bounds["queue_offset",].low == 0
+    assert files[-1].bounds["queue_offset",].high == 2_999
 
 
 def test_tables_travel_as_options() -> None:

@@ -1,0 +1,1 @@
+"""The program that serves S3."""

@@ -1,0 +1,109 @@
+"""Options that jobs of ``firearrow pipeline`` share: Spark, tables, object stores, clusters; and their meaning."""
+
+import os
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from firearrow.cli.cluster import name_servers, reach_of
+from firearrow.cli.environment import STORAGE
+from firearrow.errors import SettingsError
+from firearrow.runtime.tls_settings import ClientTls
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from firearrow.spark.lake.table import LakeTable
+
+Master = Annotated[
+    str,
+    typer.Option(
+        help="Spark's master, or sc://host:port of a Spark Connect server; else spark-submit's, else local[*].",
+        show_default=False,
+    ),
+]
+Verbose = Annotated[bool, typer.Option("--verbose", help="Show Spark's log, and the whole trace of a failure.")]
+Settings = Annotated[list[str] | None, typer.Option("--conf", help="A setting of Spark, key=value; repeatable.")]
+Format = Annotated[str, typer.Option("--format", help="parquet, iceberg or delta.")]
+Location = Annotated[str, typer.Option(help="Directory or URI: of the table, or of the warehouse for iceberg.")]
+Table = Annotated[str, typer.Option(help="Iceberg: namespace.table. Native tables: the name in Spark's catalog.")]
+Catalog = Annotated[list[str] | None, typer.Option(help="Iceberg: a property of the catalog, key=value; repeatable.")]
+Storage = Annotated[
+    list[str] | None,
+    typer.Option(
+        envvar=STORAGE,
+        help="Object store of tables and checkpoint, key=value, such as s3.endpoint=http://host; repeatable.",
+        show_default=False,
+    ),
+]
+Native = Annotated[bool, typer.Option(help="Use the format's own runtime inside Spark; its jar must be installed.")]
+Evolution = Annotated[
+    str,
+    typer.Option(
+        "--evolve", help="If rows do not fit the table: fail, add columns, or widen types too. See the guide on tables."
+    ),
+]
+Partitions = Annotated[
+    str, typer.Option("--partition-by", help="Partitions of a new table, such as 'day(store_timestamp), topic'.")
+]
+StorePath = Annotated[str, typer.Option(help="Directory of a broker's store: read its files instead of a table.")]
+
+
+def history(spark: "SparkSession", store: str, table: "LakeTable | None") -> "DataFrame":
+    """Return the rows of a table, or of the files of a store."""
+    if table is None:
+        return spark.read.format("rocketmq-store").load(store)
+    from firearrow.spark.lake import access
+
+    return access.read(spark, table)
+
+
+def table_if(store: str, *given: Any) -> "LakeTable | None":  # noqa: ANN401 - what `table_of` takes
+    """Return the table that holds the history; None if store files hold it."""
+    return None if store else table_of(*given)
+
+
+def table_of(
+    form: str,
+    location: str,
+    name: str,
+    catalog: list[str] | None,
+    storage: list[str] | None,
+    native: bool,
+    evolve: str = "fail",
+    partition_by: str = "",
+) -> "LakeTable":
+    """Return the table that options name; raise ``SettingsError`` if they contradict each other."""
+    from firearrow.spark.lake.table import FORMATS, LakeTable
+
+    if form not in FORMATS:
+        raise SettingsError(f"--format is one of {', '.join(FORMATS)}, not {form!r}")
+    where = location if "://" in location or not location else os.path.abspath(location)
+    settings = (pairs(catalog), native, pairs(storage), evolve, partition_by)
+    return LakeTable(form, where, name, *settings).checked()  # type: ignore[arg-type]
+
+
+def reached(context: typer.Context, servers: str) -> dict[str, str]:
+    """Return the connection options of source and sink that were given to ``firearrow``."""
+    reach = reach_of(context)
+    tls = reach.get("tls", ClientTls())
+    found = {
+        "nameServer": name_servers(context, servers),
+        "tls": "true" if tls.enabled else "",
+        "tlsVerify": "true" if tls.verify_server else "",
+        "tlsCaFile": tls.trust_path,
+        "accessKey": reach.get("access_key", ""),
+        "secretKey": reach.get("secret_key", ""),
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def pairs(given: list[str] | None) -> dict[str, str]:
+    """Return the settings of options that were given as key=value."""
+    found = {}
+    for pair in given or ():
+        key, mark, value = pair.partition("=")
+        if not mark:
+            raise SettingsError(f"{pair!r} is not key=value")
+        found[key] = value
+    return found

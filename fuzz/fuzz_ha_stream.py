@@ -22,7 +22,7 @@ def target(data: bytes) -> None:
         pass
     assert expected >= -1
     try:
-        found = whole_records(data, 0, 4096)
+        found = whole_records(data, 0, 0, 4096)
     except BadRecord:
         return
     assert 0 <= found.end <= min(len(data), 4096)

@@ -10,7 +10,7 @@ from firearrow.runtime.disk.real_disk import RealDisk
 from firearrow.runtime.loops import new_loop
 from firearrow.runtime.machine import this_machine
 from firearrow.store.config import FlushMode, LogConfig
-from firearrow.store.retention import RetentionConfig
+from firearrow.store.deletion import RetentionConfig
 from firearrow.store.store import Store, StoreConfig
 from firearrow.store.views.views import ViewsConfig
 

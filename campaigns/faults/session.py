@@ -20,10 +20,10 @@ from firearrow.runtime.disk.door import Disk
 from firearrow.runtime.disk.real_disk import RealDisk
 from firearrow.runtime.disk.sync_choice import Route, SyncChoice
 from firearrow.store.config import FlushMode, LogConfig
+from firearrow.store.deletion import RetentionConfig
 from firearrow.store.index.key_index import IndexConfig
 from firearrow.store.placement import FLUSHED, WRITTEN, Appended, Level
 from firearrow.store.queue.table import QueueConfig
-from firearrow.store.retention import RetentionConfig
 from firearrow.store.store import Store, StoreConfig
 from firearrow.store.views.views import ViewsConfig
 

@@ -3,6 +3,7 @@
 from typing import Final
 
 from tests.mistakes.case import Case
+from tests.mistakes.pipelines import PIPELINES
 
 WITHOUT_RIGHTS: Final = "setpriv --inh-caps=-all --bounding-set=-all"
 """Root without the right to pass over permissions; other users are refused anyway."""
@@ -412,4 +413,4 @@ SERVING: Final = [
     ),
 ]
 
-COMMANDS: Final = [*REACHING, *WRITING, *SERVING]
+COMMANDS: Final = [*REACHING, *WRITING, *SERVING, *PIPELINES]

@@ -18,7 +18,7 @@ from firearrow.broker.pull.message_filter import MessageFilter
 from firearrow.broker.pull.woken import WokenPulls
 from firearrow.broker.timer import due_messages, enqueue
 from firearrow.broker.timer.dequeue import Dequeue
-from firearrow.broker.timer.due_messages import Recalled
+from firearrow.broker.timer.due_messages import DueMessages, Recalled
 from firearrow.broker.timer.enqueue import Enqueue
 from firearrow.broker.timer.records import TimedRecord, delivered, timed_record
 from firearrow.broker.transaction import decisions, resumption, transactions
@@ -29,16 +29,18 @@ from firearrow.broker.transaction.journal import Journal
 from firearrow.broker.transaction.ledger import Ledger, Outcome
 from firearrow.broker.transaction.producers import ConnectedProducers
 from firearrow.broker.transaction.slice import Slice
+from firearrow.client.producer.delivery import Delivery
 from firearrow.expression.errors import BadExpression
 from firearrow.expression.program import MeteredProperties
 from firearrow.model import keys
 from firearrow.record.decode import peek
-from firearrow.store import retention
+from firearrow.store import deletion, retention
 from firearrow.store.read.lookup import IsWanted
 from firearrow.store.timer import chain, recovery
 from firearrow.store.timer.files import TimerFiles
 from firearrow.store.timer.layout import Span
 from firearrow.store.timer.wheel import Wheel
+from tests.simulation.client import test_producer
 from tests.simulation.partplants import PartPlant
 from tests.unit.broker import (
     test_filter_bounds,
@@ -113,9 +115,9 @@ def keeps_a_full_disk_full(patch: pytest.MonkeyPatch) -> None:
 
 def writes_half_messages_again_without_end(patch: pytest.MonkeyPatch) -> None:
     """Files that are not expired are deleted although most of their bytes must be written again."""
-    decide = retention.decide
+    decide = deletion.decide
 
-    def blind(*arguments: Any, kept_bytes: int = 0, **named: Any) -> retention.Decision:
+    def blind(*arguments: Any, kept_bytes: int = 0, **named: Any) -> deletion.Decision:
         del kept_bytes
         return decide(*arguments, **named)
 
@@ -208,6 +210,39 @@ def recalls_by_key_alone(patch: pytest.MonkeyPatch) -> None:
         return record.value(keys.UNIQ_KEY) in {key for _, key in recalled}
 
     patch.setattr(due_messages, "is_recalled", is_recalled)
+
+
+def counts_recalls_as_messages(patch: pytest.MonkeyPatch) -> None:
+    """The slot of a recall takes it from the counts as well, although it was never added to them."""
+    one_by_one = DueMessages._one_by_one
+
+    def twice(self: DueMessages, span: Any, numbers: Any, chain: Any, deleted: Recalled, now_ms: int) -> Any:
+        for topic, _key in deleted:
+            self._changes[topic] -= 1
+        return one_by_one(self, span, numbers, chain, deleted, now_ms)
+
+    patch.setattr(DueMessages, "_one_by_one", twice)
+
+
+def forgets_counts_of_the_last_flush(patch: pytest.MonkeyPatch) -> None:
+    """Messages that are in the wheel's log already when the queue is read again after a kill are not counted."""
+    count = Enqueue._count
+
+    def only_new(self: Enqueue, timed: Any, now_ms: int) -> None:
+        if timed.physical not in self._files.in_log:
+            count(self, timed, now_ms)
+
+    patch.setattr(Enqueue, "_count", only_new)
+
+
+def asks_for_the_version_without_a_deadline(patch: pytest.MonkeyPatch) -> None:
+    """A timed send asks a broker for its version as long as a heartbeat may take."""
+    check_timers = Delivery._check_timers
+
+    async def patient(self: Delivery, instance: Any, queue: Any, address: Any, _timeout_ms: float) -> None:
+        await check_timers(self, instance, queue, address, 3000)
+
+    patch.setattr(Delivery, "_check_timers", patient)
 
 
 def waits_for_a_place_that_is_taken(patch: pytest.MonkeyPatch) -> None:
@@ -401,6 +436,19 @@ MESSAGE_PLANTS: Final = (
     PartPlant(
         "M7", "a slot that 5.5.0 was writing is believed", believes_half_written_slots,
         _in_a_directory(test_timer_files.test_a_slot_that_5_5_0_was_writing_when_killed), "of 80 left",
+    ),
+    PartPlant(
+        "M9", "a recall is subtracted from the counts twice", counts_recalls_as_messages,
+        test_timer_recalls.test_a_message_that_was_taken_back_is_counted_once, "not within|== 5",
+    ),
+    PartPlant(
+        "M10", "a kill makes the counts forget messages", forgets_counts_of_the_last_flush,
+        test_timer_recalls.test_counts_go_on_after_a_kill, "not within",
+    ),
+    PartPlant(
+        "M11", "a timed send outlives its deadline", asks_for_the_version_without_a_deadline,
+        test_producer.test_a_timed_send_to_a_broker_that_hangs_keeps_its_deadline_and_says_that_nothing_was_sent,
+        "< 0.4",
     ),
     PartPlant(
         "F1", "a scan by SQL92 has no end", scans_without_end,

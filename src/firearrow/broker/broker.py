@@ -15,6 +15,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from firearrow.broker.consumer_side import Consuming, Registers
+from firearrow.broker.failover.group_part import GroupPart
 from firearrow.broker.handlers.admin.broker_config import BrokerConfigHandlers
 from firearrow.broker.handlers.admin.replication import ReplicationHandlers
 from firearrow.broker.handlers.admin.runtime import RuntimeHandlers, begin_days
@@ -26,7 +27,9 @@ from firearrow.broker.handlers.message.recall import RecallHandlers
 from firearrow.broker.handlers.message.send import SendHandlers
 from firearrow.broker.handlers.message.transaction import TransactionHandlers
 from firearrow.broker.identity import Identity
+from firearrow.broker.metrics.metrics import DRAINING, BrokerMetrics
 from firearrow.broker.registration import Registration
+from firearrow.broker.replication.mending import Mending
 from firearrow.broker.replication.refusals import SlaveRefusals
 from firearrow.broker.replication.replication import Replication
 from firearrow.broker.self_check import warn
@@ -36,7 +39,7 @@ from firearrow.broker.statistics.counters import BrokerStats
 from firearrow.broker.statistics.disk_watch import DiskWatch
 from firearrow.broker.statistics.meters import SAMPLE_MS
 from firearrow.broker.statistics.watch import Watch
-from firearrow.broker.tables.offsets import OffsetTable
+from firearrow.broker.tables.lake_topics import lake_topics
 from firearrow.broker.tables.tables import Tables
 from firearrow.broker.tables.topic_book import Topics
 from firearrow.broker.tables.topics import system_topics
@@ -54,6 +57,7 @@ from firearrow.runtime.machine import Machine
 from firearrow.runtime.network import Address, Network
 from firearrow.runtime.service import Lifetime
 from firearrow.runtime.tls_settings import server_context
+from firearrow.store.lake_topics import LakeTopic
 from firearrow.store.store import Store, StoreConfig
 from firearrow.store.views.views import ViewsConfig
 
@@ -75,7 +79,10 @@ class Broker:
         disk: Disk,
         clock: Clock,
         chance: random.Random,
+        part: GroupPart | None = None,
     ) -> None:
+        """``part`` is the broker's part in a group with a coordinator; without one the settings say it."""
+        self._part = part
         self._settings = LiveSettings(settings)
         self._name_servers = _addresses(settings.broker.namesrv_addr)
         self._machine = machine
@@ -85,7 +92,10 @@ class Broker:
         self._chance = chance
         self._caller = Caller(network)
         self._registration: Registration | None = None
-        self._offsets: OffsetTable | None = None
+        self._tables: Tables | None = None
+        self.metrics: BrokerMetrics | None = None
+        self.stays_registered = False
+        """Whether the broker goes on in another part: name servers are told by that one."""
         self._instance = f"{chance.getrandbits(64):016x}"
 
     @asynccontextmanager
@@ -94,19 +104,27 @@ class Broker:
         identity = await self._identify()
         async with Lifetime("broker") as life:
             life.on_stop(self._caller.close)
+            metrics = self.metrics = BrokerMetrics(self._settings.value, identity)
+            await metrics.open(life, self._network)
             tables = await self._open_tables(life, identity)
+            metrics.watch_store(tables.store)
             self._count(life, tables.stats)
             changes = await self._load_changes(life, tables)
             consuming = await self._consume(life, tables)
-            replication = Replication(tables, self._network, self._caller, consuming.delays)
-            transactions = TransactionHandlers(Transactions(tables), tables.store.lookups, tables.jobs)
+            make = Replication.by_settings if self._part is None else self._part.replication
+            replication = make(tables, self._network, self._caller, consuming.delays)
+            transactions = Transactions(tables)
+            ending = TransactionHandlers(transactions, tables.store.lookups, tables.jobs)
             registration = Registration(self._caller, self._name_servers, tables)
             registration.on_registered = replication.registered
             sends = SendHandlers(tables, consuming.timers.is_congested)
             if replication.confirmation is not None:
                 sends.wait_for_slaves(replication.confirmation)
-            writers = self._write(life, tables, sends, transactions)
-            for_operators = self._operate(life, tables, sends, consuming, transactions.ends, registration)
+                transactions.ends.slaves = replication.confirmation
+            writers = self._write(life, tables, sends, ending)
+            watch = Watch(sends.admission, sends.replies, sends.replies.lines)
+            for_operators = self._operate(life, tables, watch, consuming, transactions.ends, registration)
+            metrics.watch(life, tables, watch, sends, consuming, transactions, replication)
             copies = ReplicationHandlers(tables, replication, consuming.delays.offsets)
             parts: tuple[Registers, ...] = (consuming, *writers, *for_operators, copies, changes)
             handlers = Handlers()
@@ -116,13 +134,18 @@ class Broker:
             await self._listen(life, identity, handlers, consuming)
             self._leave_when_fenced(tables.store, registration)
             await self._register(life, registration)
+            mending = Mending(tables.store, self._caller, self._name_servers, identity)
+            life.spawn(mending.run(), "mending")
             life.spawn(warn(self._caller, identity, self._instance), "self-check")
+            metrics.readiness.phase = None
             log.info("broker serves", extra={"broker": identity.name, "address": identity.address})
             yield identity
 
     async def drain(self) -> None:
         """Take the write permission away, then wait ``drain_wait_seconds`` until producers have newer routes."""
         if self._registration is not None:
+            if self.metrics is not None:
+                self.metrics.readiness.phase = DRAINING
             await self._registration.wipe_writes()
             await asyncio.sleep(self._settings.broker.drain_wait_seconds)
 
@@ -177,6 +200,7 @@ class Broker:
             machine.boot_id,
             zone=machine.zone,
             offsets=self._read_by_groups,
+            lake_topics=self._lake_topics,
             is_copy=settings.replication.is_slave,
         )
         try:
@@ -187,6 +211,9 @@ class Broker:
             raise
         life.spawn(store.run(), "store")
         life.on_stop(store.close)
+        if self._part is not None:
+            await self._part.begin(store)
+            life.on_stop(lambda: store.log.dispatch_below(store.log.tail))  # nobody reads any more
         return store
 
     async def _refuse_pending(self, store: Store) -> None:
@@ -196,18 +223,24 @@ class Broker:
 
     def _read_by_groups(self) -> Iterable[tuple[str, str, dict[int, int]]]:
         """Return the committed offsets, for warnings about messages that groups lose; empty before they are loaded."""
-        return () if self._offsets is None else self._offsets.rows()
+        return () if self._tables is None else self._tables.offsets.rows()
+
+    def _lake_topics(self) -> dict[str, LakeTopic] | None:
+        """Return the topics that are kept for a lake; None before they are loaded."""
+        return None if self._tables is None else lake_topics(self._tables.topics.table.topics, self._tables.offsets)
 
     async def _open_tables(self, life: Lifetime, identity: Identity) -> Tables:
         store = await self._open_store(life)
         topics = Topics(self._disk, self._clock, system_topics(self._settings.broker, identity.name))
         await topics.load()
+        if store.replica.history.epochs.entries and not self._settings.value.replication.is_slave:
+            topics.restore((queue.topic, queue.queue_id) for queue in store.queues)
         life.on_stop(topics.file.close)
         life.spawn(topics.file.run(), "topics")
         tables = Tables.make(
             identity, self._settings, store, topics, disk=self._disk, clock=self._clock, chance=self._chance
         )
-        self._offsets = tables.offsets
+        self._tables = tables
         return tables
 
     def _count(self, life: Lifetime, stats: BrokerStats) -> None:
@@ -243,12 +276,11 @@ class Broker:
         self,
         life: Lifetime,
         tables: Tables,
-        sends: SendHandlers,
+        watch: Watch,
         consuming: Consuming,
         ends: Ends,
         registration: Registration,
     ) -> list[Registers]:
-        watch = Watch(sends.admission, sends.replies, sends.replies.lines)
         life.spawn(watch.run(), "watch")
         life.spawn(self._disk_watch().run(), "disk")
         return [
@@ -277,6 +309,8 @@ class Broker:
             on_disconnect=consuming.disconnected,
         )
         await server.start(address)
+        if self.metrics is not None:
+            self.metrics.serves(server)
         life.on_stop(server.stop)
 
     def _leave_when_fenced(self, store: Store, registration: Registration) -> None:
@@ -293,7 +327,7 @@ class Broker:
     async def _register(self, life: Lifetime, registration: Registration) -> None:
         self._registration = registration
         await registration.first()
-        life.on_stop(registration.leave)
+        life.on_stop(lambda: None if self.stays_registered else registration.leave())
         life.spawn(registration.run(), "registration")
 
     def _disk_watch(self) -> DiskWatch:

@@ -77,6 +77,9 @@ class Consuming:
         await self.delays.load()
         if not self._is_slave:
             await self.timers.load()
+        if tables.store.replica.cut.offset is not None:
+            await self.timers.cut()
+            await tables.store.finish_cut()
         prepare()
 
     def add_to(self, handlers: Handlers) -> None:

@@ -55,6 +55,8 @@ DEFAULT_CONSUMER_GROUP: Final = "DEFAULT_CONSUMER"
 TOOLS_CONSUMER_GROUP: Final = "TOOLS_CONSUMER"
 TRANSACTION_GROUP: Final = "CID_RMQ_SYS_TRANS"
 """The group under which brokers keep how far they are in the two topics of transactions."""
+LAKE_GROUP_PREFIX: Final = "FIREARROW_LAKE_"
+"""Groups without members, under which archives mark at the brokers what their tables have of a topic."""
 
 PREDEFINED_GROUPS: Final = (
     TOOLS_CONSUMER_GROUP,

@@ -52,6 +52,23 @@ def packets(offset: int, data: bytes, batch: int) -> Iterator[Buffer]:
         yield span
 
 
+def joined(spans: list[Span]) -> Iterator[tuple[int, bytes]]:
+    """Yield the bytes of spans, those that follow each other in one piece; heartbeats have none."""
+    parts: list[Buffer] = []
+    start = end = 0
+    for offset, data in spans:
+        if parts and offset != end:
+            yield start, b"".join(parts)
+            parts = []
+        if data:
+            if not parts:
+                start = offset
+            parts.append(data)
+            end = offset + len(data)
+    if parts:
+        yield start, b"".join(parts)
+
+
 class Reports:
     """Splits the bytes of a slave into reports."""
 

@@ -61,6 +61,11 @@ class Member(Peer, Reading, Dribbler, Flushable, Waiting, Slow, Protocol):
         """How many of our calls on this connection wait for an answer."""
         ...
 
+    @property
+    def in_flight(self) -> int:
+        """Bytes of the requests whose answers are owed to this peer."""
+        ...
+
     def expire(self, now: float) -> None:
         """Report the calls whose deadline has passed."""
         ...

@@ -28,6 +28,11 @@ class Owing(Pieces):
         self._own_limit = endpoint.limits.max_connection_bytes
         self._in_flight = 0
 
+    @property
+    def in_flight(self) -> int:
+        """Bytes of the requests whose answers are owed to this peer."""
+        return self._in_flight
+
     def owe(self, size: int) -> None:
         """Count a request whose answer is owed."""
         budget = self._budget

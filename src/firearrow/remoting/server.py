@@ -9,7 +9,7 @@ Agrees with Apache's ``NettyRemotingServer``: hooks run when a connection opens 
 import asyncio
 import logging
 import ssl
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 from firearrow.errors import BadFrame, SettingsError
 from firearrow.remoting.connection import Connection
@@ -22,6 +22,22 @@ from firearrow.runtime.tls import TlsLayer
 from firearrow.runtime.tls_settings import TlsMode
 
 log: Final = logging.getLogger(__name__)
+
+
+class ServerLoad(NamedTuple):
+    """What the connections of a server hold, in all."""
+
+    connections: int = 0
+    in_flight_bytes: int = 0
+    """Requests whose answers are owed."""
+    in_flight_bytes_max: int = 0
+    """The most that one connection is owed."""
+    answer_bytes: int = 0
+    unsent_bytes: int = 0
+    partial_bytes: int = 0
+    refused: int = 0
+    """Connections that were refused since the start."""
+    cut: int = 0
 
 
 class Server:
@@ -68,6 +84,23 @@ class Server:
     def peers(self) -> tuple[Peer, ...]:
         """The connected peers, in order of arrival."""
         return tuple(self._endpoint.connections) if self._endpoint else ()
+
+    @property
+    def load(self) -> ServerLoad:
+        """What the connections hold now."""
+        endpoint = self._endpoint
+        if endpoint is None:
+            return ServerLoad()
+        return ServerLoad(
+            connections=len(endpoint.connections),
+            in_flight_bytes=endpoint.budget.held,
+            in_flight_bytes_max=max((each.in_flight for each in endpoint.connections), default=0),
+            answer_bytes=endpoint.promises.held,
+            unsent_bytes=endpoint.unsent.held,
+            partial_bytes=endpoint.partials.held,
+            refused=endpoint.refused.total,
+            cut=endpoint.cuts.total,
+        )
 
     async def start(self, address: Address) -> None:
         """Listen; raise ``ListenFailed`` when the address is taken."""

@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from firearrow.errors import SettingsError
 from firearrow.runtime.network import Address
+from firearrow.telemetry.metrics import Collect, Family, text
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -18,33 +20,9 @@ if TYPE_CHECKING:
 PREFIX: Final = "firearrow_pipeline_"
 
 
-class Family(Struct, frozen=True):
-    """One metric with its samples, each with its labels."""
-
-    name: str
-    kind: str
-    says: str
-    samples: tuple[tuple[tuple[tuple[str, str], ...], float], ...]
-
-
-Collect = Callable[[], Iterable[Family]]
-"""Returns the metrics of the present."""
-
-
 def as_text(found: Iterable[Family]) -> str:
     """Metrics in Prometheus's text format."""
-    lines = []
-    for family in found:
-        name = PREFIX + family.name
-        lines += [f"# HELP {name} {family.says}", f"# TYPE {name} {family.kind}"]
-        for labels, value in family.samples:
-            given = ",".join(f'{key}="{_quoted(text)}"' for key, text in labels)
-            lines.append(f"{name}{{{given}}} {value!r}")
-    return "\n".join(lines) + "\n"
-
-
-def _quoted(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+    return "".join(text(replace(family, name=PREFIX + family.name) for family in found))
 
 
 class _Collector:
@@ -59,9 +37,10 @@ class _Collector:
 
         for family in self._found():
             kind: Any = CounterMetricFamily if family.kind == "counter" else GaugeMetricFamily
-            names = [key for key, _ in family.samples[0][0]] if family.samples else ["query"]
+            samples = [sample for sample in family.samples if sample is not None]
+            names = [key for key, _ in samples[0][0]] if samples else ["query"]
             metric = kind(PREFIX + family.name.removesuffix("_total"), family.says, labels=names)
-            for labels, value in family.samples:
+            for labels, value in samples:
                 metric.add_metric([text for _, text in labels], value)
             yield metric
 

@@ -6,9 +6,8 @@ up to which `views` are durable. Java: ``DefaultMessageStore.CommitLogDispatcher
 ``CommitLogDispatcherBuildIndex``.
 """
 
-import struct
-from collections.abc import Callable, Iterable
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
 from typing import Final, Protocol, TypeAlias
 
 from firearrow.model.delays import delay_of_level
@@ -31,7 +30,7 @@ View: TypeAlias = Callable[[Rows], None]
 TAGS_REMEMBERED: Final = 8192
 LONGEST_DELAY_MS: Final = 366 * 86_400_000
 _RELIEVED_AT_LEAST: Final = 16
-_SIZE_AND_CODE = struct.Struct(">iq")
+_TAGS: Final = TAGS_MARK[:-1]
 
 
 class KeyIndex(Protocol):
@@ -114,26 +113,29 @@ class Dispatch:
         return passed_over
 
     def _enter_uniform(self, rows: UniformRows) -> None:
-        """As `enter_queues`, but packs the entries of all rows with one `struct` if they follow the last entry."""
+        """As `enter_queues`, without a loop over the rows if they follow the last entry."""
         queue, count = rows.tail, len(rows.places)
         assert isinstance(queue, ConsumeQueue)
         if rows.sys_flag & PREPARED or rows.queue_offset != queue.max_offset or not queue.plain:
             self.enter_queues(rows)
             return
-        # Two fields an entry: offset, size with code. [0::2] are the offsets. All rows have the tag of the first: only
-        # their UNIQ_KEYs differ.
-        fields: list[object] = [_SIZE_AND_CODE.pack(rows.size, self._code(rows.properties[0]))] * (2 * count)
-        fields[0::2] = rows.places
         writer = self._writer
         pending = queue.pending
         if pending is None:
             pending = queue.pending = bytearray()
             writer.fresh[queue] = None
-        pending += _entries(count).pack(*fields)
+        codes = self._codes(rows.properties.values.get(_TAGS))
+        pending += b"".join(map(ENTRY.pack, rows.places, rows.sizes, codes))
         queue.max_offset += count
         writer.pending_bytes += count * ENTRY_BYTES
         if writer.pending_bytes > writer.max_pending:
             writer.relieve(max(2 * count, _RELIEVED_AT_LEAST))
+
+    def _codes(self, tags: Sequence[bytes] | None) -> Iterable[int]:
+        """The tag codes of rows with these tags; of as many rows as one likes if all have the same."""
+        if tags is None:
+            return repeat(0)
+        return repeat(self._code_of(tags[0])) if tags.count(tags[0]) == len(tags) else map(self._code_of, tags)
 
     def _enter_slowly(
         self, queue: ConsumeQueue, physical: int, size: int, offset: int, store_ms: int, properties: bytes, code: int
@@ -147,7 +149,9 @@ class Dispatch:
             self._passed_over.append((queue, physical, offset))
 
     def _code(self, properties: bytes) -> int:
-        tag = field(properties, TAGS_MARK)
+        return self._code_of(field(properties, TAGS_MARK))
+
+    def _code_of(self, tag: bytes) -> int:
         codes = self._tag_codes
         if tag in codes:
             return codes[tag]
@@ -155,11 +159,6 @@ class Dispatch:
             codes.clear()
         code = codes[tag] = java_hash(tag.decode("utf-8", "replace")) if tag else 0
         return code
-
-
-@lru_cache(64)
-def _entries(count: int) -> struct.Struct:
-    return struct.Struct(">" + "q12s" * count)
 
 
 def delivery_ms(properties: bytes, store_ms: int, delays: tuple[int, ...]) -> int:

@@ -2,18 +2,13 @@
 
 Bytes may come in any pieces. Whole records are appended at once; the beginning of a record waits in memory for its
 rest, so that the log never ends inside a record. A copy into an empty directory may begin at any log file of the
-master's; the new beginning is durable before the first record is appended.
-
-A topic that was deleted at the master and created again begins at offset 0 again: its queue is emptied here first, as
-recovery does. Records are checked as recovery checks them; stamps are not, because the master may be Apache's.
+master's; the new beginning is durable before the first record is appended. Queues and index follow the log on their
+own (`CopyDispatch`).
 """
 
 from firearrow.errors import OffsetNotStored
-from firearrow.model.flags import PREPARED
-from firearrow.store.log.copied_log import WholeRecords, whole_records
-from firearrow.store.placement import WRITTEN, Level, Placed
-from firearrow.store.queue.consume_queue import ConsumeQueue
-from firearrow.store.recovery.scan import row_of
+from firearrow.store.log.copied_log import whole_records
+from firearrow.store.placement import WRITTEN
 from firearrow.store.running_log import RunningLog
 from firearrow.store.views.views import Views
 
@@ -21,12 +16,12 @@ from firearrow.store.views.views import Views
 class LogCopy:
     """Appends the bytes of another log to a store."""
 
-    def __init__(self, running: RunningLog, views: Views, *, dispatches_at: Level) -> None:
+    def __init__(self, running: RunningLog, views: Views) -> None:
         self._running = running
         self._log = running.log
         self._segment_bytes = running.opened.segments.size
         self._views = views
-        self._dispatches_at = dispatches_at
+        self._owed = running.opened.replica.cut
         self._rest = bytearray()
         self._wanted = 0
 
@@ -40,49 +35,37 @@ class LogCopy:
         self._rest.clear()
         self._wanted = 0
 
-    async def take(self, offset: int, data: bytes | bytearray | memoryview) -> None:
+    async def take(self, offset: int, data: bytes) -> None:
         """Append bytes that lie at ``offset`` of the other log."""
+        if self._owed.offset is not None:
+            raise OffsetNotStored(f"the log must be cut at {self._owed.offset} before it takes anything")
         if offset and not self._log.tail and not self._rest:
             await self._begin_at(offset)
         expected = self._log.tail + len(self._rest)
         if offset != expected:
             raise OffsetNotStored(f"the master sent the log from {offset} on, and the copy goes on at {expected}")
-        self._rest += data
-        while len(self._rest) >= max(self._wanted, 1):
+        if self._rest:
+            self._rest += data
+            if len(self._rest) < self._wanted:
+                return
+            data = bytes(self._rest)
+        start = await self._append(data)
+        self._rest = bytearray(data[start:])
+
+    async def _append(self, piece: bytes) -> int:
+        """Append the whole records of a piece; return where they end."""
+        start, size = 0, self._segment_bytes
+        while start < len(piece):
             base = self._log.tail
-            piece = bytes(self._rest)
-            found = whole_records(piece, base, base - base % self._segment_bytes + self._segment_bytes)
-            self._wanted = found.wanted
-            if found.end:
-                await self._append(piece[: found.end], found)
-                del self._rest[: found.end]
-
-    async def _append(self, piece: bytes, found: WholeRecords) -> None:
-        queues = self._views.queues
-        start, rows = 0, list[Placed]()
-        following: dict[ConsumeQueue, int] = {}  # the next offsets of queues that have rows in this piece
-        for head in found.heads:
-            queue = queues.tail_of(head.topic, head.queue_id)
-            if not head.sys_flag & PREPARED:
-                if head.queue_offset == 0 < following.get(queue, queue.next_offset):
-                    await self._append_rows(piece[start : head.start], rows)
-                    start, rows = head.start, []
-                    await self._empty(queue)
-                    queue = queues.tail_of(head.topic, head.queue_id)
-                following[queue] = head.queue_offset + 1
-            rows.append(row_of(piece, head, queues.tail_of))
-        await self._append_rows(piece[start:], rows)
-
-    async def _append_rows(self, records: bytes, rows: list[Placed]) -> None:
-        if records:
-            # A disk that writes later must not be more than a log file behind.
-            await self._log.reached(self._log.handed, WRITTEN)
-            self._log.append_copy(records, rows)
-
-    async def _empty(self, queue: ConsumeQueue) -> None:
-        """Empty the queue of a topic that was deleted and created again."""
-        await self._log.reached(self._log.tail, self._dispatches_at)
-        await self._views.begin_anew(queue)
+            end, self._wanted = whole_records(piece, start, base, base - base % size + size)
+            if end > start:
+                # A disk that writes later must not be more than a log file behind.
+                await self._log.reached(self._log.handed, WRITTEN)
+                self._log.append_copy(piece[start:end])
+                start = end
+            if self._wanted:
+                break
+        return start
 
     async def _begin_at(self, offset: int) -> None:
         if offset % self._segment_bytes:

@@ -13,11 +13,13 @@ CONFIG: Final = "config"
 CHECKPOINT: Final = "checkpoint"
 ABORT: Final = "abort"
 LOCK: Final = "lock"
+EPOCHS: Final = "epochFileCheckpoint"
 
 OURS: Final = "firearrow"
 FLUSH_SLOT: Final = "firearrow/flushed"
 RANGES: Final = "firearrow/ranges.json"
 DAMAGE: Final = "firearrow/damage.json"
+BLOCK_SUMS: Final = "firearrow/sums"
 NEXT_SEGMENT: Final = "firearrow/next-segment"
 QUARANTINE: Final = "quarantine"
 

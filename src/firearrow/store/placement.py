@@ -72,28 +72,27 @@ Placed: TypeAlias = tuple[QueueTail, int, int, int, int, int, bytes]
 
 @final
 class UniformRows(Sequence[Placed]):
-    """Rows of one queue, one after the other in the log and in the queue, of one size, time and sysFlag.
+    """Rows of one queue, one after the other in the log and in the queue, of one time and sysFlag.
 
     Recognised with ``type(rows) is``: `isinstance` with a `Sequence` would cost every list a microsecond.
     """
 
-    __slots__ = ("places", "properties", "queue_offset", "size", "store_ms", "sys_flag", "tail")
+    __slots__ = ("places", "properties", "queue_offset", "sizes", "store_ms", "sys_flag", "tail")
 
     def __init__(
         self,
         tail: QueueTail,
-        physical: int,
-        size: int,
+        places: Sequence[int],
+        sizes: Sequence[int],
         queue_offset: int,
         store_ms: int,
         sys_flag: int,
         properties: UniformProperties,
     ) -> None:
         self.tail = tail
-        self.places = range(physical, physical + len(properties) * size, size)
+        self.places = places
         """The physical offsets of the records."""
-        self.size = size
-        """The size of each record."""
+        self.sizes = sizes
         self.queue_offset = queue_offset
         """The queue offset of the first message."""
         self.store_ms = store_ms
@@ -117,7 +116,7 @@ class UniformRows(Sequence[Placed]):
         return (
             self.tail,
             self.places[number],
-            self.size,
+            self.sizes[number],
             self.queue_offset + number,
             self.store_ms,
             self.sys_flag,

@@ -1,9 +1,10 @@
-"""Retention: which files to delete, and when to refuse sends. `decide` is pure; `Retention` carries it out, in rounds.
+"""Retention: deletes old files and refuses sends on a full disk, in rounds. `deletion` has the pure decision.
 
 ==========  ====================================================================================================
 disk used   what happens
 ==========  ====================================================================================================
-any         at the hours of ``deleteWhen`` log files are deleted whose last write is ``fileReservedTime`` hours ago
+any         at the hours of ``deleteWhen`` log files are deleted whose last write is ``fileReservedTime`` hours ago;
+            at any hour those whose messages are all released by their topics, because a lake has them
 above 75 %  such files are deleted at any hour
 above 85 %  the oldest files are deleted even if they are younger, with a warning for every group with unread messages
 above 90 %  sends are refused too, until usage is back at 85 %
@@ -11,23 +12,24 @@ above 90 %  sends are refused too, until usage is back at 85 %
 
 A round deletes ten log files at most, never the one in use, then queue and index files whose messages are all deleted.
 What must outlive its log file (`before_delete`) is written again before, file by file, so that every deleted file makes
-room for the next. When pending half messages are more than half of the log, no file is deleted that is not expired:
-writing them again would go on without end and free little.
+room for the next. Files with messages that a lake still has to get (`lake_topics`) are deleted by no age, only above
+85 %, with a warning for every topic that loses messages. When pending half messages are more than half of the log, no
+file is deleted that is not expired: writing them again would go on without end and free little.
 Java: ``DefaultMessageStore.CleanCommitLogService``, ``CleanConsumeQueueService``.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import UTC, datetime, tzinfo
-from typing import Annotated, Final, NamedTuple
-
-from msgspec import Meta, Struct
+from typing import Final
 
 from firearrow.errors import DiskFull, FireArrowError, ResourceShortage
-from firearrow.model.names import TRANSACTION_GROUP
+from firearrow.model.names import LAKE_GROUP_PREFIX, TRANSACTION_GROUP
 from firearrow.runtime.clock import Clock
 from firearrow.runtime.disk.door import Disk, Usage
+from firearrow.store.deletion import ALL_HELD, Decision, Floors, LogFile, RetentionConfig, decide
+from firearrow.store.lake_topics import LakeTopic, floors
 from firearrow.store.log.commit_log import CommitLog
 from firearrow.store.pacing import Pace
 from firearrow.store.paths import COMMIT_LOG, log_path
@@ -35,7 +37,6 @@ from firearrow.store.queue.consume_queue import ENTRY
 from firearrow.store.recovery.open_log import OpenedLog
 from firearrow.store.views.views import Views
 
-HOUR_MS: Final = 3_600_000
 DERIVED_FILES_A_ROUND: Final = 200
 QUEUES_AT_ONCE: Final = 32
 """Queues checked for unread messages before the work yields to the loop."""
@@ -44,95 +45,6 @@ Offsets = Iterable[tuple[str, str, Mapping[int, int]]]
 """Committed offsets: group, topic, offsets by queue."""
 
 logger = logging.getLogger(__name__)
-
-
-class RetentionConfig(Struct, frozen=True, kw_only=True, rename="camel"):
-    """How long messages are kept."""
-
-    file_reserved_time: Annotated[
-        int, Meta(ge=0, description="Hours that a log file is kept after its last write.")
-    ] = 72
-    delete_when: Annotated[
-        str,
-        Meta(
-            pattern=r"^([01]?[0-9]|2[0-3])(;([01]?[0-9]|2[0-3]))*$",
-            description="Hours of the day, joined by ';', at which expired files are deleted.",
-        ),
-    ] = "04"
-    disk_max_used_space_ratio: Annotated[
-        int, Meta(ge=10, le=95, description="Percent of the disk above which expired files are deleted at any hour.")
-    ] = 75
-    disk_space_clean_forcibly_ratio: Annotated[
-        int, Meta(ge=30, le=85, description="Percent of the disk above which unexpired files are deleted.")
-    ] = 85
-    disk_space_warning_level_ratio: Annotated[
-        int, Meta(ge=35, le=90, description="Percent of the disk above which sends are refused.")
-    ] = 90
-    clean_file_forcibly_enable: Annotated[
-        bool, Meta(description="Whether files that are not expired may be deleted at all.")
-    ] = True
-    delete_file_batch_max: Annotated[int, Meta(ge=1, le=10_000, description="Log files deleted in one round.")] = 10
-    clean_resource_interval: Annotated[
-        int, Meta(ge=100, le=3_600_000, description="Milliseconds between two rounds.")
-    ] = 10_000
-
-    @property
-    def hours(self) -> frozenset[int]:
-        """The hours of ``deleteWhen``."""
-        return frozenset(int(hour) for hour in self.delete_when.split(";"))
-
-
-class LogFile(NamedTuple):
-    """A full file of the log, which may be deleted."""
-
-    start: int
-    size: int
-    modified_ms: int
-
-
-class Decision(NamedTuple):
-    """What one round deletes, and whether sends are refused."""
-
-    delete: list[LogFile]
-    forced: int
-    """How many of the files to delete, the last ones, are not expired."""
-    refuse: bool
-    """Whether sends are refused from now on."""
-
-
-def decide(
-    config: RetentionConfig,
-    files: Sequence[LogFile],
-    usage: Usage,
-    now_ms: int,
-    hour: int,
-    *,
-    asked: bool = False,
-    refusing: bool = False,
-    kept_bytes: int = 0,
-) -> Decision:
-    """Which of ``files`` (oldest first) to delete.
-
-    ``asked``: delete expired files at any hour. ``kept_bytes``: the size of what must be written again.
-    """
-    percent = 100 * (usage.total - usage.free) / max(usage.total, 1)
-    expired_before = now_ms - config.file_reserved_time * HOUR_MS
-    delete: list[LogFile] = []
-    if asked or hour in config.hours or percent > config.disk_max_used_space_ratio:
-        for file in files[: config.delete_file_batch_max]:
-            if file.modified_ms > expired_before:
-                break
-            delete.append(file)
-    expired = len(delete)
-    frees_enough = 2 * kept_bytes <= sum(file.size for file in files)
-    if percent > config.disk_space_clean_forcibly_ratio and config.clean_file_forcibly_enable and frees_enough:
-        excess = usage.total - usage.free - usage.total * config.disk_space_clean_forcibly_ratio // 100
-        for file in files[expired : config.delete_file_batch_max]:
-            if sum(gone.size for gone in delete) >= excess:
-                break
-            delete.append(file)
-    level = config.disk_space_clean_forcibly_ratio if refusing else config.disk_space_warning_level_ratio
-    return Decision(delete, len(delete) - expired, percent > level)
 
 
 class Retention:
@@ -149,6 +61,7 @@ class Retention:
         *,
         zone: tzinfo = UTC,
         offsets: Callable[[], Offsets] = tuple,
+        lake_topics: Callable[[], Mapping[str, LakeTopic] | None] = dict,
     ) -> None:
         self.refusal: ResourceShortage | None = None
         """Why sends are refused, because of the disk or of the views; None while they are accepted."""
@@ -161,6 +74,8 @@ class Retention:
         self._views = views
         self._zone = zone
         self._offsets = offsets
+        self._lake_topics = lake_topics
+        self._held_by = ""
         self._asked = 0
         self.before_delete: list[Callable[[int], Awaitable[None]]] = []
         """Called with the end of every file that is to be deleted; it stays when one of them raises."""
@@ -192,21 +107,42 @@ class Retention:
         hour = datetime.fromtimestamp(now_ms / 1000, self._zone).hour
         asked, self._asked = self._asked > 0, max(self._asked - 1, 0)
         usage = self._disk.usage()
+        files = self._files()  # before the floors: messages of these files are all in their queues
+        found = await self._floors()
         decision = decide(
             self._config,
-            self._files(),
+            files,
             usage,
             now_ms,
             hour,
             asked=asked,
             refusing=self._disk_full is not None,
             kept_bytes=self.kept_bytes(),
+            floors=found,
         )
+        self._tell_held(decision, found)
         self._refuse(decision.refuse, usage)
         if decision.delete:
             await self._delete(decision)
         await self._delete_derived()
         return decision
+
+    async def _floors(self) -> Floors:
+        topics = self._lake_topics()
+        return ALL_HELD if topics is None else await floors(self._views.queues, self._log.min_offset, topics)
+
+    def _tell_held(self, decision: Decision, found: Floors) -> None:
+        """Warn once when a topic begins to hold expired files."""
+        topic = found.topic if decision.is_held else ""
+        if topic and topic != self._held_by:
+            logger.warning(
+                "expired log files are kept: no lake has the messages of topic %s from physical offset %d on; "
+                "see that its archive runs and marks what it has (--mark)",
+                topic,
+                found.lacked,
+                extra={"topic": topic, "physical": found.lacked},
+            )
+        self._held_by = topic
 
     def _files(self) -> list[LogFile]:
         """The files of the log that are full and on disk, oldest first."""
@@ -238,6 +174,7 @@ class Retention:
         logger.info("log files are deleted", extra=names | {"up_to": decision.delete[-1].start})
         if decision.forced:
             await self._warn(decision.delete[-1].start + decision.delete[-1].size)
+            await self._warn_of_lakes(decision.delete[-1].start + decision.delete[-1].size)
         try:
             for file in decision.delete:
                 for call in self.before_delete:
@@ -254,8 +191,8 @@ class Retention:
         """Warn about groups that lose unread messages. Yields to the loop."""
         pace = Pace(QUEUES_AT_ONCE)
         for group, topic, read in self._offsets():
-            if group == TRANSACTION_GROUP:
-                continue  # its messages are written again
+            if group == TRANSACTION_GROUP or group.startswith(LAKE_GROUP_PREFIX):
+                continue  # messages of the first are written again; the second are marks of lakes
             lost = 0
             for queue_id, offset in list(read.items()):
                 lost += await self._unread(topic, queue_id, offset, until)
@@ -267,6 +204,24 @@ class Retention:
                     lost,
                     topic,
                     extra={"group": group, "topic": topic, "messages": lost},
+                )
+
+    async def _warn_of_lakes(self, until: int) -> None:
+        """Warn about topics that lose messages which no lake has. Yields to the loop."""
+        pace = Pace(QUEUES_AT_ONCE)
+        for name, topic in (self._lake_topics() or {}).items():
+            lost = 0
+            for queue in self._views.queues.of_topic(name):
+                first = self._views.queues.min_offset(queue, self._log.min_offset)
+                mark = max(first, topic.marks.get(queue.queue_id, 0))
+                lost += await self._unread(name, queue.queue_id, mark, until)
+                await pace.did()
+            if lost:
+                logger.warning(
+                    "topic %s loses %d messages that no lake has: they are deleted to save the disk",
+                    name,
+                    lost,
+                    extra={"topic": name, "messages": lost},
                 )
 
     async def _unread(self, topic: str, queue_id: int, offset: int, until: int) -> int:

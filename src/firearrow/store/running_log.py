@@ -33,7 +33,7 @@ class RunningLog:
             sink,
             last_store_ms=max(opened.recovered.last_store_ms, last_store_ms),
         )
-        self.flusher = Flusher(disk, self.log, opened.slot, config)
+        self.flusher = Flusher(disk, clock, self.log, opened.slot, config)
         self._disk = disk
         self._ahead = SegmentAhead(
             disk, opened.segments, self.log, zeroed=config.syncs_first and config.zero_fill_ahead

@@ -7,28 +7,34 @@ owner must run `run` as a task while the store is open.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, tzinfo
 from typing import Final
 
 from msgspec import Struct, field
 
-from firearrow.errors import DiskError
+from firearrow.errors import BadRecord, DiskError
 from firearrow.record.encode import Draft
 from firearrow.runtime.clock import Clock
 from firearrow.runtime.disk.door import Disk
 from firearrow.store.config import LogConfig
+from firearrow.store.copy_dispatch import CopyDispatch
+from firearrow.store.deletion import RetentionConfig
+from firearrow.store.lake_topics import LakeTopic
+from firearrow.store.log.block_sums import BlockSums
 from firearrow.store.log.waiters import OnReached
 from firearrow.store.log_copy import LogCopy
+from firearrow.store.mend import Mend
 from firearrow.store.placement import FLUSHED, WRITTEN, Appended, Level
 from firearrow.store.read.log_bytes import LogBytes
 from firearrow.store.read.lookup import Lookups
 from firearrow.store.read.queue_reader import QueueReader, ReadRequest, ReadResult
 from firearrow.store.recovery.open_log import OpenedLog, open_log
 from firearrow.store.recovery.scrub import Scrub, ScrubConfig
-from firearrow.store.retention import Offsets, Retention, RetentionConfig
+from firearrow.store.retention import Offsets, Retention
 from firearrow.store.running_log import RunningLog
 from firearrow.store.views.views import Views, ViewsConfig
+from firearrow.telemetry.metrics import Histogram
 
 DAMAGE_KEPT_SECONDS: Final = 1.0
 
@@ -57,20 +63,37 @@ class Store:
         *,
         zone: tzinfo = UTC,
         offsets: Callable[[], Offsets] = tuple,
+        lake_topics: Callable[[], Mapping[str, LakeTopic] | None] = dict,
+        is_copy: bool = False,
     ) -> None:
         self.opened = opened
+        self.replica = opened.replica
         self.views = views
         self.queues = views.queues
         self._running = RunningLog(
             disk, clock, config.log, opened, views.dispatch, last_store_ms=views.dispatch.last_store_ms
         )
         self.log = self._running.log
-        self.copy = LogCopy(self._running, views, dispatches_at=FLUSHED if config.log.syncs_first else WRITTEN)
+        self.copy = LogCopy(self._running, views)
+        level = FLUSHED if config.log.syncs_first else WRITTEN
+        self._copy_dispatch = CopyDispatch(self.log, opened.segments, views, level) if is_copy else None
         self.bytes = LogBytes(self.log, opened.segments)
         self.lookups = Lookups(self.log, views.queues, views.index, opened)
-        self.retention = Retention(disk, clock, config.retention, self.log, opened, views, zone=zone, offsets=offsets)
-        self.scrub = Scrub(self.log, opened, config.scrub)
-        self._reader = QueueReader(self.log, views.queues, opened, config.views.delays_ms)
+        self.retention = Retention(
+            disk,
+            clock,
+            config.retention,
+            self.log,
+            opened,
+            views,
+            zone=zone,
+            offsets=offsets,
+            lake_topics=lake_topics,
+        )
+        self.sums = BlockSums(disk, opened.segments, self.log)
+        self.scrub = Scrub(self.log, opened, config.scrub, self.sums)
+        self.mend = Mend(self.log, opened, views.queues, config.views.delays_ms)
+        self._reader = QueueReader(self.log, views.queues, opened, config.views.delays_ms, self.sums)
         self._tasks: list[asyncio.Task[None]] = []
         self._stopped = False
 
@@ -84,12 +107,14 @@ class Store:
         *,
         zone: tzinfo = UTC,
         offsets: Callable[[], Offsets] = tuple,
+        lake_topics: Callable[[], Mapping[str, LakeTopic] | None] = dict,
         is_copy: bool = False,
     ) -> "Store":
         """Recover the store of a directory, or create it.
 
         ``zone`` is the time zone of ``deleteWhen`` and, as in Apache's store, of the names of index files; ``offsets``
-        returns the committed offsets of groups, for warnings. A store that ``is_copy`` gets its records from another
+        returns the committed offsets of groups, for warnings; ``lake_topics`` the topics that are kept for a lake, None
+        while they are not known yet. A store that ``is_copy`` gets its records from another
         broker's log, through `copy`.
         """
         opened = await open_log(disk, clock, config.log, boot_id, is_copy=is_copy)
@@ -101,13 +126,31 @@ class Store:
             opened.segments.close()
             await opened.presence.leave(in_order=False)
             raise
-        return cls(disk, clock, config, opened, views, zone=zone, offsets=offsets)
+        return cls(
+            disk,
+            clock,
+            config,
+            opened,
+            views,
+            zone=zone,
+            offsets=offsets,
+            lake_topics=lake_topics,
+            is_copy=is_copy,
+        )
+
+    async def finish_cut(self) -> None:
+        """End a cut that the log owed. The caller has lowered, durably, everything of its own that was ahead of it."""
+        if self.replica.cut.offset is not None:
+            await self.views.flush_after_cut()
+            await self.replica.cut.paid()
 
     async def run(self) -> None:
         """Flush, prepare segments and delete old files until `close` or cancellation."""
         if self._stopped:
             return
-        tasks = (self._flush_views, self._keep_damage, self.retention.run, self.scrub.run)
+        tasks = [self._flush_views, self._keep_damage, self.retention.run, self.scrub.run, self.sums.run]
+        if self._copy_dispatch is not None:
+            tasks.append(self._dispatch_copy)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._running.run())
             self._tasks = [group.create_task(task()) for task in tasks]
@@ -116,6 +159,13 @@ class Store:
         try:
             await self.views.run(self._log_flushed)
         except DiskError as error:
+            self.log.fence(error)
+
+    async def _dispatch_copy(self) -> None:
+        assert self._copy_dispatch is not None
+        try:
+            await self._copy_dispatch.run()
+        except (DiskError, BadRecord) as error:
             self.log.fence(error)
 
     async def _keep_damage(self) -> None:
@@ -142,6 +192,11 @@ class Store:
 
     async def _finish_views(self) -> None:
         await self.views.flush(self._log_flushed, closed=True)
+
+    @property
+    def sync_seconds(self) -> Histogram:
+        """How long syncs of the log took."""
+        return self._running.flusher.seconds
 
     # ---- writing
 

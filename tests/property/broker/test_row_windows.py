@@ -1,13 +1,16 @@
 """Windows of rows against a model that forgets nothing: what must be found is found, and what is found is right."""
 
+import random
 from collections import Counter
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firearrow.broker.dedup.row_identity import LONGEST_KEY, hold_rows, key_in_queue, key_of
-from firearrow.broker.dedup.window import GENERATIONS, Bounds, FirstCopy, Window, Windows
-from firearrow.model import keys
+from firearrow.broker.dedup.row_identity import LONGEST_KEY, hold_rows, key_in_queue, key_of, keys_of
+from firearrow.broker.dedup.window import GENERATIONS, Bounds, FirstCopies, FirstCopy, Window, Windows
+from firearrow.model import Message, keys
+from firearrow.record.batch import columns_of, encode_batch
+from firearrow.record.columns import UniformProperties
 from firearrow.record.properties import encode_properties
 
 steps = st.lists(
@@ -111,3 +114,59 @@ def test_a_key_is_that_of_the_identity_alone(given_properties: list[dict[str, st
 def test_keys_of_two_queues_differ(topic: str, queue: int, other: str, other_queue: int) -> None:
     same = (topic, queue) == (other, other_queue)
     assert (key_in_queue(b"k", topic, queue) == key_in_queue(b"k", other, other_queue)) == same
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 30), st.integers(0, 12)), max_size=12),
+    st.integers(1, 40),
+    st.integers(1, 60),
+    st.integers(1, 60),
+)
+def test_rows_added_at_once_are_remembered_as_one_by_one(
+    batches: list[tuple[int, int]], count: int, age_ms: int, most: int
+) -> None:
+    at_once, single = Windows(Bounds(count, age_ms), most), Windows(Bounds(count, age_ms), most)
+    window, other = Window(), Window()
+    offset, now_ms = 0, 1_000
+    for rows, waited_ms in batches:
+        now_ms += waited_ms
+        names = [b"row %d" % number for number in range(offset, offset + rows)]
+        copies = FirstCopies(range(100 * offset, 100 * (offset + rows), 100), offset, range(rows))
+        assert not window.knows_any(names)
+        at_once.add_new(window, names, copies, now_ms)
+        for name, copy in zip(names, copies.each(), strict=True):
+            single.add(other, name, copy, copy.queue_offset, now_ms)
+        assert at_once.size == single.size
+        assert [(each.copies, each.first, each.last, each.first_ms, each.last_ms) for each in window.generations] == [
+            (each.copies, each.first, each.last, each.first_ms, each.last_ms) for each in other.generations
+        ]
+        newest = names[-1]
+        assert window.knows_any([b"another", newest]) == (window.find(newest, rows - 1) is not None)
+        offset += rows
+
+
+names_of_properties = st.sampled_from(
+    [
+        "a",
+        keys.ROW_ID,
+        keys.ROW_REPEATS,
+        keys.ORIGIN_MESSAGE_ID,
+        "DLQ_ORIGIN_MESSAGE_ID",
+        keys.RECONSUME_TIME,
+        "x" + keys.ROW_ID,
+    ]
+)
+
+
+@given(
+    st.dictionaries(names_of_properties, st.integers(1, LONGEST_KEY + 9), max_size=4), st.integers(2, 5), st.randoms()
+)
+def test_keys_of_a_batch_are_those_of_its_rows(lengths: dict[str, int], rows: int, chance: random.Random) -> None:
+    sent = [
+        Message("T", b"", {name: "".join(chance.choices("abc", k=length)) for name, length in lengths.items()})
+        for _ in range(rows)
+    ]
+    properties = columns_of(encode_batch(sent), 0, 0).properties
+    assert not lengths or type(properties) is UniformProperties
+    assert list(keys_of(properties)) == [key_of(each) for each in properties]
+    assert hold_rows(properties) or not any(keys_of(properties))

@@ -13,6 +13,7 @@ from firearrow.record.encode import Draft
 from firearrow.record.properties import decode_properties
 from firearrow.store.config import LogConfig
 from firearrow.store.index.key_index import IndexConfig
+from firearrow.store.log.block_sums import BlockSums
 from firearrow.store.placement import Appended, AppendedColumns
 from firearrow.store.queue.consume_queue import ENTRY, FILLER, SCHEDULE_TOPIC
 from firearrow.store.queue.table import QueueConfig
@@ -46,6 +47,7 @@ class Shop:
     reader: QueueReader
     lookups: Lookups
     settings: LogConfig
+    sums: BlockSums
 
     def append(self, draft: Draft) -> Appended:
         """Append one message and have it written."""
@@ -104,9 +106,10 @@ async def open_shop(
     views = await Views.open(disk, clock, views_config, opened)
     running = RunningLog(disk, clock, settings, opened, views.dispatch)
     await views.catch_up(opened)
-    reader = QueueReader(running.log, views.queues, opened, DELAYS)
+    sums = BlockSums(disk, opened.segments, running.log)
+    reader = QueueReader(running.log, views.queues, opened, DELAYS, sums)
     lookups = Lookups(running.log, views.queues, views.index, opened)
-    return Shop(disk, clock, opened, views, running, reader, lookups, settings)
+    return Shop(disk, clock, opened, views, running, reader, lookups, settings, sums)
 
 
 @dataclass

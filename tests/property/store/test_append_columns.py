@@ -36,7 +36,8 @@ def batches(draw: st.DrawFn) -> MessageColumns:
 def bulks(draw: st.DrawFn) -> MessageColumns:
     """As sends that came in one read: any queues."""
     columns = draw(batches())
-    return columns._replace(queue_ids=[draw(st.integers(0, 2)) for _ in columns.bodies])
+    queue_ids = [draw(st.integers(0, 2)) for _ in columns.bodies]
+    return columns._replace(queue_ids=queue_ids, properties=list(columns.properties))
 
 
 def _append_each(log: CommitLog, tails: list[QueueTail], columns: MessageColumns) -> None:

@@ -21,12 +21,31 @@ def steps(draw: st.DrawFn) -> tuple[str, list[str], dict[str, str], bytes]:
     """A topic, the ends of some keys, what else is in the properties, and a body."""
     topic = draw(st.sampled_from(["T", "U", "SCHEDULE_TOPIC_XXXX"]))
     ends = draw(st.lists(st.text("0123456789ABCDEF", min_size=8, max_size=8), min_size=2, max_size=6))
-    more = draw(st.sampled_from([{}, {"TAGS": "a"}, {"TAGS": "b", "WAIT": "true"}, {"KEYS": "x y"}, {"DELAY": "2"}]))
+    more = draw(
+        st.sampled_from(
+            [
+                {},
+                {"TAGS": "*"},
+                {"TAGS": "b", "WAIT": "true"},
+                {"KEYS": "x y"},
+                {"DELAY": "2"},
+                {"KEYS": "*"},
+                {"KEYS": "order-of-*-and-some"},
+                {"KEYS": "\u00e9*"},
+                {"KEYS": "long" * 9 + "*"},
+            ]
+        )
+    )
     return topic, ends, more, draw(st.binary(min_size=1, max_size=60))
 
 
 def _columns(ends: list[str], more: dict[str, str], body: bytes) -> MessageColumns:
-    columns = columns_of(encode_batch([Message("T", body, {"UNIQ_KEY": KEY + end} | more) for end in ends]), 1, 5)
+    """A uniform batch: ``*`` stands for the end of a key; every second body is longer if the first byte is even."""
+    messages = []
+    for number, end in enumerate(ends):
+        given = {name: value.replace("*", end) for name, value in more.items()}
+        messages.append(Message("T", body + b"x" * (number % 2 * (1 - body[0] % 2)), {"UNIQ_KEY": KEY + end} | given))
+    columns = columns_of(encode_batch(messages), 1, 5)
     assert type(columns.properties) is UniformProperties
     return columns
 
@@ -63,8 +82,8 @@ def test_uniform_rows_read_as_rows() -> None:
     properties = _columns(["00000001", "00000002", "00000003"], {"TAGS": "a"}, b"body").properties
     assert type(properties) is UniformProperties
     tail = now(open_shop(fresh_image())).views.queues.tail_of("T", 1)
-    rows = UniformRows(tail, 1000, 300, 7, 5, 0, properties)
+    rows = UniformRows(tail, [1000, 1300, 1600], [300, 300, 320], 7, 5, 0, properties)
     assert [row[1] for row in rows] == list(rows.places) == [1000, 1300, 1600]
-    assert rows[-1] == (tail, 1600, 300, 9, 5, 0, properties[2])
+    assert rows[-1] == (tail, 1600, 320, 9, 5, 0, properties[2])
     assert rows[1:] == [rows[1], rows[2]]
     assert [row[3] for row in reversed(rows)] == [9, 8, 7]

@@ -17,12 +17,16 @@ from firearrow.broker.settings.config import BrokerConfig, BrokerSettings
 from firearrow.broker.settings.transaction_settings import TransactionConfig
 from firearrow.errors import FireArrowError, RequestRefused
 from firearrow.model.delays import parse_delay_levels
-from firearrow.model.names import CHECK_MAX_TIME_TOPIC
+from firearrow.model.names import CHECK_MAX_TIME_TOPIC, LAKE_GROUP_PREFIX
 from firearrow.nameserver.config import NameServerConfig
 from firearrow.nameserver.server import NameServer
 from firearrow.protocol.bodies.admin.stats import ConsumeStats
+from firearrow.protocol.bodies.body import encode_body
+from firearrow.protocol.bodies.group.group import SubscriptionGroupConfig
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.requests.admin.stats import GetConsumeStats
+from firearrow.protocol.requests.group.group import UpdateAndCreateSubscriptionGroup
+from firearrow.protocol.requests.group.offset import UpdateConsumerOffset
 from firearrow.remoting.caller import Caller
 from firearrow.remoting.handlers import Peer
 from firearrow.remoting.limits import Limits
@@ -30,10 +34,10 @@ from firearrow.runtime.machine import Machine
 from firearrow.runtime.network import Address
 from firearrow.runtime.service import Lifetime
 from firearrow.store.config import FlushMode, LogConfig
+from firearrow.store.deletion import RetentionConfig
 from firearrow.store.index.key_index import IndexConfig
 from firearrow.store.queue.table import QueueConfig
 from firearrow.store.read.queue_reader import ReadRequest, ReadResult
-from firearrow.store.retention import RetentionConfig
 from firearrow.store.store import Store
 from firearrow.store.timer.config import TimerConfig
 from firearrow.testing.sim.history import History, Outcome, Read
@@ -61,6 +65,9 @@ SMALL_SEGMENT = 1 << 14
 RECOVERY_S = 30.0
 """A broker whose disk, cables and neighbours are well again takes messages after so long at the latest."""
 PROBED = "U"
+LAKE_TOPIC = "T"
+"""The topic that is kept for a lake where old files are deleted."""
+LAKE_GROUP = f"{LAKE_GROUP_PREFIX}archive"
 GROUPS = ("retrying", "ordered", "tagged")
 """The groups that consume."""
 NOT_THERE = (ResponseCode.TOPIC_NOT_EXIST, ResponseCode.INVALID_PARAMETER)
@@ -299,6 +306,11 @@ class SimCluster:
         caller = Caller(broker.node.network)
         for topic, queues in self.topics.items():
             await caller.call(broker.address, topic_of(topic, queues))
+        if self.expires:
+            kept = replace(topic_of(LAKE_TOPIC, self.topics[LAKE_TOPIC]), attributes="+lake.retention=KEEP")
+            await caller.call(broker.address, kept)
+            group = encode_body(SubscriptionGroupConfig(group_name=LAKE_GROUP))
+            await caller.call(broker.address, UpdateAndCreateSubscriptionGroup(), group)
         await caller.close()
 
     async def grow(self, topic: str) -> None:
@@ -403,10 +415,11 @@ class SimCluster:
                 raise
             return []
 
-    async def expire(self, broker: BrokerNode, groups: Sequence[str]) -> int:
+    async def expire(self, broker: BrokerNode, groups: Sequence[str], lake_lag: int) -> int:
         """Delete the files of a broker's log that are full by now; what clients could read there is noted before.
 
-        Return how many were deleted: files that hold pending half messages or timers must stay.
+        An archive marks all but the last ``lake_lag`` messages of each queue of the topic that is kept for a lake.
+        Return how many were deleted: files that hold pending half messages or timers must stay, and what lakes lack.
         """
         if broker.broker is None:
             return 0
@@ -416,6 +429,7 @@ class SimCluster:
         try:
             found = await self.scan(caller, broker, groups)
             given_up = await self.read(caller, broker, CHECK_MAX_TIME_TOPIC, 0)
+            marks = await self._mark(caller, broker, found, lake_lag)
         except FireArrowError:
             return 0  # a cable is cut
         finally:
@@ -424,10 +438,29 @@ class SimCluster:
             retention.delete_expired_now(1)
             await retention.round()
         gone = [read for read in found if read.physical < log.min_offset]
+        for read in gone:
+            if read.place.topic == LAKE_TOPIC and read.place.offset >= marks.get(read.place.queue_id, 0):
+                self.history.broken.append(f"I22: {read.key} at {read.place} was deleted before the lake had it")
         self.history.final += gone
         self.history.deleted |= {read.place for read in gone}
         self.history.given_up += [read for read in given_up if read.physical < log.min_offset]
         return (log.min_offset - before) // self.segment
+
+    async def _mark(self, caller: Caller, broker: BrokerNode, found: list[Read], lag: int) -> dict[int, int]:
+        """Mark at a broker what a lake has; return the marks by queue."""
+        marks: dict[int, int] = {}
+        for read in found:
+            if read.place.topic == LAKE_TOPIC:
+                queue_id = read.place.queue_id
+                marks[queue_id] = max(marks.get(queue_id, 0), read.place.offset + 1 - lag)
+        for queue_id, offset in marks.items():
+            await caller.call(
+                broker.address,
+                UpdateConsumerOffset(
+                    consumer_group=LAKE_GROUP, topic=LAKE_TOPIC, queue_id=queue_id, commit_offset=max(offset, 0)
+                ),
+            )
+        return marks
 
     async def behind(self, groups: Sequence[str], consumed: Sequence[str]) -> int:
         """How many messages of these topics the groups have still to consume; -1 when a broker does not answer."""

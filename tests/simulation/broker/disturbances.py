@@ -241,7 +241,8 @@ class Disturbances:
     async def expire(self) -> None:
         """Delete the old files of a broker's log."""
         for broker in self.one_that_stands():
-            self.cluster.history.counts["expired files"] += await self.cluster.expire(broker, GROUPS)
+            lag = self.rng.choice((0, 0, 3, 20))
+            self.cluster.history.counts["expired files"] += await self.cluster.expire(broker, GROUPS, lag)
 
     async def grow(self) -> None:
         """One more queue."""

@@ -23,6 +23,8 @@ from firearrow.errors import FireArrowError
 from firearrow.model.flags import COMMIT, TRANSACTION_MASK
 from firearrow.record.encode import Draft
 from firearrow.runtime.clock import Clock
+from firearrow.store import retention
+from firearrow.store.deletion import NO_FLOORS, Floors
 from firearrow.store.log.commit_log import CommitLog
 from firearrow.store.placement import WRITTEN, Appended
 from firearrow.store.timer.timer_log import TimerLog
@@ -146,6 +148,13 @@ def deletes_pending_timers(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Renewal, "below", at_once)
 
 
+def deletes_ahead_of_the_marks_of_lakes(patch: pytest.MonkeyPatch) -> None:
+    async def none_lacked(*_arguments: Any) -> Floors:
+        return NO_FLOORS
+
+    patch.setattr(retention, "floors", none_lacked)
+
+
 class _NeverBack:
     """A clock that does not see that it was set back."""
 
@@ -201,11 +210,12 @@ def test_a_planted_bug_is_caught(plant: Plant, rule: str, monkeypatch: pytest.Mo
         (forgets_how_often_it_asked, "I10", UNDECIDED),
         (deletes_pending_half_messages, "I10", EXPIRING),
         (moves_the_wheel_ahead_of_its_log, "I11", TIMED),
+        (deletes_ahead_of_the_marks_of_lakes, "I22", EXPIRING),
         (deletes_pending_timers, "I11", replace(EXPIRING, timed=0.3)),
         (delivers_early_after_a_step_of_the_clock, "I11.*early", STEPPED),
     ],
 )
-def test_a_planted_bug_of_transactions_or_timers_is_caught(
+def test_a_planted_bug_of_transactions_timers_or_retention_is_caught(
     plant: Plant, rule: str, options: Options, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch)

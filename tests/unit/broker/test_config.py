@@ -56,7 +56,6 @@ def test_keys_without_effect_and_mistakes_are_warned_about() -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "minInSyncReplicas=2",
         "brokerRole=SLAVE",
         "aclEnable=true",
         "authenticationEnabled=true",

@@ -6,6 +6,9 @@ from typing import Any
 
 from firearrow.broker.replication.confirmation import Confirmation
 from firearrow.broker.replication.rate import Rate
+from firearrow.broker.settings.config import BrokerSettings
+from firearrow.broker.settings.live import LiveSettings
+from firearrow.broker.settings.replication_settings import ReplicationConfig
 from firearrow.protocol.codes import ResponseCode
 from firearrow.remoting.handlers import Answer
 from firearrow.testing.sim.loop import SimLoop
@@ -27,7 +30,10 @@ class Slaves:
 
     def __init__(self, *acked: int, replicas: int = 2, gap: int = 1000) -> None:
         self.acked = list(acked)
-        self.line = Confirmation(lambda: self.acked, replicas, gap, lambda: 5000)
+        replication = ReplicationConfig(
+            broker_role="SYNC_MASTER", in_sync_replicas=replicas, ha_max_gap_not_in_sync=gap, min_in_sync_replicas=2
+        )
+        self.line = Confirmation(lambda: self.acked, lambda: 100, LiveSettings(BrokerSettings(replication=replication)))
 
     def send(self, end: int, code: int = 0) -> FakeLater:
         later = FakeLater()
@@ -95,6 +101,24 @@ def test_a_late_slave_is_told_after_the_timeout() -> None:
 def test_what_the_master_refused_waits_for_no_slave() -> None:
     async def scenario() -> None:
         assert Slaves(0).send(100, code=ResponseCode.FLUSH_DISK_TIMEOUT).codes == [ResponseCode.FLUSH_DISK_TIMEOUT]
+
+    run(scenario())
+
+
+def test_messages_are_refused_while_too_few_replicas_are_in_sync() -> None:
+    for acked, is_refused in (((), True), ((-1,), True), ((100,), False), ((0, 50), False)):
+        slaves = Slaves(*acked)
+        slaves.line.look()
+        assert (slaves.line.refusal is not None) == is_refused, acked
+    far = Slaves(0, gap=100)
+    far.line.look()
+    assert far.line.refusal is not None
+    assert "1 of the 2" in far.line.refusal.remark
+
+
+def test_a_master_that_waits_for_no_slave_answers_at_once() -> None:
+    async def scenario() -> None:
+        assert Slaves(replicas=1).send(100).codes == [0]
 
     run(scenario())
 

@@ -30,6 +30,7 @@ from firearrow.protocol.requests.group.reset import CloneGroupOffset, InvokeBrok
 from firearrow.protocol.requests.message.query import QueryConsumeTimeSpan
 from firearrow.protocol.requests.replication.replication import GetAllConsumerOffset
 from firearrow.store.placement import FLUSHED
+from firearrow.testing.sim.disk import DiskProfile
 from firearrow.testing.sim.world import World
 from tests.unit.broker.sim import SimBroker, SimClient, simulate, until
 
@@ -106,6 +107,7 @@ def test_an_answer_that_no_frame_holds_is_refused() -> None:
 
 def test_a_young_queue_is_read_from_its_beginning() -> None:
     async def scenario(_world: World, broker: SimBroker, client: SimClient) -> None:
+        broker.node.disk.profile = DiskProfile(cold_chance=0.0)  # what was just written is in memory
         await client.heartbeat()
         broker.put()
         await asyncio.sleep(0.1)

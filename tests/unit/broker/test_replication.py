@@ -30,6 +30,7 @@ from firearrow.protocol.requests.replication.replication import (
 )
 from firearrow.runtime.network import Address
 from firearrow.testing.sim.world import Node, World
+from tests.unit.broker.producers import TransactionClient
 from tests.unit.broker.whole import PULL_CODES, UNIQUE, Client, Names, Simulated, a_send, settings_of
 
 SEGMENT = 64 << 10
@@ -278,6 +279,62 @@ def test_a_sync_master_answers_when_its_slave_has_the_message(sync_flush: bool) 
     run(scenario, sync_flush=sync_flush, broker_role="SYNC_MASTER")
 
 
+def test_a_sync_master_refuses_messages_while_its_slave_is_missing() -> None:
+    async def scenario(_world: World, group: Group) -> None:
+        await group.client.ask(UpdateBrokerConfig(), b"minInSyncReplicas=1")
+        await group.client.send(body=b"the topic is made", properties=f"{UNIQUE}WAIT\x01false\x02")
+        await group.client.ask(UpdateBrokerConfig(), b"minInSyncReplicas=2")
+        end = await end_of(group.client)
+        for _ in range(2):
+            with pytest.raises(RequestRefused, match="in-sync replicas not enough") as refused:
+                await group.client.send(body=b"refused")
+            assert refused.value.code == ResponseCode.SYSTEM_ERROR
+        assert await end_of(group.client) == end
+        assert await code_of_send(group, wait="false") == ResponseCode.SUCCESS
+        await group.slave.start()
+        await group.copied()
+        assert await code_of_send(group) == ResponseCode.SUCCESS
+        await group.slave.node.crash()
+        await eventually(lambda: refusals(group), 1)
+        await group.client.ask(UpdateBrokerConfig(), b"minInSyncReplicas=1\ninSyncReplicas=1")
+        assert await code_of_send(group) == ResponseCode.SUCCESS
+
+    run(scenario, broker_role="SYNC_MASTER", min_in_sync_replicas=2)
+
+
+async def refusals(group: Group) -> int:
+    try:
+        await code_of_send(group)
+    except RequestRefused:
+        return 1
+    return 0
+
+
+def test_the_end_of_a_transaction_waits_for_the_slave() -> None:
+    async def scenario(world: World, group: Group) -> None:
+        node = world.node("producer")
+        producer = TransactionClient(node, group.master.address)
+        await producer.join()
+        await group.slave.start()
+        await eventually(lambda: refusals(group), 0)
+        await group.copied()
+        half = await producer.half(now_ms=node.clock.now_ms())
+        await producer.end(half)
+        assert await end_of(group.reader) == await end_of(group.client)
+        half = await producer.half(now_ms=node.clock.now_ms(), key="K2")
+        group.slave.node.freeze()
+        with pytest.raises(RequestRefused) as refused:
+            await producer.end(half, timeout_ms=9000)
+        assert refused.value.code == ResponseCode.FLUSH_SLAVE_TIMEOUT
+        await group.slave.node.crash()
+        await eventually(lambda: refusals(group), 1)
+        half = await producer.half(now_ms=node.clock.now_ms(), key="K3", WAIT="false")
+        with pytest.raises(RequestRefused, match="in-sync replicas not enough"):
+            await producer.end(half)
+
+    run(scenario, broker_role="SYNC_MASTER", min_in_sync_replicas=2)
+
+
 async def code_of_send(group: Group, wait: str = "true") -> int:
     codes = frozenset({0, 10, 11, 12})
     request = a_send(properties=f"{UNIQUE}WAIT\x01{wait}\x02")
@@ -375,6 +432,27 @@ def test_an_operator_starts_a_slave_as_the_next_master() -> None:
         reply = await group.reader.send(body=b"to the new master", queue_id=0)
         assert reply.answer.queue_offset == 10
         assert [message.body for message in await group.reader.stored(offset=10)] == [b"to the new master"]
+
+    run(scenario)
+
+
+def test_a_slave_started_as_master_delivers_timed_messages_once() -> None:
+    async def scenario(_world: World, group: Group) -> None:
+        await group.slave.start()
+        await group.client.send(body=b"soon", properties=f"{UNIQUE}TIMER_DELAY_SEC\x013\x02")
+        await group.client.send(body=b"later", properties=f"{UNIQUE}TIMER_DELAY_SEC\x0160\x02")
+        await asyncio.sleep(3 * PERIOD_S)
+        await group.copied()
+        await group.master.node.crash()
+        await group.slave.node.stop()
+        group.slave.settings = group.master.settings
+        await group.slave.start()
+        with suppress(ConnectionLost):
+            await end_of(group.reader)
+        await asyncio.sleep(5)
+        assert [message.body for message in await group.reader.stored()] == [b"soon"]
+        await eventually(lambda: readable(group.reader), 2)
+        assert [message.body for message in await group.reader.stored()] == [b"soon", b"later"]
 
     run(scenario)
 

@@ -17,7 +17,7 @@ from firearrow.protocol.bodies.naming.route import KVTable
 from firearrow.protocol.requests.admin.config import UpdateBrokerConfig
 from firearrow.protocol.requests.admin.stats import GetBrokerRuntimeInfo
 from firearrow.protocol.requests.transaction.transaction import ResumeCheckHalfMessage
-from firearrow.store.retention import RetentionConfig
+from firearrow.store.deletion import RetentionConfig
 from firearrow.testing.sim.world import World
 from tests.unit.broker.producers import UNKNOWN, TransactionClient, until
 from tests.unit.broker.test_transactions import now, producer, refusal, settings

@@ -16,7 +16,7 @@ from firearrow.model.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPI
 from firearrow.protocol.requests.group.offset import QueryConsumerOffset
 from firearrow.protocol.requests.message.query import ViewMessageById
 from firearrow.protocol.requests.transaction.transaction import ResumeCheckHalfMessage
-from firearrow.store.retention import RetentionConfig
+from firearrow.store.deletion import RetentionConfig
 from firearrow.testing.sim.world import World
 from tests.unit.broker.producers import UNKNOWN, TransactionClient, until
 from tests.unit.broker.whole import Client, Simulated, settings_of, simulate

@@ -12,7 +12,7 @@ from firearrow.errors import RequestRefused
 from firearrow.protocol.bodies.naming.route import KVTable
 from firearrow.protocol.requests.admin.stats import GetBrokerRuntimeInfo
 from firearrow.runtime.disk.door import Usage
-from firearrow.store.retention import RetentionConfig
+from firearrow.store.deletion import RetentionConfig
 from firearrow.testing.sim.world import World
 from tests.simulation.store.kit import InstantDisk, fresh_image
 from tests.unit.broker.whole import Client, Simulated, simulate

@@ -7,8 +7,9 @@ import pytest
 
 from firearrow.errors import DiskFull
 from firearrow.runtime.disk.door import Usage
+from firearrow.store.deletion import HOUR_MS, LogFile, RetentionConfig, decide
 from firearrow.store.read.queue_reader import ReadRequest, ReadStatus
-from firearrow.store.retention import HOUR_MS, QUEUES_AT_ONCE, LogFile, Offsets, Retention, RetentionConfig, decide
+from firearrow.store.retention import QUEUES_AT_ONCE, Offsets, Retention
 from tests.property.store.shop import Shop, open_shop
 from tests.simulation.store.kit import draft, fresh_image
 

@@ -18,7 +18,7 @@ def test_rot_is_found_kept_and_passed_over() -> None:
         places = [shop.append(draft(b"x" * 100)) for _ in range(100)]
         await shop.flush_all()
         bad = places[20]
-        scrub = Scrub(shop.running.log, shop.opened, ScrubConfig())
+        scrub = Scrub(shop.running.log, shop.opened, ScrubConfig(), shop.sums)
         image.file(f"commitlog/{0:020d}").rot(bad.physical_offset + 50, 3)
         while scrub.passes == 0:
             await scrub.step()
@@ -58,7 +58,7 @@ def test_a_disk_that_fails_a_read_ends_nothing(monkeypatch: pytest.MonkeyPatch) 
         for _ in range(100):
             shop.append(draft(b"x" * 100))
         await shop.flush_all()
-        scrub = Scrub(shop.running.log, shop.opened, ScrubConfig())
+        scrub = Scrub(shop.running.log, shop.opened, ScrubConfig(), shop.sums)
         honest = scrub.step
 
         async def step() -> int:

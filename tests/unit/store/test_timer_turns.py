@@ -25,9 +25,9 @@ LONGEST_S = 0.008
 
 
 async def longest_turn(work: Callable[[], Awaitable[object]]) -> float:
-    """Return the CPU time of the longest turn of some work; the least of three tries, for the sake of busy machines."""
+    """Return the CPU time of the longest turn of some work; the least of five tries, because machines are busy."""
     found = []
-    for _ in range(3):
+    for _ in range(5):
         longest, last = 0.0, time.thread_time()
 
         async def watch() -> None:

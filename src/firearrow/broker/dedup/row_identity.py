@@ -24,6 +24,8 @@ _ROW_REPEATS_MARK: Final = keys.ROW_REPEATS.encode() + b"\x01"
 _ORIGIN_MARK: Final = keys.ORIGIN_MESSAGE_ID.encode() + b"\x01"
 """Also the end of the mark of DLQ_ORIGIN_MESSAGE_ID."""
 _RECONSUME_MARK: Final = keys.RECONSUME_TIME.encode() + b"\x01"
+_ROW_ID: Final = ROW_ID_MARK[:-1]
+_STORED_AGAIN: Final = (_ROW_REPEATS_MARK[:-1], _ORIGIN_MARK[:-1], _RECONSUME_MARK[:-1])
 LONGEST_KEY: Final = 96
 """Identities of more bytes are remembered by their digest."""
 DIGEST_BYTES: Final = 16
@@ -40,6 +42,16 @@ def key_of(properties: bytes) -> bytes:
     return b"\x01" + blake2b(identity, digest_size=DIGEST_BYTES).digest()
 
 
+def keys_of(properties: Sequence[bytes]) -> Sequence[bytes]:
+    """Return the keys of the identities of many messages, as `key_of`."""
+    if type(properties) is not UniformProperties:
+        return list(map(key_of, properties))
+    identities = properties.values.get(_ROW_ID)
+    if identities is None or any(name.endswith(_STORED_AGAIN) for name in properties.values):
+        return [b""] * len(properties)
+    return identities if len(identities[0]) <= LONGEST_KEY else list(map(key_of, properties))
+
+
 def key_in_queue(key: bytes, topic: str, queue_id: int) -> bytes:
     """Return the key of an identity among those of all queues; empty for an empty key."""
     return b"%b\x01%d\x01%b" % (topic.encode(), queue_id, key) if key else b""
@@ -53,5 +65,5 @@ def has_windows(topic: str, sys_flag: int) -> bool:
 def hold_rows(properties: Sequence[bytes]) -> bool:
     """Whether some of these properties may hold an identity. Costs messages without one as little as possible."""
     if type(properties) is UniformProperties:
-        return ROW_ID_MARK in properties.before or ROW_ID_MARK in properties.after
+        return _ROW_ID in properties.values
     return ROW_ID_MARK in b"".join(properties)

@@ -22,7 +22,7 @@ from typing import Final
 
 from firearrow.broker.dedup.queue_tail import rows_at_end
 from firearrow.broker.dedup.row_identity import key_in_queue
-from firearrow.broker.dedup.window import Bounds, FirstCopy, Window, Windows
+from firearrow.broker.dedup.window import Bounds, FirstCopies, FirstCopy, Window, Windows
 from firearrow.broker.tables.tables import Tables
 from firearrow.errors import BrokenInvariant, FireArrowError, StoreFenced
 from firearrow.model.names import SCHEDULE_TOPIC, TIMER_TOPIC
@@ -165,6 +165,12 @@ class RowWindows:
         self._say_other_body(topic, queue_id, first)
         return None
 
+    def are_new(self, topic: str, queue_id: int, keys: Sequence[bytes]) -> bool:
+        """Whether rows are certainly to be stored: all have keys, no two the same, and no window knows one of them."""
+        if self._delayed is not None and self._delayed.generations:
+            return False
+        return all(keys) and len(set(keys)) == len(keys) and not self._ready[topic, queue_id].knows_any(keys)
+
     def _say_other_body(self, topic: str, queue_id: int, first: FirstCopy) -> None:
         number = self.other_bodies.count(elapsed_ms() / 1000)
         if number:
@@ -198,6 +204,18 @@ class RowWindows:
         def written(error: FireArrowError | None) -> None:
             if error is not None:
                 for key, copy in rows:
+                    self.all.take_back(window, key, copy)
+
+        self._store.on_reached(end, WRITTEN, written)
+
+    def stored_new(self, queue: Queue, keys: Sequence[bytes], copies: FirstCopies, end: int, store_ms: int) -> None:
+        """As `stored`, for rows of one append that are all new (`are_new`)."""
+        window = self._ready[queue]
+        self.all.add_new(window, keys, copies, store_ms)
+
+        def written(error: FireArrowError | None) -> None:
+            if error is not None:
+                for key, copy in zip(keys, copies.each(), strict=True):
                     self.all.take_back(window, key, copy)
 
         self._store.on_reached(end, WRITTEN, written)

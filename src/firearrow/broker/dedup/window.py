@@ -14,6 +14,8 @@ The position of a row is its queue offset. So the rows that a window must rememb
 the end of the queue is read and its rows are added again, and nothing is stored beside the log.
 """
 
+from collections.abc import Iterator, Sequence
+from itertools import count
 from typing import Final, NamedTuple
 
 from msgspec import Struct
@@ -40,6 +42,24 @@ class FirstCopy(NamedTuple):
     queue_offset: int
     body_crc: int
     """That of its record."""
+
+
+class FirstCopies(Struct, frozen=True):
+    """Where the first copies of rows are stored that lie one behind the other in a queue."""
+
+    physicals: Sequence[int]
+    queue_offset: int
+    """That of the first row."""
+    body_crcs: Sequence[int]
+
+    def packed(self) -> list[int]:
+        """Return the copies, each packed into one integer."""
+        places = zip(self.physicals, self.body_crcs, count(self.queue_offset), strict=False)
+        return [(physical << _CRC_BITS | crc) << _OFFSET_BITS | offset for physical, crc, offset in places]
+
+    def each(self) -> Iterator[FirstCopy]:
+        """Return the copies one by one."""
+        return map(FirstCopy, self.physicals, count(self.queue_offset), self.body_crcs)
 
 
 class Generation:
@@ -83,6 +103,12 @@ class Window:
                     return _unpacked(packed)
         return other
 
+    def knows_any(self, keys: Sequence[bytes]) -> bool:
+        """Whether a row with one of these keys, of any body, may be remembered."""
+        return any(
+            generation.has_others or not generation.copies.keys().isdisjoint(keys) for generation in self.generations
+        )
+
     def knows(self, key: bytes, body_crc: int) -> bool:
         """Whether the row with this key and body is remembered."""
         found = self.find(key, body_crc)
@@ -104,19 +130,42 @@ class Windows:
 
     def add(self, window: Window, key: bytes, copy: FirstCopy, position: int, store_ms: int) -> None:
         """Remember a row that the window does not know."""
+        last = self._open(window, position, store_ms)
+        if key in last.copies:
+            key, last.has_others = key_with_body(key, copy.body_crc), True
+        self.size += key not in last.copies
+        last.copies[key] = _packed(copy)
+        last.last, last.last_ms = max(last.last, position), max(last.last_ms, store_ms)
+        self._keep_limit()
+
+    def add_new(self, window: Window, keys: Sequence[bytes], copies: FirstCopies, store_ms: int) -> None:
+        """As `add`, for rows one behind the other in their queue, with keys of which the window knows none."""
+        begin, packed = copies.queue_offset, copies.packed()
+        taken = 0
+        while taken < len(keys):
+            last = self._open(window, begin + taken, store_ms)
+            room = min(last.first + self._span - begin - taken, self._part - len(last.copies))
+            some = slice(taken, taken + room)
+            last.copies.update(zip(keys[some], packed[some], strict=True))
+            added = len(keys[some])
+            taken += added
+            self.size += added
+            last.last, last.last_ms = max(last.last, begin + taken - 1), max(last.last_ms, store_ms)
+            self._keep_limit()
+
+    def _keep_limit(self) -> None:
+        while self.size > self._most:
+            self._forget(next(iter(self._alive)))
+
+    def _open(self, window: Window, position: int, store_ms: int) -> Generation:
+        """Return the generation of a window that takes the next row."""
         generations = window.generations
         last = generations[-1] if generations else None
         if last is None or self._is_full(last, position, store_ms):
             last = Generation(position, store_ms)
             generations.append(last)
             self._alive[last] = window
-        if key in last.copies:
-            key, last.has_others = key_with_body(key, copy.body_crc), True
-        self.size += key not in last.copies
-        last.copies[key] = _packed(copy)
-        last.last, last.last_ms = max(last.last, position), max(last.last_ms, store_ms)
-        while self.size > self._most:
-            self._forget(next(iter(self._alive)))
+        return last
 
     def _is_full(self, generation: Generation, position: int, store_ms: int) -> bool:
         is_long = position - generation.first >= self._span or store_ms - generation.first_ms >= self._span_ms

@@ -5,6 +5,7 @@ Java: ``DefaultHAConnection.WriteSocketService``, ``DefaultHAService.isInSyncSla
 """
 
 from collections.abc import Sequence
+from sys import maxsize
 from typing import Final
 
 from msgspec import Struct
@@ -13,6 +14,7 @@ from firearrow.errors import OffsetNotStored
 from firearrow.protocol.ha_stream import FROM_FIRST_BYTE
 
 NOTHING_CONFIRMED: Final = -1
+WHOLE_LOG: Final = maxsize
 
 
 class LogBounds(Struct, frozen=True, gc=False):
@@ -54,9 +56,11 @@ def in_sync(acked: Sequence[int], end: int, largest_gap: int) -> int:
 def confirmed(acked: Sequence[int], replicas: int) -> int:
     """Return the offset below which at least ``replicas`` replicas, the master included, have the log.
 
-    `NOTHING_CONFIRMED` when fewer slaves are connected. ``replicas`` is at least 2: the master alone is always ahead.
+    `NOTHING_CONFIRMED` when fewer slaves are connected. The master alone always has its whole log.
     """
     slaves = replicas - 1
+    if slaves <= 0:
+        return WHOLE_LOG
     if len(acked) < slaves:
         return NOTHING_CONFIRMED
     return sorted(acked, reverse=True)[slaves - 1]

@@ -27,12 +27,12 @@ log = logging.getLogger(__name__)
 class SentStore:
     """The log of a store as a master sends it."""
 
-    def __init__(self, store: Store, *, syncs_first: bool, gather_s: float) -> None:
+    def __init__(self, store: Store, settings: LiveSettings) -> None:
         self._log = store.log
         self._bytes = store.bytes
         self._segment_bytes = store.opened.segments.size
-        self._level = FLUSHED if syncs_first else WRITTEN
-        self._gather_s = gather_s
+        self._level = FLUSHED if settings.value.log.syncs_first else WRITTEN
+        self._settings = settings
 
     @property
     def bounds(self) -> LogBounds:
@@ -56,7 +56,7 @@ class SentStore:
         await grown.wait()
         if self._log.fenced is not None:
             raise self._log.fenced
-        await asyncio.sleep(self._gather_s)
+        await asyncio.sleep(0 if self._settings.value.replication.slaves_waited_for else GATHER_S)
 
 
 class Master:
@@ -64,18 +64,23 @@ class Master:
 
     def __init__(self, store: Store, settings: LiveSettings) -> None:
         self._settings = settings
-        config = settings.value.replication
-        gather_s = 0.0 if config.slaves_waited_for else GATHER_S
-        self._sent = SentStore(store, syncs_first=settings.value.log.syncs_first, gather_s=gather_s)
+        self._sent = SentStore(store, settings)
         self._tasks: dict[Feed, asyncio.Task[None]] = {}
         self._group: asyncio.TaskGroup | None = None
         self.on_acknowledged: Callable[[], None] = lambda: None
         """Called when a slave has reported, and when one came or left."""
+        self.on_look: Callable[[], None] = lambda: None
+        """Called when it may have changed how many slaves are in sync."""
 
     @property
     def feeds(self) -> list[Feed]:
         """The connected slaves."""
         return list(self._tasks)
+
+    @property
+    def end(self) -> int:
+        """The end of the log that is sent."""
+        return self._sent.bounds.end
 
     @property
     def acked(self) -> list[int]:
@@ -106,6 +111,7 @@ class Master:
         while True:
             await asyncio.sleep(CHECK_S)
             config = self._settings.value.replication
+            self.on_look()
             for feed in self.feeds:
                 feed.check(
                     loop.time(), config.ha_send_heartbeat_interval / 1000, config.ha_housekeeping_interval / 1000
@@ -122,6 +128,7 @@ class Master:
 
     def acknowledged(self, _feed: Feed) -> None:
         """Pass on that a slave has reported."""
+        self.on_look()
         self.on_acknowledged()
 
     def closed(self, feed: Feed, reason: str) -> None:
@@ -130,4 +137,5 @@ class Master:
         if task is not None:
             task.cancel()
             log.info("slave %s has left: %s", feed.address, reason, extra={"slave": feed.address, "reason": reason})
+            self.on_look()
             self.on_acknowledged()

@@ -1,4 +1,4 @@
-"""A slave's copies of its master's tables: topics, groups, consumer offsets and delay offsets.
+"""A slave's copies of its master's tables: topics, groups, consumer offsets, delay offsets, the timers' checkpoint.
 
 The tables are asked for when the master is found, every `PERIOD_S`, and soon after a record of an unknown topic came.
 Offsets that a group has committed here while the master was away stay until the master's own change: a row that is
@@ -12,17 +12,24 @@ from typing import Final
 
 from firearrow.broker.delivery.schedule import DelayedDelivery
 from firearrow.broker.tables.tables import Tables
-from firearrow.errors import FireArrowError
+from firearrow.errors import FireArrowError, RequestRefused
 from firearrow.fastjson import decode
 from firearrow.protocol.bodies.admin.topic import TopicConfigAndMappingTable
 from firearrow.protocol.bodies.group.group import SubscriptionGroupTable
 from firearrow.protocol.bodies.group.offset import ConsumerOffsetTable, DelayOffsetTable
+from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.requests.admin.topic import GetAllTopicConfig
 from firearrow.protocol.requests.group.group import GetAllSubscriptionGroupConfig
-from firearrow.protocol.requests.replication.replication import GetAllConsumerOffset, GetAllDelayOffset
+from firearrow.protocol.requests.replication.replication import (
+    GetAllConsumerOffset,
+    GetAllDelayOffset,
+    GetTimerCheckPoint,
+)
 from firearrow.remoting.caller import Caller
 from firearrow.runtime.network import Address
 from firearrow.store.placement import Rows
+from firearrow.store.timer.files import keep_copied_check
+from firearrow.store.timer.layout import TimerCheck
 from firearrow.telemetry.damped import Damped
 
 PERIOD_S: Final = 10.0
@@ -45,6 +52,7 @@ class Metadata:
         self._wanted = asyncio.Event()
         self._failures = Damped()
         self._offsets_seen: dict[str, dict[int, int]] = {}
+        self._timers_seen: TimerCheck | None = None
         self.master: Address | None = None
         """The address of the master; None while it is not known."""
         tables.store.views.dispatch.views.append(self._arrived)
@@ -88,6 +96,20 @@ class Metadata:
         self._take_offsets(decode(offsets.body, ConsumerOffsetTable).offset_table)
         delays = await self._caller.call(master, GetAllDelayOffset(), timeout_ms=TIMEOUT_MS)
         self._take_delays(decode(delays.body, DelayOffsetTable))
+        await self._copy_timers(master)
+
+    async def _copy_timers(self, master: Address) -> None:
+        """Keep how far the master's timers are: a slave that is started as master makes its wheel from the log."""
+        try:
+            reply = await self._caller.call(master, GetTimerCheckPoint(), timeout_ms=TIMEOUT_MS)
+        except RequestRefused as refused:
+            if refused.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:  # Apache's 4.9 has no timers
+                raise
+            return
+        check = TimerCheck.decode(reply.body)
+        if check.queue_offset and check != self._timers_seen:
+            await keep_copied_check(self._tables.disk, check)
+            self._timers_seen = check
 
     def _take_offsets(self, table: dict[str, dict[int, int]]) -> None:
         commit = self._tables.offsets.commit

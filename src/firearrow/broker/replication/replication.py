@@ -11,6 +11,8 @@ from firearrow.broker.replication.confirmation import Confirmation
 from firearrow.broker.replication.master import Master
 from firearrow.broker.replication.metadata import Metadata
 from firearrow.broker.replication.slave import Slave
+from firearrow.broker.send.replies import Confirmation as WaitsForSlaves
+from firearrow.broker.settings.live import LiveSettings
 from firearrow.broker.tables.tables import Tables
 from firearrow.errors import ListenFailed, SettingsError
 from firearrow.protocol.requests.naming.registration import RegisterBrokerAnswer
@@ -24,36 +26,40 @@ log = logging.getLogger(__name__)
 class Replication:
     """A master's or a slave's side of the group."""
 
-    def __init__(self, tables: Tables, network: Network, caller: Caller, delays: DelayedDelivery) -> None:
-        settings, store = tables.settings, tables.store
-        is_slave = settings.value.replication.is_slave
-        self._settings = settings
+    def __init__(
+        self,
+        tables: Tables,
+        network: Network,
+        *,
+        master: Master | None = None,
+        confirmation: WaitsForSlaves | None = None,
+        slave: Slave | None = None,
+        metadata: Metadata | None = None,
+    ) -> None:
+        self._settings = tables.settings
         self._identity = tables.identity
         self._network = network
-        self.master = None if is_slave else Master(store, settings)
-        self.confirmation = None if self.master is None else self._confirmation(self.master)
-        """Where sends wait for slaves; None unless this is a SYNC_MASTER that waits for any."""
-        self.slave = Slave(store, settings, network, tables.clock) if is_slave else None
-        self._metadata = Metadata(tables, delays, caller) if is_slave else None
+        self.master = master
+        self.confirmation = confirmation
+        """Where sends wait for slaves; None when they do not."""
+        self.slave = slave
+        self.metadata = metadata
 
-    def _confirmation(self, master: Master) -> Confirmation | None:
-        config = self._settings.value.replication
-        if not config.slaves_waited_for:
-            return None
-        confirmation = Confirmation(
-            lambda: master.acked,
-            config.in_sync_replicas,
-            config.ha_max_gap_not_in_sync,
-            lambda: self._settings.broker.sync_flush_timeout,
-        )
-        master.on_acknowledged = confirmation.acknowledged
-        return confirmation
+    @classmethod
+    def by_settings(cls, tables: Tables, network: Network, caller: Caller, delays: DelayedDelivery) -> "Replication":
+        """Return the replication that ``brokerRole`` asks for."""
+        settings, store = tables.settings, tables.store
+        if settings.value.replication.is_slave:
+            slave = Slave(store, settings, network, tables.clock)
+            return cls(tables, network, slave=slave, metadata=Metadata(tables, delays, caller))
+        master = Master(store, settings)
+        return cls(tables, network, master=master, confirmation=_confirmation(master, settings))
 
     async def start(self, life: Lifetime) -> None:
         """Begin to serve slaves, or to copy a master."""
-        if self.slave is not None and self._metadata is not None:
+        if self.slave is not None and self.metadata is not None:
             life.spawn(self.slave.run(), "slave")
-            life.spawn(self._metadata.run(), "tables of the master")
+            life.spawn(self.metadata.run(), "tables of the master")
         elif self.master is not None:
             await self._listen(life, self.master)
 
@@ -63,7 +69,7 @@ class Replication:
         try:
             listener = await self._network.listen(master.connection, address)
         except ListenFailed as error:
-            if config.ha_listen_port or config.slaves_waited_for:
+            if config.ha_listen_port or self.confirmation is not None:
                 raise
             log.warning("no slave can copy this broker: %s (set haListenPort)", error, extra={"reason": str(error)})
             return
@@ -72,12 +78,23 @@ class Replication:
 
     def registered(self, answer: RegisterBrokerAnswer) -> None:
         """Take the addresses of the master from a name server's answer."""
-        if self.slave is None or self._metadata is None:
+        if self.slave is None or self.metadata is None:
             return
         try:
             if answer.ha_server_addr:
                 self.slave.found(Address.parse(answer.ha_server_addr))
             if answer.master_addr:
-                self._metadata.found(Address.parse(answer.master_addr))
+                self.metadata.found(Address.parse(answer.master_addr))
         except SettingsError as error:
             log.warning("a name server told a wrong address of the master: %s", error, extra={"reason": str(error)})
+
+
+def _confirmation(master: Master, settings: LiveSettings) -> Confirmation | None:
+    if settings.value.replication.broker_role != "SYNC_MASTER":
+        return None
+    confirmation = Confirmation(lambda: master.acked, lambda: master.end, settings)
+    master.on_acknowledged = confirmation.acknowledged
+    master.on_look = confirmation.look
+    settings.on_change.append(confirmation.look)
+    confirmation.look()
+    return confirmation

@@ -13,7 +13,7 @@ from typing import Final, cast
 from firearrow.broker.replication.rate import Rate
 from firearrow.broker.settings.live import LiveSettings
 from firearrow.errors import ConnectionLost, FireArrowError
-from firearrow.protocol.ha_stream import FROM_FIRST_BYTE, Spans, report
+from firearrow.protocol.ha_stream import FROM_FIRST_BYTE, Spans, joined, report
 from firearrow.runtime.clock import Clock
 from firearrow.runtime.network import Address, Network
 from firearrow.store.placement import FLUSHED, WRITTEN
@@ -79,7 +79,7 @@ class Slave:
             log.warning("the log of master %s is not copied for now: %s", self.address, error, extra=extra)
 
     async def _follow(self, address: Address) -> None:
-        link = _Link()
+        link = Link()
         transport = await self._network.connect(lambda: link, address)
         try:
             self._copy.interrupted()
@@ -89,7 +89,7 @@ class Slave:
         finally:
             transport.abort()
 
-    async def _receive(self, link: "_Link") -> None:
+    async def _receive(self, link: "Link") -> None:
         config = self._settings.value.replication
         heartbeat_s, silence_s = config.ha_send_heartbeat_interval / 1000, config.ha_housekeeping_interval / 1000
         loop, spans = asyncio.get_running_loop(), Spans()
@@ -109,11 +109,10 @@ class Slave:
             is_new = False
             heard = loop.time()
             self.read_ms = self._now_ms()
-            self.rate.add(len(data), heard)
             before = self._copy.end
-            for offset, part in spans.feed(data):
-                if part:
-                    await self._copy.take(offset, part)
+            for offset, span in joined(spans.feed(data)):
+                self.rate.add(len(span), heard)
+                await self._copy.take(offset, span)
             if self._copy.end > before:
                 self._report_when_kept(link, self._copy.end)
 
@@ -121,19 +120,19 @@ class Slave:
     def _kept(self) -> int:
         return self._log.flushed if self._level is FLUSHED else self._log.written
 
-    def _report_when_kept(self, link: "_Link", end: int) -> None:
+    def _report_when_kept(self, link: "Link", end: int) -> None:
         def reached(error: FireArrowError | None) -> None:
             if error is None:
                 self._report(link, end)
 
         self._log.on_reached(end, self._level, reached)
 
-    def _report(self, link: "_Link", offset: int) -> None:
+    def _report(self, link: "Link", offset: int) -> None:
         self.wrote_ms = self._now_ms()
         link.send(report(offset))
 
 
-class _Link(asyncio.Protocol):
+class Link(asyncio.Protocol):
     """The connection to the master: received pieces wait here, and the peer is paused when they are too many."""
 
     def __init__(self) -> None:

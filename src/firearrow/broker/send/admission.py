@@ -30,6 +30,7 @@ from typing import Final
 from firearrow.broker.settings.live import LiveSettings
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.refusal import Refused
+from firearrow.telemetry.metrics import Histogram
 
 BURST_PART: Final = 0.5
 """The part of a send's longest wait for which a turn takes sends: later sends must wait for the end of the turn."""
@@ -52,6 +53,7 @@ READ_PART: Final = 2.5
 REFUSAL_PART: Final = 0.5
 UNREAD_PART: Final = 0.1
 """The cost of a refusal, in sends: of a send that was read, and of a send that was refused unread."""
+TURN_BOUNDS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 _NEVER: Final = float("inf")
 
 
@@ -72,6 +74,8 @@ class Admission:
         self._after_s = 0.0
         self._seen_s = self._seen_after_s = self._seen = 0.0
         self._refusal: Refused | None = None
+        self.turns: Final = Histogram(TURN_BOUNDS)
+        """How long turns with sends took, in seconds."""
         self.refused = 0
         """Number of sends refused since the start."""
         self.pace_s = 0.0
@@ -197,6 +201,7 @@ class Admission:
 
     def _learn(self, now: float) -> None:
         took_s = now - self._began
+        self.turns.observe(took_s)
         self._seen_s += took_s
         self._seen_after_s += took_s - self._read_s
         self._seen += self._taken

@@ -35,8 +35,17 @@ class AckLine(Protocol):
 class Confirmation(Protocol):
     """Where answers wait for slaves after their records are kept on the master."""
 
+    @property
+    def refusal(self) -> Refused | None:
+        """Why no message is taken that waits for slaves; None while enough replicas are in sync."""
+        ...
+
     def owed(self, end: int, later: Owed) -> Owed:
         """Return what takes the answer for a record that ends at ``end`` once the master keeps it."""
+        ...
+
+    def wait(self, end: int, later: Owed, answer: Answer) -> bool:
+        """Send the answer for a record that the master keeps when enough slaves have it."""
         ...
 
 
@@ -65,7 +74,8 @@ class SendReplies:
         self.acks: AckLine = self.lines[self.syncs]
         self.waits = self.syncs
         """Whether answers wait for more than the write, unless the sender says WAIT=false."""
-        self.waits_for_slaves = False
+        self.slaves: Confirmation | None = None
+        """Where answers wait for slaves; None when they do not."""
         self.failed = 0
         """Number of messages that the store did not take."""
         self._configure()
@@ -74,7 +84,18 @@ class SendReplies:
     def wait_for_slaves(self, confirmation: Confirmation) -> None:
         """Let answers wait for slaves too, from now on."""
         self.acks = _WithSlaves(self.lines[self.syncs], confirmation)
-        self.waits = self.waits_for_slaves = True
+        self.waits = True
+        self.slaves = confirmation
+
+    @property
+    def is_short_of_replicas(self) -> bool:
+        """Whether messages are refused because too few replicas are in sync."""
+        return self.slaves is not None and self.slaves.refusal is not None
+
+    def check_replicas(self) -> None:
+        """Refuse a message that waits for slaves while too few replicas are in sync."""
+        if self.slaves is not None and self.slaves.refusal is not None:
+            raise self.slaves.refusal
 
     def _configure(self) -> None:
         broker = self._settings.broker

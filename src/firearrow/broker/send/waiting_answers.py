@@ -14,7 +14,7 @@ the disk failed after it took the record; or with a refusal when the record was 
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from msgspec.structs import replace
 
@@ -23,6 +23,9 @@ from firearrow.protocol.codes import ResponseCode
 from firearrow.remoting.handlers import Answer
 from firearrow.store.log.waiters import OnReached
 from firearrow.store.placement import FLUSHED, WRITTEN, Level
+from firearrow.telemetry.metrics import Histogram
+
+WAIT_BOUNDS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 
 class Log(Protocol):
@@ -74,6 +77,8 @@ class Acks:
         self._since = 0.0  # when the line began to wait, or was last served
         self.lost = 0
         """Number of records that were taken back."""
+        self.waits: Final = Histogram(WAIT_BOUNDS)
+        """How long released answers had waited, at most: those of one release count the wait of the first."""
         self.longest_s = 0.0
         """The longest time for which waiting answers were not served."""
 
@@ -106,14 +111,16 @@ class Acks:
         self._asked -= 1
         waiting, log = self._waiting, self._log
         now = self._now_s()
-        if waiting and now - self._since > self.longest_s:
-            self.longest_s = now - self._since
+        waited_s, before = now - self._since, len(waiting)
+        if before and waited_s > self.longest_s:
+            self.longest_s = waited_s
         self._since = now
         if error is None:
             reached = log.flushed if self._level is FLUSHED else log.written
             while waiting and waiting[0][0] <= reached:
                 _, later, answer, _ = waiting.popleft()
                 later.answer(answer)
+            self.waits.observe(waited_s, before - len(waiting))
         else:
             self._taken_back(error)
         if waiting and not self._asked:

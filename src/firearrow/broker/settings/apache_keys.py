@@ -44,7 +44,6 @@ REFUSED: Final = {
     "duplicationEnable": _off("a log is copied from offset 0 or from where its copy ends, never twice"),
     "allAckInSyncStateSet": _off(_CONTROLLER),
     "enableSlaveActingMaster": _off("a slave never acts for its master: start it as a master instead"),
-    "minInSyncReplicas": Promise(frozenset({"1", ""}), "refusing sends while slaves are missing is not offered yet"),
     "totalReplicas": Promise(frozenset({"1", ""}), "it belongs to slaves that act for their master"),
     "enableAutoInSyncReplicas": _off("it belongs to slaves that act for their master"),
     "enableControllerMode": _off(_CONTROLLER),
@@ -86,7 +85,6 @@ REFUSED: Final = {
     "fetchNamesrvAddrByAddressServer": _off(_LOOKUP),
     "fetchNameSrvAddrByDnsLookup": _off(_LOOKUP),
     "messageStorePlugIn": _unset("Java classes cannot be loaded here"),
-    "metricsExporterType": Promise(frozenset({"disable", "0", ""}), "exporting metrics is not offered yet"),
     "enableBatchPush": _off("it belongs to a store of Apache's own that is not offered"),
     "isInBrokerContainer": _off("several brokers in one process are not offered"),
     "isBrokerContainer": _off("several brokers in one process are not offered"),
@@ -162,7 +160,7 @@ _GROUPS: Final = {
     "offsets are answered as the slave has them": "offsetCheckInSlave",
     "disks are not shared by replicas": "replicasPerDiskPartition",
     _CONTROLLER: """
-        asyncLearner haMaxTimeSlaveNotCatchup controllerHeartBeatTimeoutMills syncControllerMetadataPeriod
+        asyncLearner controllerHeartBeatTimeoutMills syncControllerMetadataPeriod
         checkSyncStateSetPeriod brokerElectionPriority
         cleanOfflineBrokerInterval""",
     _ROCKSDB: """
@@ -228,10 +226,9 @@ _GROUPS: Final = {
         enableMessageStoreMetrics enableRemotingMetrics enableRequestMetrics enableStatsMetrics
         enableTransactionMetrics maxStatsIdleTimeInMinutes printChannelGroups printChannelGroupsMinNum
         isolateLogEnable""",
-    "exporting metrics is not offered yet": """
+    "metrics are served for Prometheus to fetch, never sent: see metricsExporterType": """
         metricGrpcExporterIntervalInMills metricGrpcExporterTimeOutInMills metricLoggingExporterIntervalInMills
-        metricsExportBatchMaxDataPoints metricsGrpcExporterHeader metricsGrpcExporterTarget metricsInDelta
-        metricsLabel metricsOtelCardinalityLimit metricsPromExporterHost metricsPromExporterPort""",
+        metricsExportBatchMaxDataPoints metricsGrpcExporterHeader metricsGrpcExporterTarget metricsInDelta""",
     "cold reads never hold up others here": """
         cgColdReadThreshold coldCtrStrategyEnable coldDataScanEnable globalColdReadThreshold usePIDColdCtrStrategy""",
     "a changed topic is registered at once, and a table of more than 2,000 topics in parts of as many": """

@@ -16,6 +16,7 @@ from msgspec import Meta, Struct, field
 from firearrow.broker.settings.apache_keys import REFUSED, WITHOUT_EFFECT
 from firearrow.broker.settings.consumer_settings import ConsumingConfig
 from firearrow.broker.settings.dedup_settings import DedupConfig
+from firearrow.broker.settings.failover_settings import FailoverConfig, check_member
 from firearrow.broker.settings.pull_settings import PullConfig
 from firearrow.broker.settings.replication_settings import ReplicationConfig, check_role
 from firearrow.broker.settings.transaction_settings import TransactionConfig
@@ -23,13 +24,14 @@ from firearrow.errors import SettingsError
 from firearrow.model.delays import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from firearrow.model.flags import PERM_READ, PERM_WRITE
 from firearrow.remoting.limits import Limits
+from firearrow.remoting.operation_port import OperationConfig
 from firearrow.runtime.tls_settings import ServerTls
 from firearrow.settings import Source, load
 from firearrow.store.config import LogConfig
+from firearrow.store.deletion import RetentionConfig
 from firearrow.store.index.key_index import IndexConfig
 from firearrow.store.queue.table import QueueConfig
 from firearrow.store.recovery.scrub import ScrubConfig
-from firearrow.store.retention import RetentionConfig
 from firearrow.store.timer.config import TimerConfig, check_precision
 
 DEFAULT_PORT: Final = 10911
@@ -176,12 +178,14 @@ class BrokerSettings(Struct, frozen=True):
     transactions: TransactionConfig = field(default_factory=TransactionConfig)
     dedup: DedupConfig = field(default_factory=DedupConfig)
     replication: ReplicationConfig = field(default_factory=ReplicationConfig)
+    failover: FailoverConfig = field(default_factory=FailoverConfig)
     log: LogConfig = field(default_factory=LogConfig)
     queues: QueueConfig = field(default_factory=QueueConfig)
     index: IndexConfig = field(default_factory=IndexConfig)
     retention: RetentionConfig = field(default_factory=RetentionConfig)
     scrub: ScrubConfig = field(default_factory=ScrubConfig)
     timers: TimerConfig = field(default_factory=TimerConfig)
+    operation: OperationConfig = field(default_factory=OperationConfig)
     limits: Limits = field(default_factory=Limits)
     tls: ServerTls = field(default_factory=ServerTls)
 
@@ -195,11 +199,14 @@ CHANGEABLE: Final = frozenset(
         "brokerPermission",
         "compressedRegister",
         "defaultTopicQueueNums",
+        "haMaxGapNotInSync",
+        "inSyncReplicas",
         "litePullMessageEnable",
         "longPollingEnable",
         "maxFilterBodyBytes",
         "maxFilterMicrosOfPull",
         "maxFilterSteps",
+        "minInSyncReplicas",
         "recallMessageEnable",
         "maxTransferBytesBesideSends",
         "maxTransferBytesOnMessageInDisk",
@@ -244,7 +251,10 @@ def load_settings(sources: list[Source]) -> LoadedSettings:
     loaded = load(BrokerSettings, sources, ignored={**WITHOUT_EFFECT, **dict.fromkeys(REFUSED, "it is the default")})
     value = loaded.value
     parse_delay_levels(value.broker.message_delay_level)
-    check_role(value.replication, value.broker.broker_id)
+    if value.failover.coordinator_address:
+        check_member(value.failover, value.replication, value.broker.broker_id)
+    else:
+        check_role(value.replication, value.broker.broker_id)
     check_precision(value.timers.timer_precision_ms)
     limits = msgspec.structs.replace(value.limits, idle_s=value.broker.server_channel_max_idle_time_seconds)
     warnings = tuple(w for w in loaded.warnings if not w.endswith("has no effect: it is the default"))

@@ -52,6 +52,15 @@ class ReplicationConfig(Struct, frozen=True, kw_only=True, rename="camel"):
             "Apache's default is 1, ours is 2.",
         ),
     ] = 2
+    min_in_sync_replicas: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=64,
+            description="Replicas, the master included, that must be in sync before a SYNC_MASTER takes a message; "
+            "with fewer it refuses messages before it writes them.",
+        ),
+    ] = 1
     slave_read_enable: Annotated[
         bool,
         Meta(description="On a slave: serve pulls. On a master: send readers that are far behind to a slave."),
@@ -69,7 +78,12 @@ class ReplicationConfig(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def check_role(config: ReplicationConfig, broker_id: int) -> None:
-    """Raise ``SettingsError`` unless role and id agree: a master has id 0, a slave another one."""
+    """Raise ``SettingsError`` unless role, id and numbers of replicas agree: a master has id 0, a slave another one."""
+    if config.broker_role == "SYNC_MASTER" and config.min_in_sync_replicas > config.in_sync_replicas:
+        raise SettingsError(
+            f"minInSyncReplicas={config.min_in_sync_replicas} is over inSyncReplicas={config.in_sync_replicas}: a "
+            "message would be refused without replicas that nobody waits for; raise inSyncReplicas"
+        )
     if config.is_slave and broker_id == 0:
         raise SettingsError("brokerRole=SLAVE needs a brokerId of its own: set brokerId to 1 or more")
     if not config.is_slave and broker_id:

@@ -43,7 +43,7 @@ STATISTICS: Final = {
     GROUP_FILTER_MICROS: ("unjudged", 1),
 }
 """The counter of every statistic, and whether the statistic counts messages or bytes."""
-KINDS: Final = ("put", "get", "back", "filtered", "judged", "unjudged")
+KINDS: Final = ("put", "get", "back", "dead", "filtered", "judged", "unjudged")
 """The kinds of counters; ``unjudged`` counts messages without a verdict, and the microseconds of all verdicts."""
 ROWS_AT_ONCE: Final = 2_000
 
@@ -63,6 +63,9 @@ class _Family:
             counts = Counts()
             known = self._rows[key] = (counts, self._history.add(counts))
         return known[0]
+
+    def items(self) -> list[tuple[str, Counts]]:
+        return [(key, counts) for key, (counts, _) in self._rows.items()]
 
     def row(self, key: str) -> int | None:
         known = self._rows.get(key)
@@ -142,6 +145,14 @@ class BrokerStats:
     def sent_back(self, group: str, topic: str) -> None:
         """Count a send-back."""
         self._families["back"].of(f"{topic}@{group}").messages += 1
+
+    def died(self, group: str, topic: str) -> None:
+        """Count a message that became a dead letter of a group."""
+        self._families["dead"].of(f"{topic}@{group}").messages += 1
+
+    def counts(self, kind: str) -> list[tuple[str, Counts]]:
+        """Return the counters of a kind, by topic or by ``topic@group``."""
+        return self._families[kind].items()
 
     def forget_topic(self, topic: str) -> None:
         """Remove the counters of a deleted topic; the broker's sums keep their values."""

@@ -9,7 +9,7 @@ import logging
 from typing import Final
 
 from firearrow.runtime.disk.door import Disk, Usage
-from firearrow.store.retention import RetentionConfig
+from firearrow.store.deletion import RetentionConfig
 
 LOOK_EVERY_S: Final = 10.0
 _GIB: Final = 1 << 30

@@ -64,6 +64,13 @@ class OffsetTable:
             return self.committed(group, topic, queue_id)
         return queues[queue_id]
 
+    def in_flight(self, group: str, topic: str) -> int:
+        """Return how many messages a group has pulled and not committed, in all queues of a topic."""
+        pulled = self._pulled.get((topic, group))
+        if pulled is None:
+            return 0
+        return sum(max(offset - self.committed(group, topic, queue), 0) for queue, offset in pulled.items())
+
     def of(self, group: str, topic: str) -> dict[int, int]:
         """Return the committed offsets of a group in a topic, by queue."""
         return self._committed.get((topic, group), {})

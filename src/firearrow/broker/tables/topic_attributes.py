@@ -2,7 +2,8 @@
 
 A change is written ``+key=value,-key``. Pure. Java: ``AttributeParser``, ``AttributeUtil``, ``TopicAttributes``.
 Values that ask for queues, policies or messages that are not offered yet are refused, so that no topic promises what is
-not kept. The type of a send is not checked against the type of its topic: Apache's broker does not check it either.
+not kept. ``lake.retention`` is FireArrow's own; Apache's brokers refuse it. The type of a send is not checked against
+the type of its topic: Apache's broker does not check it either.
 """
 
 from collections.abc import Mapping
@@ -14,6 +15,13 @@ from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.refusal import Refused
 
 LONG_MAX: Final = 2**63 - 1
+
+
+LAKE_RETENTION: Final = "lake.retention"
+KEEP: Final = "KEEP"
+"""Messages expire only once a lake has them."""
+RELEASE: Final = "RELEASE"
+"""So do these; they may be deleted before, once the lake and every group with offsets have them."""
 
 
 class Attribute(Struct, frozen=True):
@@ -42,6 +50,7 @@ ATTRIBUTES: Final[Mapping[str, Attribute]] = {
     "message.type": Attribute(True, MESSAGE_TYPES),
     "reserve.time": Attribute(True, bounds=(-1, LONG_MAX)),
     "lite.topic.expiration": Attribute(True, bounds=(-1, LONG_MAX)),
+    LAKE_RETENTION: Attribute(True, (KEEP, RELEASE)),
 }
 
 NOT_OFFERED: Final = {

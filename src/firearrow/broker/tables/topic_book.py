@@ -6,6 +6,7 @@ not be written stays young, and the next message for the topic starts another wr
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable
 
 from msgspec import Struct, field
@@ -15,10 +16,12 @@ from firearrow.broker.state.state_file import OnSaved, StateFile
 from firearrow.broker.tables.topics import PATH, Changed, TopicTable
 from firearrow.errors import FireArrowError
 from firearrow.model.flags import topic_sys_flag
-from firearrow.model.names import AUTO_CREATE_TOPIC, RETRY_PREFIX
+from firearrow.model.names import AUTO_CREATE_TOPIC, RETRY_PREFIX, is_system_topic
 from firearrow.protocol.bodies.admin.topic import TopicConfig, TopicConfigAndMappingTable
 from firearrow.runtime.clock import Clock
 from firearrow.runtime.disk.door import Disk
+
+log = logging.getLogger(__name__)
 
 OnChanged = Callable[[tuple[TopicConfig, ...]], None]
 
@@ -43,6 +46,19 @@ class Topics:
         await self.file.load()
         if self.table.changes:
             self.file.changed()
+
+    def restore(self, queues: Iterable[tuple[str, int]]) -> None:
+        """Create the topics of queues that have messages and no topic, with as many queues as there are.
+
+        A topic that was created just before its master died may not have reached this broker, but its messages have.
+        """
+        counts: dict[str, int] = {}
+        for topic, queue_id in queues:
+            if not is_system_topic(topic):
+                counts[topic] = max(counts.get(topic, 0), queue_id + 1)
+        for topic, count in counts.items():
+            if self.ensure(topic, count):
+                log.warning("topic %s is made again for its messages in the log", topic, extra={"topic": topic})
 
     def when_kept(self, name: str, call: OnSaved) -> None:
         """Call once a topic's current state is durable, or with the error that prevents it; calls keep their order."""

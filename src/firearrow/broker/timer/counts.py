@@ -42,6 +42,10 @@ class TimerCounts:
         """The number of all messages that wait."""
         return sum(max(count, 0) for count, _ in self._by_topic.values())
 
+    def by_topic(self) -> list[tuple[str, int]]:
+        """Return how many messages of each topic wait."""
+        return [(topic, max(count, 0)) for topic, (count, _) in self._by_topic.items()]
+
     def table(self) -> TimerMetricsTable:
         """Return the counts as Apache writes them."""
         return TimerMetricsTable(

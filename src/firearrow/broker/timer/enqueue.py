@@ -93,10 +93,10 @@ class Enqueue:
         for buffer in pulled.buffers:
             for head in heads(buffer):
                 timed = self._timed(head, buffer)
-                if timed is not None and head.physical_offset in self._files.in_log:
-                    self._count(timed, now_ms)  # in the wheel since the last flush, but not in the counts that it wrote
+                if timed is None or self._files.was_delivered(head.queue_offset, timed.due_ms):
                     continue
-                if timed is None:
+                if head.physical_offset in self._files.in_log:
+                    self._count(timed, now_ms)  # in the wheel since the last flush, but not in the counts that it wrote
                     continue
                 while not self._has_room(timed, now_ms):
                     # Messages that were looked at are put away first: their slots may be delivered meanwhile.

@@ -18,8 +18,8 @@ from firearrow.errors import DiskError
 from firearrow.model import PhysicalOffset
 from firearrow.model.names import TIMER_TOPIC
 from firearrow.runtime.clock import elapsed_ms
+from firearrow.store.deletion import HOUR_MS
 from firearrow.store.placement import FLUSHED, Rows
-from firearrow.store.retention import HOUR_MS
 from firearrow.store.timer.files import TimerFiles
 from firearrow.store.timer.layout import TimerCheck
 
@@ -54,10 +54,7 @@ class Timers:
         if not config.timer_wheel_enable:
             return
         await self.counts.load()
-        files = self.files = await TimerFiles.open(
-            tables.disk, config, self._clock.now_ms(), log_tail=self._store.log.tail, entry_at=self._entry_at
-        )
-        files.queue_offset = min(files.queue_offset, self._store.max_offset(TIMER_TOPIC, 0))
+        files = self.files = await self._open()
         kept_ms = tables.settings.value.retention.file_reserved_time * HOUR_MS
         # A message is stored again before the file of its record is old enough to be deleted.
         half = kept_ms // 2 // config.timer_precision_ms
@@ -66,6 +63,21 @@ class Timers:
         self._enqueue = Enqueue(tables, files, self.counts, self._dequeue)
         renewal = Renewal(tables, files, self._dequeue, self.counts, self._entry_at)
         self._store.retention.before_delete.append(renewal.below)
+
+    async def _open(self) -> TimerFiles:
+        config, now_ms = self._tables.settings.value.timers, self._clock.now_ms()
+        tail = self._store.log.tail
+        files = await TimerFiles.open(self._tables.disk, config, now_ms, log_tail=tail, entry_at=self._entry_at)
+        files.queue_offset = min(files.queue_offset, self._store.max_offset(TIMER_TOPIC, 0))
+        return files
+
+    async def cut(self) -> None:
+        """Remove from the timer files, durably, what names records behind the end of a log that was cut."""
+        if self._tables.settings.value.timers.timer_wheel_enable:
+            files = self.files or await self._open()
+            await files.flush(self._deliveries_durable, self._clock.now_ms())
+            if self.files is None:
+                files.close()
 
     def _entry_at(self, offset: int) -> PhysicalOffset:
         """Return the physical offset of an entry of the timers' queue; beyond every record at the end of the queue."""

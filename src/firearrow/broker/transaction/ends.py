@@ -17,6 +17,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from firearrow.broker.send.replies import Confirmation
 from firearrow.broker.settings.live import LiveSettings
 from firearrow.broker.transaction.decisions import check_end, not_found, repeated
 from firearrow.broker.transaction.half import final_message
@@ -29,7 +30,7 @@ from firearrow.model.flags import COMMIT, ROLLBACK
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.refusal import Refused
 from firearrow.protocol.requests.transaction.transaction import EndTransaction
-from firearrow.remoting.handlers import Later
+from firearrow.remoting.handlers import SUCCESS, Answer, Later
 from firearrow.runtime.clock import Clock
 
 AT_ONCE: Final = 64
@@ -65,6 +66,20 @@ class _End(Struct, frozen=True, gc=False):
             self.later.refuse(int(refusal.code), refusal.remark)
 
 
+class _Confirmed:
+    """The answer to a request whose records slaves are waited for."""
+
+    __slots__ = ("_end",)
+
+    def __init__(self, end: _End) -> None:
+        self._end = end
+
+    def answer(self, answer: Answer) -> bool:
+        remark = "the end of the transaction is stored, and no slave is known to have it"
+        self._end.answer(None if answer.code == ResponseCode.SUCCESS else Refused(ResponseCode(answer.code), remark))
+        return True
+
+
 class Ends:
     """The requests of one broker to end transactions."""
 
@@ -73,6 +88,10 @@ class Ends:
         self._settings = settings
         self._clock = clock
         self._waiting: deque[_End] = deque()
+        self.slaves: Confirmation | None = None
+        """Where answers wait for slaves; None when they do not."""
+        self.ended: Final = dict.fromkeys(OUTCOMES.values(), 0)
+        """Transactions that were ended since the start, by outcome."""
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -172,6 +191,8 @@ class Ends:
         """Append the final message of a commit; return the half message that is over, None when there is none."""
         if isinstance(record, Refused):
             raise record
+        if self.slaves is not None and self.slaves.refusal is not None:
+            raise self.slaves.refusal
         half, offset, was_stored = record
         check_end(end.request, half, self._clock.now_ms(), self._settings.value.transactions)
         ledger = self._journal.ledger
@@ -205,7 +226,7 @@ class Ends:
         return self._journal.append(final).end
 
     def _finish(self, decided: list[tuple[_End, int]], work: Slice) -> None:
-        """Append the op messages, and answer when everything is kept."""
+        """Append the op messages, and answer when everything is kept, and slaves have it that are waited for."""
         end = work.close()
 
         def reached(error: FireArrowError | None) -> None:
@@ -213,7 +234,13 @@ class Ends:
                 work.lost(error)
             for one, offset in decided:
                 reason = work.error_of(offset)
-                one.answer(None if reason is None else _not_stored(reason))
+                self.ended[one.outcome] += reason is None
+                if reason is not None:
+                    one.answer(_not_stored(reason))
+                elif self.slaves is None:
+                    one.answer(None)
+                else:
+                    self.slaves.wait(end, _Confirmed(one), SUCCESS)
 
         self._journal.when_kept(end, reached)
 

@@ -11,7 +11,7 @@ Invariant: ``slots[hash % len(slots)]`` is the newest entry of its chain, and th
 import struct
 from array import array
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from itertools import chain, repeat
 from sys import byteorder
 from typing import Final
 
@@ -95,26 +95,27 @@ class ActiveIndex:
         self.count, self.slots_used = number, used
         _, self.end_physical, self.end_ms = keys[-1]
 
-    def put_uniform(self, hashes: Sequence[int], places: range, store_ms: int) -> None:
-        """As `put`, for one key each of consecutive messages with one store time."""
+    def put_columns(self, columns: Sequence[Sequence[int]], places: Sequence[int], store_ms: int) -> None:
+        """As `put`, for consecutive messages with one store time. Each column has a hash of every message."""
         if self.count <= FIRST_ENTRY:
             self.begin_physical, self.begin_ms = places[0], store_ms
         slots, dirty = self.slots, self._dirty
-        key_hashes = [unsigned if unsigned <= LARGEST_INT else -unsigned & LARGEST_INT for unsigned in hashes]
-        size, count = len(slots), len(hashes)
-        number = self.count
+        keys, size, number = len(columns), len(self.slots), self.count
+        hashes = [0] * (keys * len(places))
+        for column, values in enumerate(columns):
+            hashes[column::keys] = values
+        hashes = [unsigned if unsigned <= LARGEST_INT else -unsigned & LARGEST_INT for unsigned in hashes]
         before: list[int] = []
-        for slot in [key_hash % size for key_hash in key_hashes]:
-            before.append(slots[slot])
+        add = before.append
+        for slot in [key_hash % size for key_hash in hashes]:
+            add(slots[slot])
             slots[slot] = number
             dirty[slot >> _PAGE_SHIFT] = 1
             number += 1
         age_ms = store_ms - self.begin_ms
-        fields = [age_ms // 1000 if 0 <= age_ms < _OLDEST_MS else 0] * (4 * count)
-        fields[0::4] = key_hashes
-        fields[1::4] = places
-        fields[3::4] = before
-        self._waiting += _entries(count).pack(*fields)
+        seconds = age_ms // 1000 if 0 <= age_ms < _OLDEST_MS else 0
+        physicals = places if keys == 1 else chain.from_iterable(zip(*repeat(places, keys), strict=True))
+        self._waiting += b"".join(map(ENTRY.pack, hashes, physicals, repeat(seconds), before))
         self.count = number
         self.slots_used += before.count(0)
         self.end_physical, self.end_ms = places[-1], store_ms
@@ -178,11 +179,6 @@ class ActiveIndex:
         self.file.write_at(self.shape.slot_position(first), [big_endian(self.slots[first:last])])
         first_page, end_page = first // _SLOTS_A_PAGE, -(-last // _SLOTS_A_PAGE)
         self._dirty[first_page:end_page] = bytes(end_page - first_page)
-
-
-@lru_cache(64)
-def _entries(count: int) -> struct.Struct:
-    return struct.Struct(">" + "iqii" * count)
 
 
 def big_endian(numbers: "array[int]") -> bytes:

@@ -52,13 +52,13 @@ def _short_plan(count: int) -> tuple[list[tuple[int, int, int]], struct.Struct]:
     return steps, struct.Struct(">" + "4xI" * count)
 
 
-def hash_short_lanes(lanes: bytes, count: int) -> tuple[int, ...]:
-    """The unsigned hashes of ``count`` texts of `SHORT_LANE` ASCII characters each, given as one bytes object."""
-    steps, numbers = _short_plan(count)
-    joined = int.from_bytes(lanes, "big")
+def hash_short_lanes(lanes: list[bytes]) -> tuple[int, ...]:
+    """The unsigned hashes of up to `AT_ONCE` texts of `SHORT_LANE` ASCII characters each."""
+    steps, numbers = _short_plan(len(lanes))
+    joined = int.from_bytes(b"".join(lanes), "big")
     for shift, mask, power in steps:
         joined = ((joined >> shift) & mask) * power + (joined & mask)
-    return numbers.unpack(joined.to_bytes(count * SHORT_LANE, "big"))
+    return numbers.unpack(joined.to_bytes(len(lanes) * SHORT_LANE, "big"))
 
 
 @lru_cache(65_536)

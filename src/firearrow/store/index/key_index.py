@@ -147,12 +147,13 @@ class Index:
         if self._keys and self.stalled is None:
             self._enter()
         active, places = self.files.active, rows.places
-        if self._keys or active is None or active.room < len(places) or places[0] < self.indexed_to:
+        if self._keys or active is None or places[0] < self.indexed_to:
             return False
-        hashes = uniform_hashes(rows)
-        if hashes is None:
+        columns = uniform_hashes(rows)
+        if columns is None or active.room < len(columns) * len(places):
             return False
-        active.put_uniform(hashes, places, rows.store_ms)
+        if columns:
+            active.put_columns(columns, places, rows.store_ms)
         self.indexed_to = places[-1] + 1
         return True
 

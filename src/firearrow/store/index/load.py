@@ -52,6 +52,23 @@ async def load_known(index: Index, state: IndexState | None, durable: int, *, in
     return index.indexed_to
 
 
+async def load_below(index: Index, state: IndexState | None, end: int) -> int:
+    """Keep the full files whose keys all lie below the end of a log that was cut, and delete the others.
+
+    Return the offset from which the log must be dispatched again. ``state`` is the newest file of the snapshot.
+    """
+    files = index.files
+    for name in await index_names(files.disk):
+        if state is not None and name < state.name:
+            await _open_old(files, name)
+            if files.old[-1].header.end_physical < end:
+                continue
+            files.old.pop().file.close()
+        await _delete(files, name)
+    index.indexed_to = _end_of_old(files)
+    return index.indexed_to
+
+
 async def load_found(index: Index, believed: int | None, log_end: int) -> int:
     """Open the files that Apache left. ``believed`` is the offset up to which they are on disk; None: all of them."""
     files = index.files

@@ -1,5 +1,6 @@
 """Hashes the keys of rows for the index, many at once. Pure."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from firearrow.model.flags import ROLLBACK, TRANSACTION_MASK
@@ -26,17 +27,46 @@ LONGEST_HEAD: Final = 24
 _LONG_KEY: Final = LANE_BYTES + LONGEST_HEAD
 _USUAL_LENGTHS: Final = (LANE_BYTES, _LONG_KEY)
 _NO_KEY: Final = bytes(LANE_BYTES)
+_UNIQ_KEY: Final = UNIQ_KEY_MARK[:-1]
+_KEYS: Final = KEYS_MARK[:-1]
 
 
-def uniform_hashes(rows: UniformRows) -> list[int] | None:
-    """The hash of the UNIQ_KEY of each row; None if the rows have other keys too, or UNIQ_KEYs of unusual length."""
-    shared = rows.properties
-    if rows.sys_flag & TRANSACTION_MASK == ROLLBACK or KEYS_MARK in shared.before or KEYS_MARK in shared.after:
+def uniform_hashes(rows: UniformRows) -> list[list[int]] | None:
+    """The hashes of the UNIQ_KEYs of rows, then those of their KEYS, where they have such properties.
+
+    None if the keys must be looked at one by one: several words in KEYS, letters outside ASCII, unusual lengths.
+    """
+    if rows.sys_flag & TRANSACTION_MASK == ROLLBACK:
+        return []
+    values, found = rows.properties.values, list[list[int]]()
+    for name in (_UNIQ_KEY, _KEYS):
+        keys = values.get(name)
+        if keys is not None:
+            hashes = _column_hashes(rows.tail.topic, keys, are_words=name == _KEYS)
+            if hashes is None:
+                return None
+            found.append(hashes)
+    return found
+
+
+def _column_hashes(topic: str, keys: Sequence[bytes], *, are_words: bool) -> list[int] | None:
+    """The hashes of keys of one length."""
+    text, count, length = b"".join(keys), len(keys), len(keys[0])
+    if not text.isascii() or (are_words and b" " in text):
         return None
-    if len(shared.key_head) > _LONG_KEY or not shared.key_head.isascii():
+    heads = {key[:-SHORT_LANE] for key in keys}
+    if len(heads) == 1 and SHORT_LANE <= length <= _LONG_KEY:
+        lanes = [key[-SHORT_LANE:] for key in keys]
+        plus, hashed = head_hash(topic, heads.pop()) * POWERS[SHORT_LANE], hash_short_lanes
+    elif length <= LANE_BYTES:
+        lanes = [key.rjust(LANE_BYTES, b"\0") for key in keys] if length < LANE_BYTES else list(keys)
+        plus, hashed = prefix_hash(topic) * POWERS[length], hash_lanes
+    else:
         return None
-    plus = head_hash(rows.tail.topic, shared.key_head) * POWERS[SHORT_LANE] & MASK
-    return [(hashed + plus) & MASK for hashed in hash_short_lanes(b"".join(shared.ends), len(shared.ends))]
+    hashes: list[int] = []
+    for start in range(0, count, AT_ONCE):
+        hashes += [(each + plus) & MASK for each in hashed(lanes[start : start + AT_ONCE])]
+    return hashes
 
 
 def hashed_keys(rows: list[Row]) -> list[KeyPlace]:

@@ -168,15 +168,15 @@ class CommitLog(Progress):
         self._pending.append(records)
         self.tail = end
         sys_flag, properties = envelope.sys_flag, columns.properties
+        places = list(accumulate(sizes, initial=start))
+        places.pop()
         if type(properties) is UniformProperties:
-            rows = UniformRows(tails[0], start, sizes[0], offsets[0], store_ms, sys_flag, properties)
+            rows = UniformRows(tails[0], places, sizes, offsets[0], store_ms, sys_flag, properties)
             if self._fresh:
                 self._fresh_before.append((start, self._fresh))
                 self._fresh = []
             self._fresh_before.append((end, rows))
-            return AppendedColumns(rows.places, offsets, end, store_ms)
-        places = list(accumulate(sizes, initial=start))
-        places.pop()
+            return AppendedColumns(places, offsets, end, store_ms)
         self._fresh += zip(tails, places, sizes, offsets, repeat(store_ms), repeat(sys_flag), properties, strict=False)
         return AppendedColumns(places, offsets, end, store_ms)
 

@@ -1,59 +1,133 @@
 """A commit log that also takes the records of another broker's log, at the same physical offsets.
 
 A copy is appended in whole records and fillers, so that the log ends behind a record at every moment, as recovery
-expects. The rows are dispatched as those of an append. Java: ``CommitLog.appendData``.
+expects: sizes and places are checked before the append. Everything else is checked when the records are dispatched: by
+the stamp, which covers every byte, or without one by structure and the CRC of the body. A wrong stamp alone is no
+damage: Apache copies stamps into other records. Java: ``CommitLog.appendData``, which checks nothing.
 """
 
+import struct
+from functools import lru_cache
 from typing import NamedTuple
+from zlib import crc32
 
 from firearrow.errors import BadRecord, Overloaded
-from firearrow.model.flags import PREPARED
-from firearrow.record.decode import RecordHead, check_body, peek, size_and_magic
-from firearrow.record.layout import BLANK_MAGIC, BLANK_SIZE, SMALLEST_RECORD
+from firearrow.model.flags import HOST_V6_MASK
+from firearrow.record.decode import check_body, peek, size_and_magic
+from firearrow.record.layout import (
+    BLANK_MAGIC,
+    BLANK_SIZE,
+    CRC_MASK,
+    HEAD_SIZE,
+    MAGIC_V1,
+    MAGIC_V2,
+    SHORT,
+    SMALLEST_RECORD,
+)
+from firearrow.record.stamp import STAMP_KEY, STAMP_SIZE, stamp_of, stamps_of
 from firearrow.store.log.commit_log import CommitLog
-from firearrow.store.placement import Placed
+
+_unpack_place = struct.Struct(">iI20xq").unpack_from  # size, magic, place
+_unpack_checked = struct.Struct(">iIi16xqi44xi").unpack_from  # size, magic, body CRC, place, sysFlag, body length
+_unpack_short = SHORT.unpack_from
+_MAGICS = (MAGIC_V1, MAGIC_V2)
+_AFTER_KEY = STAMP_SIZE - len(STAMP_KEY)
 
 
 class WholeRecords(NamedTuple):
     """The whole records at the beginning of some bytes of a log."""
 
-    heads: list[RecordHead]
     end: int
-    """How many bytes they have, the filler at the end of the file included."""
+    """Where they end, the filler at the end of the file included."""
     wanted: int
     """How many bytes are needed from ``end`` on for the next record or filler."""
 
 
-def whole_records(piece: bytes, base: int, segment_end: int) -> WholeRecords:
-    """Return the whole records of ``piece``, which begins with a record at ``base``, up to the end of its log file.
+def whole_records(piece: bytes, start: int, base: int, segment_end: int) -> WholeRecords:
+    """Find the end of the whole records of ``piece`` from ``start`` on, up to the end of their log file.
 
-    Raise `BadRecord` for bytes that are no record of that place.
+    A record at ``base`` of the log begins at ``start``. Raise `BadRecord` for bytes that are no record of that place.
     """
-    heads: list[RecordHead] = []
-    at, length, room = 0, len(piece), segment_end - base
-    while at < room:
-        if length - at < BLANK_SIZE:
-            return WholeRecords(heads, at, BLANK_SIZE)
-        size, magic = size_and_magic(piece, at)
+    at, length, shift = start, len(piece), base - start
+    room = segment_end - shift
+    while at < room and length - at >= SMALLEST_RECORD:
+        size, magic, physical = _unpack_place(piece, at)
         if magic == BLANK_MAGIC:
-            if size != room - at:
-                raise BadRecord(
-                    f"the filler at {base + at} has {size} bytes and {room - at} are left in the file; set "
-                    "mappedFileSizeCommitLog of this broker to the size of its master's",
-                    offset=base + at,
-                )
-            return WholeRecords(heads, room, 0) if length >= room else WholeRecords(heads, at, size)
-        if not SMALLEST_RECORD <= size <= room - at:
-            raise BadRecord(f"a record of {size} bytes at {base + at} does not fit the file", offset=base + at)
-        if size > length - at:
-            return WholeRecords(heads, at, size)
-        head = peek(piece, at)
-        if head.physical_offset != base + at:
-            raise BadRecord(f"the record at {base + at} says that it is at {head.physical_offset}", offset=base + at)
-        check_body(piece, head)
-        heads.append(head)
+            break
+        if magic not in _MAGICS or not SMALLEST_RECORD <= size <= room - at:
+            raise BadRecord(f"{size} bytes at {shift + at} are no record that fits the file", offset=shift + at)
+        if physical != shift + at:
+            raise BadRecord(f"the record at {shift + at} says that it is at {physical}", offset=shift + at)
+        if at + size > length:
+            return WholeRecords(at, size)
         at += size
-    return WholeRecords(heads, at, 0)
+    return _at_filler(piece, at, room, shift)
+
+
+def check_records(piece: bytes) -> None:
+    """Raise `BadRecord` unless the whole records at the beginning of ``piece``, up to a filler, are good."""
+    view, at, length = memoryview(piece), 0, len(piece)
+    stamped: list[tuple[int, int, bytes]] = []
+    while length - at >= SMALLEST_RECORD:
+        size, magic, body_crc, _, sys_flag, body_length = _unpack_checked(piece, at)
+        after = at + size
+        if magic == BLANK_MAGIC or after > length:
+            break
+        if piece[after - STAMP_SIZE : after - _AFTER_KEY] == STAMP_KEY:
+            stamped.append((at, crc32(view[at : after - STAMP_SIZE]), piece[after - STAMP_SIZE : after]))
+        elif magic != MAGIC_V1 or sys_flag & HOST_V6_MASK or not _is_sound(piece, at, after, body_crc, body_length):
+            check_body(piece, peek(piece, at))
+        at = after
+    _check_stamps(piece, stamped)
+
+
+def _check_stamps(piece: bytes, stamped: list[tuple[int, int, bytes]]) -> None:
+    """Check records with stamps, each given with its CRC and stamp; a wrong stamp leaves the check of the body."""
+    _, crcs, stamps = zip(*stamped, strict=True) if stamped else ((), (), ())
+    if b"".join(stamps) != stamps_of(list(crcs)):
+        for at, crc, stamp in stamped:
+            if stamp != stamp_of(crc):
+                check_body(piece, peek(piece, at))
+
+
+def _at_filler(piece: bytes, at: int, room: int, shift: int) -> WholeRecords:
+    """Return what there is behind the last record: a filler, the beginning of a record, or the end of the file."""
+    left = len(piece) - at
+    if at == room:
+        return WholeRecords(at, 0)
+    if left < BLANK_SIZE:
+        return WholeRecords(at, BLANK_SIZE)
+    size, magic = size_and_magic(piece, at)
+    if magic != BLANK_MAGIC:
+        return WholeRecords(at, SMALLEST_RECORD)
+    if size != room - at:
+        raise BadRecord(
+            f"the filler at {shift + at} has {size} bytes and {room - at} are left in the file; set "
+            "mappedFileSizeCommitLog of this broker to the size of its master's",
+            offset=shift + at,
+        )
+    return WholeRecords(room, 0) if left >= size else WholeRecords(at, size)
+
+
+def _is_sound(piece: bytes, at: int, after: int, body_crc: int, body_length: int) -> bool:
+    """Whether a record of version 1 with IPv4 hosts has the right CRC, and its parts fill it."""
+    body = at + HEAD_SIZE
+    topic_at = body + body_length
+    if not body <= topic_at <= after - 3 or crc32(piece[body:topic_at]) & CRC_MASK != body_crc:
+        return False
+    properties_at = topic_at + 1 + piece[topic_at]
+    if properties_at + 2 > after or not _is_text(piece[topic_at + 1 : properties_at]):
+        return False
+    return bool(properties_at + 2 + _unpack_short(piece, properties_at)[0] == after)
+
+
+@lru_cache(4096)
+def _is_text(topic: bytes) -> bool:
+    try:
+        topic.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 class CopiedLog(CommitLog):
@@ -61,8 +135,11 @@ class CopiedLog(CommitLog):
 
     __slots__ = ()
 
-    def append_copy(self, records: bytes, rows: list[Placed]) -> None:
-        """Append whole records, and fillers, of another broker's log; they lie in one segment, from the tail on."""
+    def append_copy(self, records: bytes) -> None:
+        """Append whole records, and fillers, of another broker's log; they lie in one segment, from the tail on.
+
+        Their rows are not dispatched: see `CopyDispatch`.
+        """
         self._check_open()
         if self._active is None or self.tail >= self._active.end:
             if self._held_back:
@@ -70,11 +147,6 @@ class CopiedLog(CommitLog):
             self._activate()
         self._pending.append(records)
         self.tail += len(records)
-        for tail, _, _, queue_offset, store_ms, sys_flag, _ in rows:
-            if not sys_flag & PREPARED:
-                tail.next_offset = queue_offset + 1
-            self._store_ms = max(self._store_ms, store_ms)
-        self._fresh += rows
         if (error := self.write_pending()) is not None:
             raise error
 

@@ -17,15 +17,18 @@ import logging
 from typing import Final
 
 from firearrow.errors import DiskError, ResourceShortage
+from firearrow.runtime.clock import Clock
 from firearrow.runtime.disk.door import Disk
 from firearrow.store.config import LogConfig
 from firearrow.store.log.commit_log import CommitLog
 from firearrow.store.log.segments import Segment, sync_names
 from firearrow.store.ours.flush_slot import SYNC_SECONDS, SlotFile
+from firearrow.telemetry.metrics import Histogram
 
 PAGE_BYTES: Final = 4096
 RETRY_SECONDS: Final = 0.1
 """Seconds until a sync that could not begin is tried again."""
+SYNC_BOUNDS: Final = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 logger = logging.getLogger(__name__)
 
@@ -33,8 +36,9 @@ logger = logging.getLogger(__name__)
 class Flusher:
     """Syncs the log: by group commit or by interval."""
 
-    def __init__(self, disk: Disk, log: CommitLog, slot: SlotFile, config: LogConfig) -> None:
+    def __init__(self, disk: Disk, clock: Clock, log: CommitLog, slot: SlotFile, config: LogConfig) -> None:
         self._disk = disk
+        self._clock = clock
         self._log = log
         self._slot = slot
         self._config = config
@@ -42,6 +46,8 @@ class Flusher:
         self._late = asyncio.Event()
         self._one_at_a_time = asyncio.Lock()
         self._is_short = False
+        self.seconds: Final = Histogram(SYNC_BOUNDS)
+        """How long syncs took."""
         if config.syncs_first:
             log.on_written = self._work.set
         log.on_late = self._late.set
@@ -101,6 +107,7 @@ class Flusher:
         log = self._log
         target = log.written
         dirty = log.unsynced.take()
+        began = self._clock.ticks()
         try:
             await self._sync_segments(dirty)
             self._slot.note(target)
@@ -118,6 +125,7 @@ class Flusher:
             raise
         else:
             self._is_short = False
+            self.seconds.observe((self._clock.ticks() - began) / 1e9)
             log.note_flushed(target)
         return None
 

@@ -8,6 +8,7 @@ read. After `fence` no offset is reached any more.
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from sys import maxsize
 from typing import TypeAlias
 
 from firearrow.errors import DiskError, FireArrowError, StoreFenced
@@ -22,6 +23,7 @@ class Progress:
     """The levels of a log."""
 
     __slots__ = (
+        "_confirmed",
         "_dispatches_written",
         "_growth",
         "_rows",
@@ -42,6 +44,7 @@ class Progress:
         self.fenced: StoreFenced | None = None
         self._sink = sink
         self._dispatches_written = dispatches_at is WRITTEN
+        self._confirmed = maxsize
         self._rows: deque[tuple[int, Rows]] = deque()
         self._waiters = (Waiters(), Waiters())
         self._growth: list[Callable[[], None]] = []
@@ -129,7 +132,14 @@ class Progress:
         for wake in growth:
             wake()
 
+    def dispatch_below(self, offset: int) -> None:
+        """Dispatch nothing behind ``offset``, which other replicas do not have yet, until a later call says more."""
+        self._confirmed = offset
+        if self._rows:
+            self._dispatch(self.written if self._dispatches_written else self.flushed)
+
     def _dispatch(self, offset: int) -> None:
+        offset = min(offset, self._confirmed)
         rows = self._rows
         while rows and rows[0][0] <= offset:
             batch = rows.popleft()[1]

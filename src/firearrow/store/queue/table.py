@@ -153,13 +153,20 @@ class Queues:
             queue.written = queue.max_offset
         return True
 
-    async def cut(self, physical: int) -> None:
-        """Drop every entry whose record lies at or above a physical offset. No entry may be pending."""
+    async def cut(self, physical: int) -> list[ConsumeQueue]:
+        """Drop every entry whose record lies at or above a physical offset; return the queues that are empty then.
+
+        No entry may be pending.
+        """
+        emptied = list[ConsumeQueue]()
         for queue in self:
             end = self.first_at_or_above(queue, physical)
             if end < queue.max_offset:
                 queue.end_at(end)
                 await self.writer.cut_files(queue)
+                if end == queue.start:
+                    emptied.append(queue)
+        return emptied
 
     def take_changes(self) -> tuple[list[str], Iterator[ConsumeQueue]]:
         """The topics that were deleted and the queues that changed on disk since the last call."""
@@ -221,12 +228,17 @@ class Queues:
                 low = middle + 1
         return self._next_message(queue, low)[0]
 
+    def place_from(self, queue: ConsumeQueue, offset: int) -> int:
+        """The physical offset of the first message from ``offset`` on; the largest number when there is none."""
+        return self._next_message(queue, max(offset, queue.start))[1]
+
     def _next_message(self, queue: ConsumeQueue, offset: int) -> tuple[int, int]:
         """The first entry from ``offset`` on that is not a filler, and the physical offset of its record."""
         while offset < queue.max_offset:
             physical, size, _ = self.entry(queue, offset)
             if not is_filler(size):
-                return offset, physical
+                # No entry: its place is behind the end, from where a cut that was interrupted has removed it.
+                return offset, physical if size else maxsize
             offset += self._fillers(queue, offset)
         return offset, maxsize
 

@@ -17,6 +17,7 @@ from firearrow.errors import BadRecord, OffsetNotStored
 from firearrow.record.decode import size_and_magic
 from firearrow.record.layout import SMALLEST_RECORD, Buffer
 from firearrow.store.dispatch import may_have_code
+from firearrow.store.log.block_sums import BlockSums
 from firearrow.store.log.commit_log import CommitLog
 from firearrow.store.queue.consume_queue import ENTRY, ENTRY_BYTES, ConsumeQueue, is_filler, matches
 from firearrow.store.queue.table import Queues
@@ -35,6 +36,10 @@ SPAN_GAP: Final = 2048
 """Bytes between two records up to which the gap is read too, because another call would cost more."""
 FETCHED_BYTES: Final = 1 << 20
 """The longest part of the log that is read from the device at once, the records of other queues between included."""
+LEAST_VOUCHED: Final = 4096
+"""Bytes of records from which on whole blocks are checked instead of records."""
+MOST_SPARSE: Final = 16
+"""The longest part of the log whose blocks are checked, as a multiple of the bytes that are wanted of it."""
 _REPAIRS: Final = 16
 
 
@@ -95,7 +100,9 @@ class ReadRequest(NamedTuple):
 class QueueReader:
     """Answers reads of queues."""
 
-    def __init__(self, log: CommitLog, queues: Queues, opened: OpenedLog, delays: tuple[int, ...]) -> None:
+    def __init__(
+        self, log: CommitLog, queues: Queues, opened: OpenedLog, delays: tuple[int, ...], sums: BlockSums
+    ) -> None:
         self._log = log
         self._bytes = LogBytes(log, opened.segments)
         self._queues = queues
@@ -104,6 +111,7 @@ class QueueReader:
         self._segments = opened.segments
         self._segment_bytes = opened.segments.size
         self._delays = delays
+        self._sums = sums
         self._repair = Repair(opened, queues, delays)
 
     def read_hot(self, topic: str, queue_id: int, request: ReadRequest) -> ReadResult | None:
@@ -257,17 +265,31 @@ class QueueReader:
         is_ours, until = self._ranges.owner(physicals[0])
         if not is_ours or max(physicals) >= until or (len(self._damage) and any(map(self._damage.covers, physicals))):
             return None
-        buffers = self._gather_hot(queue.queue_id, columns, total)
+        buffers, are_vouched = await self._gather_vouched(queue.queue_id, columns, total)
         if buffers is None and await self._bring_into_memory(physicals[0], physicals[-1] + sizes[-1]):
             buffers = self._gather_hot(queue.queue_id, columns, total)
         if buffers is None:
             return None
         codes = [code for _, _, code in ENTRY.iter_unpack(entries[: len(sizes) * ENTRY_BYTES])]
-        if not are_right(b"".join(buffers), queue.topic, sizes, codes):
+        if not are_right(b"".join(buffers), queue.topic, sizes, codes, are_vouched=are_vouched):
             return None
         queue.was_judged(request.offset, next_offset)
         found = ReadStatus.FOUND
         return ReadResult(found, next_offset, queue.min_offset, queue.max_offset, buffers, len(sizes), total)
+
+    async def _gather_vouched(self, queue_id: int, columns: Columns, total: int) -> tuple[list[Buffer] | None, bool]:
+        """The records' bytes if they are in memory, and whether the checksums of their blocks vouch for them."""
+        physicals, sizes, _ = columns
+        first, end = physicals[0], physicals[-1] + sizes[-1]
+        if total < LEAST_VOUCHED or not end - first <= MOST_SPARSE * total:
+            return self._gather_hot(queue_id, columns, total), False
+        are_vouched = await self._sums.vouch(first, end)
+        buffers = self._gather_hot(queue_id, columns, total)
+        if buffers is None and are_vouched:
+            self._sums.forget(first, end)
+            are_vouched = await self._sums.vouch(first, end)
+            buffers = self._gather_hot(queue_id, columns, total)
+        return buffers, are_vouched and buffers is not None
 
     async def _bring_into_memory(self, first: int, end: int) -> bool:
         """Have the kernel read a part of the log; False when it is too long, or not in one file."""

@@ -19,13 +19,16 @@ from firearrow.store.dispatch import code_of
 from firearrow.store.property_fields import SEPARATOR, TAGS_MARK
 from firearrow.store.queue.consume_queue import SCHEDULE_TOPIC
 
-_unlike: Final = struct.Struct(">4xI28xi44xi").unpack_from
+_layout: Final = struct.Struct(">4xI28xi44xi").unpack_from
 """What a head says about the record's layout: magic, sysFlag, length of the body."""
 
 
-def are_right(data: bytes, topic: str, sizes: Sequence[int], codes: Sequence[int]) -> bool:
+def are_right(
+    data: bytes, topic: str, sizes: Sequence[int], codes: Sequence[int], *, are_vouched: bool = False
+) -> bool:
     """Whether records that lie one behind the other have right stamps, this topic, and these tag codes.
 
+    Stamps are not looked at if the bytes ``are_vouched`` for by the checksums of their blocks (`log.block_sums`).
     Entries of delayed messages hold a time instead of a tag code: they are left to the check record by record.
     """
     if topic == SCHEDULE_TOPIC:
@@ -33,12 +36,10 @@ def are_right(data: bytes, topic: str, sizes: Sequence[int], codes: Sequence[int
     ends = list(accumulate(sizes))
     places = [0, *ends[:-1]]
     stamps = [end - STAMP_SIZE for end in ends]
-    view = memoryview(data)
-    expected = stamps_of([crc32(view[place:stamp]) for place, stamp in zip(places, stamps, strict=True)])
-    if b"".join([view[stamp:end] for stamp, end in zip(stamps, ends, strict=True)]) != expected:
+    if not are_vouched and not _have_right_stamps(data, places, stamps, ends):
         return False
     magic, name = topic_field(topic)
-    magics, flags, lengths = zip(*map(_unlike, repeat(data), places), strict=True)
+    magics, flags, lengths = zip(*map(_layout, repeat(data), places), strict=True)
     if set(magics) != {magic} or any(flag & HOST_V6_MASK for flag in set(flags)):
         return False
     names = [place + HEAD_SIZE + length for place, length in zip(places, lengths, strict=True)]
@@ -46,6 +47,12 @@ def are_right(data: bytes, topic: str, sizes: Sequence[int], codes: Sequence[int
         return False
     behind = len(name) + 2
     return _have_codes(data, topic, [at + behind for at in names], stamps, codes)
+
+
+def _have_right_stamps(data: bytes, places: list[int], stamps: list[int], ends: list[int]) -> bool:
+    view = memoryview(data)
+    expected = stamps_of([crc32(view[place:stamp]) for place, stamp in zip(places, stamps, strict=True)])
+    return b"".join([view[stamp:end] for stamp, end in zip(stamps, ends, strict=True)]) == expected
 
 
 def _have_codes(data: bytes, topic: str, starts: list[int], stamps: list[int], codes: Sequence[int]) -> bool:

@@ -98,6 +98,11 @@ class Damage:
             await self._save()
         return last
 
+    async def mended(self, bad: BadRange) -> None:
+        """Let readers have a range again, durably: its bytes are good now."""
+        self._skipped = [other for other in self._skipped if other != bad]
+        await self._save()
+
     async def clip(self, end: int) -> None:
         """Drop ranges above the new end of the log: other bytes will be written there."""
         kept = [bad for bad in self._skipped if bad.start < end]

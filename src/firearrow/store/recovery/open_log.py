@@ -2,7 +2,7 @@
 
 The order matters. If another program wrote, our stamped ranges are trimmed durably before the abort file becomes ours;
 the abort file is ours before the log changes; the log is durable before the slot says so; and our range is open,
-durably, before the first append.
+durably, before the first append. A cut that the log owes is done after recovery, before anything else.
 """
 
 import struct
@@ -13,11 +13,13 @@ from firearrow.errors import FileMissing
 from firearrow.runtime.clock import Clock
 from firearrow.runtime.disk.door import Disk
 from firearrow.store.config import LogConfig
+from firearrow.store.epochs.replica_files import ReplicaFiles
 from firearrow.store.log.segments import Segments, load_segments
 from firearrow.store.ours.flush_slot import SlotFile
 from firearrow.store.ours.range_file import RangeFile
 from firearrow.store.paths import CHECKPOINT, COMMIT_LOG, NEXT_SEGMENT, OURS
 from firearrow.store.recovery.damage import Damage
+from firearrow.store.recovery.owed_cut import CutLog
 from firearrow.store.recovery.presence import Presence
 from firearrow.store.recovery.recover import (
     Ending,
@@ -50,6 +52,7 @@ class OpenedLog(NamedTuple):
     """Whether the last run did not end in order."""
     is_foreign: bool
     """Whether another program wrote here since we did: then queues and index cannot be trusted."""
+    replica: ReplicaFiles
 
 
 async def open_log(disk: Disk, clock: Clock, config: LogConfig, boot_id: str, *, is_copy: bool = False) -> OpenedLog:
@@ -77,13 +80,15 @@ async def _opened(
     damage = await Damage.load(disk, clock)
     checkpoint = await _checkpoint(disk)
     opening = _Opening(disk, segments, scanner, ranges, damage, slot, presence, checkpoint, boot_id)
+    replica = await ReplicaFiles.load(disk)
     recovered, is_foreign = await opening.recover()
+    recovered = await CutLog(disk, segments, damage, slot, replica).settle(recovered)
     ranges.ranges.finish(recovered.end)
     if not is_copy:
         ranges.ranges.begin(recovered.end)
     await ranges.save(segments.size)
     await slot.begin(recovered.end, recovered.checked_from)
-    return OpenedLog(presence, segments, scanner, ranges, damage, slot, recovered, presence.died, is_foreign)
+    return OpenedLog(presence, segments, scanner, ranges, damage, slot, recovered, presence.died, is_foreign, replica)
 
 
 class _Opening(NamedTuple):

@@ -21,11 +21,14 @@ from firearrow.runtime.disk.door import Disk
 from firearrow.store.log.segments import Segment, Segments, sync_names
 from firearrow.store.ours.sidecar import FlushSlot
 from firearrow.store.ours.stamped_ranges import Ranges
+from firearrow.store.recovery.cut import cut_off
 from firearrow.store.recovery.damage import PIECE_BYTES, Damage
 from firearrow.store.recovery.scan import Scanner, Stop
 
 APACHE_CLEAN_SEGMENTS: Final = 3
 """How many segments Apache 4.9 checks after an orderly exit."""
+
+CUT_REASON: Final = "behind the log's end"
 
 logger = logging.getLogger(__name__)
 
@@ -157,7 +160,7 @@ class Recovery:
             self._damage.report(start, end, reason)
         await self._damage.keep(self._segments)
         # After an orderly close there are no bytes behind the end, so there is no need to search.
-        cut = 0 if self._known.ending is Ending.CLOSED else await self._cut(at)
+        cut = 0 if self._known.ending is Ending.CLOSED else await cut_off(self._segments, self._damage, at, CUT_REASON)
         damaged = len(self._damage) - known_before
         if damaged or cut:
             extra = {"damaged_ranges": damaged, "cut_bytes": cut, "end": at}
@@ -192,20 +195,6 @@ class Recovery:
         if ending in (Ending.POWER, Ending.CLOSED):
             return None
         return await self._scanner.next_good(bad, self._segments.max_offset)
-
-    async def _cut(self, end: int) -> int:
-        """Cut everything from ``end`` on off the log, after copying the bytes that are not zero."""
-        last = await self._damage.cut(self._segments, end, max(end, self._segments.max_offset), "behind the log's end")
-        if last <= end:
-            return 0
-        for segment in reversed(list(self._segments)):
-            if segment.start >= end:
-                await self._segments.remove(segment)
-        segment_at_end = self._segments.at(end)
-        if segment_at_end is not None:
-            segment_at_end.file.truncate(end - segment_at_end.start)
-            segment_at_end.file.truncate(self._segments.size)
-        return last - end
 
     async def _write_again(self, start: int, end: int) -> None:
         """Write bytes again that the page cache shows as clean but that a failed sync of the last run did not store."""

@@ -12,6 +12,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from firearrow.errors import DiskError
+from firearrow.store.log.block_sums import BlockSums
 from firearrow.store.log.commit_log import CommitLog
 from firearrow.store.recovery.open_log import OpenedLog
 from firearrow.store.recovery.rescan import PIECE_BESIDE_OTHERS, pieces_again
@@ -30,13 +31,14 @@ class ScrubConfig(Struct, frozen=True, kw_only=True, rename="camel"):
 class Scrub:
     """Checks the log piece by piece, over and over."""
 
-    def __init__(self, log: CommitLog, opened: OpenedLog, config: ScrubConfig) -> None:
+    def __init__(self, log: CommitLog, opened: OpenedLog, config: ScrubConfig, sums: BlockSums) -> None:
         self.position = opened.segments.min_offset
         """The start of the next piece: always the start of a record."""
         self.scrubbed_bytes = 0
         self.passes = 0
         self._log = log
         self._opened = opened
+        self._sums = sums
         self._rate = config.scrub_bytes_per_second
 
     async def run(self) -> None:
@@ -62,6 +64,8 @@ class Scrub:
         self.position = await opened.scanner.untouched(start, end, PIECE_BESIDE_OTHERS)
         if self.position == start:
             await self._look_closer(start, end)
+        else:
+            await self._sums.were_checked(start, self.position)
         await opened.damage.keep(opened.segments)
         done = self.position - start
         self.scrubbed_bytes += done

@@ -7,6 +7,8 @@ never counts a message as delivered or added that a power loss can take away, an
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from firearrow.errors import DiskError, NotNow
 from firearrow.model import PhysicalOffset
 from firearrow.runtime.disk.door import Disk
@@ -60,6 +62,13 @@ class Timed(NamedTuple):
     topic: str = ""
 
 
+async def keep_copied_check(disk: Disk, master: TimerCheck) -> None:
+    """Write the checkpoint of a slave: how far its master is, and that no wheel is kept here."""
+    check = replace(master, log_end=0, queue_offset=0, master_offset=master.queue_offset)
+    disk.make_directory(CONFIG)
+    await disk.replace(CHECK_PATH, check.encode().ljust(CHECK_BYTES, b"\0"))
+
+
 class TimerFiles:
     """Timer log, wheel and checkpoint of one store."""
 
@@ -79,6 +88,10 @@ class TimerFiles:
         """Messages from the checkpoint's entry on, by physical offset, that are in the wheel already."""
         self.added_ms = NEVER_MS
         """The earliest slot that got a message since somebody set this to `NEVER_MS`."""
+        self.copied_offset = check.master_offset if check.is_copied else 0
+        """Entries of the timers' queue below were in the wheel of the master that this store was a copy of."""
+        self.copied_ms = check.read_ms
+        """Slots below were delivered by that master."""
         self._stale_snapshots: list[int] = []
         self.window_slots = config.window_slots
         """Slots up to which a message goes to its own slot."""
@@ -112,6 +125,10 @@ class TimerFiles:
         files.read_ms = min(check.read_ms or files.floor(now_ms), found.first_ms)
         files._stale_snapshots = await snapshots(disk)
         return files
+
+    def was_delivered(self, queue_offset: int, due_ms: int) -> bool:
+        """Whether the master that this store was a copy of has delivered an entry of the timers' queue."""
+        return queue_offset < self.copied_offset and due_ms < self.copied_ms
 
     def floor(self, time_ms: int) -> int:
         """Return the start of the slot of a time."""

@@ -100,6 +100,11 @@ class TimerCheck(Struct, frozen=True):
     version_ms: int = 0
     counter: int = 0
 
+    @property
+    def is_copied(self) -> bool:
+        """Whether a slave kept this checkpoint of its master: the wheel is to be made from the timers' queue."""
+        return self.queue_offset == 0 < self.master_offset
+
     def encode(self) -> bytes:
         """The seven numbers, as the file and request 60 have them."""
         return CHECK.pack(

@@ -112,15 +112,19 @@ class Views:
         if not in_order or not await queueload.load_trusted(self.queues, snapshot):
             self._missing = await queueload.load_cut(self.queues, snapshot)
         if known.durable > end:
-            await self.queues.cut(end)
+            # The queue of a topic that was deleted and created again behind the end has its earlier life again.
+            emptied = await self.queues.cut(end)
+            self._missing |= {(queue.topic, queue.queue_id) for queue in emptied}
         resume = self._queues_from = known.durable
         self.dispatch.last_store_ms = known.store_ms
         if self.index is not None:
-            state = known.index if known.durable <= end else None
             # Without an index in the last run, a crash cannot have left an incomplete one.
             in_order = in_order or known.index_slots == 0
-            entered = min(known.durable, end) if state is not None or known.index is None else 0
-            resume = min(resume, await indexload.load_known(self.index, state, entered, in_order=in_order))
+            if known.durable <= end:
+                entered = await indexload.load_known(self.index, known.index, known.durable, in_order=in_order)
+            else:
+                entered = await indexload.load_below(self.index, known.index, end)
+            resume = min(resume, entered)
         self.durable = min(max(resume, opened.segments.min_offset), end)
 
     async def _load_found(self, opened: OpenedLog) -> None:
@@ -176,6 +180,12 @@ class Views:
             self._begin_flush(position)
             await log_flushed(position)
             await self._flush_to(position, store_ms, closed=closed)
+
+    async def flush_after_cut(self) -> None:
+        """Write the snapshot although nothing was dispatched: the one on disk is that of the log before its cut."""
+        async with self._one_at_a_time:
+            self._begin_flush(self.dispatch.position)
+            await self._flush_to(self.dispatch.position, self.dispatch.last_store_ms, closed=False)
 
     def _begin_flush(self, position: int) -> None:
         self.queues.writer.begin_flush(position)

@@ -222,7 +222,7 @@ class SimNetwork:
         listener = self._listeners.get((target, address.port))
         if listener is None or not _alive(process):
             self.trace.add("refused", f"{process} {target}:{address.port}")
-            raise ConnectionFailed(f"cannot connect to {address}: connection refused")
+            raise ConnectionFailed(f"cannot connect to {address}: connection refused") from ConnectionRefusedError()
         return self._plug(process, factory, listener)
 
     async def _handshake(self, source: str, target: str, address: Address) -> None:

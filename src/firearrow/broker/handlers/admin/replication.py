@@ -1,7 +1,6 @@
 """How replication goes, and the tables that only slaves ask for. Java: ``AdminBrokerProcessor``."""
 
 import asyncio
-from typing import NoReturn
 
 from firearrow.broker.delivery.delay_offsets import DelayOffsets
 from firearrow.broker.replication.master import Master
@@ -11,11 +10,14 @@ from firearrow.broker.tables.tables import Tables
 from firearrow.protocol.bodies.body import encode_body
 from firearrow.protocol.bodies.pop.pop import MessageRequestModeTable
 from firearrow.protocol.bodies.replication.replication import (
+    EpochEntry,
+    EpochEntryCache,
     HaClientInfo,
     HaConnectionInfo,
     HaRuntimeInfo,
 )
 from firearrow.protocol.codes import ResponseCode
+from firearrow.protocol.conversation import INT64_MAX
 from firearrow.protocol.refusal import Refused
 from firearrow.protocol.requests.pop.pop import GetAllMessageRequestMode
 from firearrow.protocol.requests.replication.replication import (
@@ -31,7 +33,10 @@ class ReplicationHandlers:
     """Answers slaves and operators of a replicated group."""
 
     def __init__(self, tables: Tables, replication: Replication, delays: DelayOffsets) -> None:
+        self._store = tables.store
         self._log = tables.store.log
+        self._identity = tables.identity
+        self._settings = tables.settings
         self._replication = replication
         self._delays = delays
 
@@ -88,9 +93,27 @@ class ReplicationHandlers:
         )
         return HaRuntimeInfo(master=False, ha_client_runtime_info=client)
 
-    def epochs(self, _request: GetBrokerEpochCache, _call: Call) -> NoReturn:
-        """Refuse: without automatic failover there are no epochs. Apache refuses likewise outside controller mode."""
-        raise Refused(ResponseCode.SYSTEM_ERROR, "this request only for controllerMode ")
+    def epochs(self, _request: GetBrokerEpochCache, _call: Call) -> Answer:
+        """Return which master wrote which part of the log.
+
+        Without automatic failover there are no epochs, and the refusal is Apache's outside controller mode.
+        """
+        entries = self._store.replica.history.epochs.entries
+        if not entries:
+            raise Refused(ResponseCode.SYSTEM_ERROR, "this request only for controllerMode ")
+        ends = [*(entry.start_offset for entry in entries[1:]), INT64_MAX]
+        identity = self._identity
+        cache = EpochEntryCache(
+            broker_id=self._settings.broker.broker_id,
+            broker_name=identity.name,
+            cluster_name=identity.cluster,
+            epoch_list=[
+                EpochEntry(epoch=entry.epoch, start_offset=entry.start_offset, end_offset=end)
+                for entry, end in zip(entries, ends, strict=True)
+            ],
+            max_offset=self._log.tail,
+        )
+        return Answer(body=encode_body(cache))
 
     def reset_master_flush_offset(self, request: ResetMasterFlushOffset, _call: Call) -> None:
         """Note how far the master's log is on disk; a master ignores it, as Apache's does."""

@@ -86,3 +86,5 @@ class SendBackHandlers:
         except (DiskError, IllegalMessage) as error:
             raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
         self._stats.sent_back(request.group, retry.came_from)
+        if retry.is_dead:
+            self._stats.died(request.group, retry.came_from)

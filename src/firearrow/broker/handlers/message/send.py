@@ -81,6 +81,7 @@ class SendHandlers:
             or not 0 < len(call.asked.body) <= replies.max_body
             or not is_plain(request.sys_flag, properties, syncs=self._syncs)
             or self._retention.refusal is not None
+            or replies.is_short_of_replicas
         ):
             return self._checked.send(request, call)
         at = properties.find(_UNIQ_KEY)

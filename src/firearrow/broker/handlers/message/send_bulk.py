@@ -66,7 +66,7 @@ class BulkSends:
         """Store many messages; return False when no message was taken."""
         request, columns, replies = sends.shape.request, sends.columns, self._replies
         known, count = self._known.get(request.topic), len(sends.columns.bodies)
-        if known is None or self._retention.refusal is not None:
+        if known is None or self._retention.refusal is not None or replies.is_short_of_replicas:
             return False
         are_halves = keys.TRAN_MSG in (request.properties or "")
         if are_halves and self._settings.value.transactions.reject_transaction_message:

@@ -165,7 +165,7 @@ class CheckedSends:
             sys_flag,
             reconsume_times,
         )
-        self._check_room()
+        self._check_room(waits_for_store(properties))
         if target in self._topics.young:
             return self._wait_for_topic(target, request, call)
         row = None if begins or keys.ROW_ID not in properties else self._rows.row_of(target, queue_id, draft)
@@ -187,9 +187,11 @@ class CheckedSends:
         )
         return self._replies.acknowledge(call, place.end, answer, waits=waits_for_store(properties))
 
-    def _check_room(self) -> None:
+    def _check_room(self, waits: bool) -> None:
         if self._retention.refusal is not None:
             raise self._retention.refusal
+        if waits:
+            self._replies.check_replicas()
 
     def _check_body(self, body: bytes) -> None:
         if not 0 < len(body) <= self._replies.max_body:
@@ -238,7 +240,7 @@ class CheckedSends:
         check_batch_size(call.body, self._replies.max_body)
         born = born_host(call)
         envelope, columns = batch_of(request, call.body, queue_id, added_flags(topic), born, self._store_host)
-        self._check_room()
+        self._check_room(waits_for_store(shared))
         if name in self._topics.young:
             return self._wait_for_topic(name, request, call)
         if self._rows.are_in(columns):
@@ -272,3 +274,6 @@ class CheckedSends:
         counts = self._stats.of_topic(topic)
         counts.messages += messages
         counts.size += size
+        if topic.startswith(names.DLQ_PREFIX):
+            group = topic.removeprefix(names.DLQ_PREFIX)
+            self._stats.died(group, names.retry_topic(group))

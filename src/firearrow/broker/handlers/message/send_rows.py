@@ -12,9 +12,9 @@ from zlib import crc32
 
 from msgspec import Struct
 
-from firearrow.broker.dedup.row_identity import has_windows, hold_rows, key_of
+from firearrow.broker.dedup.row_identity import has_windows, hold_rows, key_of, keys_of
 from firearrow.broker.dedup.row_windows import RowWindows
-from firearrow.broker.dedup.window import FirstCopy
+from firearrow.broker.dedup.window import FirstCopies, FirstCopy
 from firearrow.broker.send.replies import Again, SendReplies
 from firearrow.broker.tables.tables import Tables
 from firearrow.errors import StoreFenced
@@ -23,7 +23,7 @@ from firearrow.record.columns import Envelope, MessageColumns
 from firearrow.record.encode import Draft
 from firearrow.record.layout import CRC_MASK
 from firearrow.remoting.handlers import Answer, Call, Later
-from firearrow.store.placement import Appended
+from firearrow.store.placement import Appended, AppendedColumns
 
 
 class Row(Struct, frozen=True):
@@ -79,7 +79,7 @@ class RowSends:
             # The write of the first copy failed. Its sender is not told before the cut of the log is durable.
             raise log.fenced or StoreFenced("the log undoes a failed write; send again in a moment")
         is_kept = physical < (log.flushed if waits and self._replies.syncs else log.written)
-        if is_kept and not (waits and self._replies.waits_for_slaves):
+        if is_kept and not (waits and self._replies.slaves is not None):
             return Answer(answer)
         return self._replies.acknowledge(call, log.tail, answer, waits=waits)
 
@@ -97,22 +97,40 @@ class RowSends:
         if not self.windows.is_ready(topic, queue_id):
             return self.wait(call, topic, queue_id, again)
         self.windows.forget_old(topic, queue_id)
-        places, fresh, end = self._append(envelope, columns, list(map(key_of, columns.properties)))
+        keys = keys_of(columns.properties)
+        crcs = [crc & CRC_MASK for crc in map(crc32, columns.bodies)]
+        if self.windows.are_new(topic, queue_id, keys):
+            place = self._append(envelope, columns)
+            copies = FirstCopies(place.physical_offsets, place.queue_offsets[0], crcs)
+            self.windows.stored_new((topic, queue_id), keys, copies, place.end, place.store_timestamp)
+            ids = self._replies.ids_of(place.physical_offsets)
+            answer = self._replies.stored(ids, queue_id, place.queue_offsets[0], unique)
+            return self._replies.acknowledge(call, place.end, answer, waits=waits)
+        places, fresh, end = self._append_fresh(envelope, columns, list(zip(keys, crcs, strict=True)))
         answer = self._replies.stored(
             self._replies.ids_of([place.physical for place in places]), queue_id, places[0].queue_offset, unique
         )
-        if len(fresh) == len(places):
+        if fresh == len(places):
             return self._replies.acknowledge(call, end, answer, waits=waits)
-        self.windows.repeats += len(places) - len(fresh)
+        self.windows.repeats += len(places) - fresh
         return self._answer(call, max(place.physical for place in places), answer, waits=waits)
 
-    def _append(
-        self, envelope: Envelope, columns: MessageColumns, keys: list[bytes]
-    ) -> tuple[list[FirstCopy], list[int], int]:
-        """Append the new rows of a batch; return where every row is, the numbers of the new ones, and their end."""
+    def _append(self, envelope: Envelope, columns: MessageColumns) -> AppendedColumns:
+        tail = self._tails.tail_of(envelope.topic, columns.queue_ids[0])
+        place = self._log.append_columns(envelope, [tail] * len(columns.bodies), columns)
+        counts = self._stats.of_topic(envelope.topic)
+        counts.messages += len(columns.bodies)
+        counts.size += place.end - place.physical_offsets[0]
+        return place
+
+    def _append_fresh(
+        self, envelope: Envelope, columns: MessageColumns, names: list[tuple[bytes, int]]
+    ) -> tuple[list[FirstCopy], int, int]:
+        """Append the new rows of a batch; return where every row is, how many are new, and the end of these.
+
+        The name of a row is its key and the CRC of its body.
+        """
         topic, queue_id = queue = envelope.topic, columns.queue_ids[0]
-        crcs = [crc32(body) & CRC_MASK for body in columns.bodies]
-        names = list(zip(keys, crcs, strict=True))
         find, firsts = self.windows.find, dict[tuple[bytes, int], int]()  # rows of this batch, by name
         copies = [find(topic, queue_id, key, crc) if key else None for key, crc in names]
         fresh = [
@@ -121,22 +139,19 @@ class RowSends:
             if copy is None and (not name[0] or firsts.setdefault(name, number) == number)
         ]
         if not fresh:
-            return [copy for copy in copies if copy is not None], fresh, 0
-        new = columns if len(fresh) == len(keys) else _chosen(columns, fresh)
-        place = self._log.append_columns(envelope, [self._tails.tail_of(topic, queue_id)] * len(fresh), new)
-        stored = list(map(FirstCopy, place.physical_offsets, place.queue_offsets, [crcs[number] for number in fresh]))
-        counts = self._stats.of_topic(topic)
-        counts.messages += len(stored)
-        counts.size += place.end - stored[0].physical
-        rows = [(keys[number], copy) for number, copy in zip(fresh, stored, strict=True) if keys[number]]
+            return [copy for copy in copies if copy is not None], 0, 0
+        place = self._append(envelope, columns if len(fresh) == len(names) else _chosen(columns, fresh))
+        crcs = [names[number][1] for number in fresh]
+        stored = list(map(FirstCopy, place.physical_offsets, place.queue_offsets, crcs))
+        rows = [(names[number][0], copy) for number, copy in zip(fresh, stored, strict=True) if names[number][0]]
         self.windows.stored(queue, rows, place.end, place.store_timestamp)
-        if len(fresh) == len(keys):
-            return stored, fresh, place.end
+        if len(fresh) == len(names):
+            return stored, len(fresh), place.end
         by_number = dict(zip(fresh, stored, strict=True))
         places = [
             copy or by_number.get(number) or by_number[firsts[names[number]]] for number, copy in enumerate(copies)
         ]
-        return places, fresh, place.end
+        return places, len(fresh), place.end
 
     # ---- windows that are not rebuilt yet
 

@@ -1,0 +1,1 @@
+"""Replication: how fast a slave catches up, and what a slave costs its master."""

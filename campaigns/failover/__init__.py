@@ -1,0 +1,1 @@
+"""Failover under proof: an exhaustive search over the rules, and real groups whose brokers are killed."""

@@ -1,0 +1,77 @@
+"""The rules that the search runs: the functions of brokers, and mutants of them, each of which must be caught."""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from firearrow.broker.failover import elections, in_sync_set
+from firearrow.broker.failover.elections import Heard, Own, Propose, Step, Wait
+from firearrow.broker.failover.in_sync_set import Copy, InSyncSet
+from firearrow.model.epochs import Epochs, common_end
+from firearrow.model.group_state import GroupState
+
+
+class Rules(NamedTuple):
+    """What replicas of the search decide by."""
+
+    next_step: Callable[[Own, Heard, int], Step] = elections.next_step
+    confirmed: Callable[[InSyncSet, int, Mapping[int, Copy]], int] = in_sync_set.confirmed
+    learn: Callable[[InSyncSet, GroupState], InSyncSet] = InSyncSet.learn
+    common_end: Callable[[Epochs, int, Epochs, int], int | None] = common_end
+    expands_from_epoch_start: bool = True
+    fence_is_durable: bool = True
+    swaps_before_it_counts: bool = True
+    forgets_who_left: bool = True
+
+
+def _known_set_only(in_sync: InSyncSet, kept: int, copies: Mapping[int, Copy]) -> int:
+    return in_sync_set.confirmed(replace(in_sync, proposed=()), kept, copies)
+
+
+def _majority(in_sync: InSyncSet, kept: int, copies: Mapping[int, Copy]) -> int:
+    ends = sorted([kept, *(copies.get(one, Copy()).acked for one in in_sync.largest if one != in_sync.group.master)])
+    return ends[len(ends) // 2]
+
+
+def _unclean(own: Own, heard: Heard, min_iss: int) -> Step:
+    step, group = elections.next_step(own, heard, min_iss), heard.group
+    if isinstance(step, Wait) and not step.is_trouble and group is not None and group.epoch >= own.promised.epoch:
+        return Propose(elections.elected(group, own.replica, heard.alive), "planted")
+    return step
+
+
+def _same_epoch_again(own: Own, heard: Heard, min_iss: int) -> Step:
+    group = heard.group
+    if group is not None and group.master == own.replica and own.promised.epoch == group.epoch:
+        return elections.Lead(group)
+    return elections.next_step(own, heard, min_iss)
+
+
+def _trusting(own: Own, heard: Heard, min_iss: int) -> Step:
+    return elections.next_step(replace(own, may_lack=False), heard, min_iss)
+
+
+def _any_directory(own: Own, heard: Heard, min_iss: int) -> Step:
+    if heard.group is not None and not own.promised.epoch:
+        own = replace(own, promised=elections.promised_by(replace(heard.group, epoch=heard.group.epoch - 1)))
+    return elections.next_step(own, heard, min_iss)
+
+
+def _no_cut(_mine: Epochs, my_end: int, _other: Epochs, _other_end: int) -> int | None:
+    return my_end
+
+
+MUTANTS: Mapping[str, Rules] = {
+    "acknowledges without the proposed set": Rules(confirmed=_known_set_only),
+    "acknowledges by a majority": Rules(confirmed=_majority),
+    "fence is not durable": Rules(fence_is_durable=False),
+    "elects outside the in-sync set": Rules(next_step=_unclean),
+    "shrinks without a swap": Rules(swaps_before_it_counts=False),
+    "expands before the start of the epoch": Rules(expands_from_epoch_start=False),
+    "a master goes on in its epoch after a restart": Rules(next_step=_same_epoch_again),
+    "a replica that may lack records stays in sync": Rules(next_step=_trusting),
+    "a lost directory is not noticed": Rules(next_step=_any_directory),
+    "acknowledgements outlive a member's leave": Rules(forgets_who_left=False),
+    "a replica joins without a cut": Rules(common_end=_no_cut),
+}

@@ -1,0 +1,193 @@
+"""What a replica does next, given the state of its group and what it knows of itself. Pure.
+
+The state that was read may be old: a coordinator's read is a hint. So nothing is decided by a read alone. What counts
+is a swap of the whole state, which succeeds only from the newest one, and the promise on the replica's own disk.
+
+The rules: a replica promises durably before it leads or follows, and obeys no state below its promise. Only members of
+the in-sync set are elected, whatever the reason for an election: an early one is safe, because the old master cannot
+acknowledge anything without the member that was elected. A replica leads only in a state that it swapped in itself: an
+election that it read of may be over, and it may have left the in-sync set since. A master that starts anew begins a
+new epoch, because its log may have lost its end. A replica that may lack acknowledged records, or that is new, leaves
+the in-sync set before anything else.
+"""
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from firearrow.model.group_state import GroupState, Promised
+
+
+class Own(Struct, frozen=True):
+    """What a replica knows of itself."""
+
+    replica: int
+    promised: Promised
+    leads: int = 0
+    """The epoch in which this run of the process serves as master; 0 for none."""
+    swapped: int = -1
+    """The ``iss_seq`` of the last state that this run of the process swapped in, and heard so; -1 for none."""
+    elected: int = 0
+    """The epoch for which this run of the process last won an election, and heard so; 0 for none."""
+    has_log: bool = False
+    """Whether the log has any record."""
+    may_lack: bool = False
+    """Whether records that this replica acknowledged may be missing from its log."""
+
+
+class Heard(Struct, frozen=True):
+    """What a replica has heard of the others; all of it may be old or wrong."""
+
+    group: GroupState | None
+    alive: frozenset[int]
+    """The replicas that renew their lease."""
+    master_is_gone: bool = False
+    """Whether the master's machine has ended our connection and refuses new ones."""
+
+
+class Propose(Struct, frozen=True):
+    """Swap the state that was seen for another one."""
+
+    new: GroupState
+    why: str
+
+
+class Lead(Struct, frozen=True):
+    """Serve as the master of an epoch, once the promise of it is durable, or go on with it."""
+
+    group: GroupState
+
+
+class Follow(Struct, frozen=True):
+    """Copy the master of an epoch, once the promise of it is durable, or go on with it."""
+
+    group: GroupState
+
+
+class Wait(Struct, frozen=True):
+    """Do nothing: neither lead nor follow until the state is another one."""
+
+    why: str
+    is_trouble: bool = False
+    """Whether an operator has to do something."""
+
+
+Step = Propose | Lead | Follow | Wait
+
+
+def next_step(own: Own, heard: Heard, min_iss: int) -> Step:
+    """Return what a replica does next; ``min_iss`` is for a group that does not exist yet."""
+    group = heard.group
+    if group is None:
+        return _found_group(own, min_iss)
+    refusal = _is_refused(own, group)
+    if refusal is not None:
+        return refusal
+    is_named = group.by_name and group.master == own.replica and own.promised.epoch < group.epoch
+    if not is_named and (own.may_lack or _is_new(own, group)):
+        return _leave(own.replica, group)
+    if group.master == own.replica and own.replica in group.iss:
+        return _master(own, group, heard.alive)
+    if group.master in heard.alive and group.master in group.iss and not heard.master_is_gone:
+        return Follow(group)
+    if own.replica in group.iss:
+        return Propose(elected(group, own.replica, _without_gone(group, heard)), "the master is gone")
+    return Wait(f"master {group.master} of epoch {group.epoch} is gone, and this replica is not in sync")
+
+
+def elected(group: GroupState, chosen: int, alive: frozenset[int]) -> GroupState:
+    """Return the state in which ``chosen``, a member of the in-sync set, leads the next epoch.
+
+    Members that are not alive leave the set, as long as ``min_iss`` members stay: while there are fewer, nothing is
+    acknowledged, so a member that is only away may still be elected later.
+    """
+    staying = [chosen, *(one for one in group.iss if one != chosen and one in alive)]
+    away = [one for one in group.iss if one not in staying]
+    staying += away[: max(group.min_iss - len(staying), 0)]
+    return replace(
+        group,
+        epoch=group.epoch + 1,
+        master=chosen,
+        iss=tuple(sorted(staying)),
+        iss_seq=group.iss_seq + 1,
+        by_name=False,
+    )
+
+
+def elected_by_name(group: GroupState, chosen: int, epoch: int = 0) -> GroupState:
+    """Return the state in which an operator makes ``chosen`` the master, in sync or not, and all others join anew.
+
+    Acknowledged records that only others have are lost. ``epoch`` is the least epoch, for a coordinator that was
+    restored from a backup and has forgotten epochs.
+    """
+    epoch = max(group.epoch + 1, epoch)
+    return replace(group, epoch=epoch, master=chosen, iss=(chosen,), iss_seq=group.iss_seq + 1, by_name=True)
+
+
+def _found_group(own: Own, min_iss: int) -> Step:
+    if own.promised.epoch:
+        return Wait(
+            f"this replica was in epoch {own.promised.epoch} of its group, and the coordinator has no such group: it "
+            "lost its data or is another one. Check coordinatorAddress, or elect a replica by name",
+            is_trouble=True,
+        )
+    state = GroupState(epoch=0, master=0, iss=(own.replica,), iss_seq=0, min_iss=min_iss)
+    return Propose(state, "the group is new")
+
+
+def _is_refused(own: Own, group: GroupState) -> Wait | None:
+    promise = own.promised
+    if group.epoch < promise.epoch:
+        return Wait(
+            f"the coordinator tells of epoch {group.epoch}, and this replica has promised {promise.epoch}: the answer "
+            "is old, or the coordinator was restored from a backup",
+            is_trouble=True,
+        )
+    if group.epoch == promise.epoch and group.epoch and group.master != promise.master:
+        return Wait(
+            f"epoch {group.epoch} belongs to master {promise.master}, and the coordinator tells of {group.master}: it "
+            "was restored from a backup. Elect a replica by name, in a higher epoch",
+            is_trouble=True,
+        )
+    if group.epoch and not promise.epoch and own.has_log and own.replica not in group.iss:
+        return Wait(
+            "the log here was never part of this group, and following its master would cut it. Start with an empty "
+            "directory, or create the group with this broker first",
+            is_trouble=True,
+        )
+    return None
+
+
+def _leave(replica: int, group: GroupState) -> Step:
+    """Leave the in-sync set by a swap, also when it seems to be so already: a read may be old, and the master must
+    not go by what this replica acknowledged before it lost something."""
+    rest = tuple(one for one in group.iss if one != replica)
+    if not rest:
+        return Wait(
+            "this replica is the last in sync and may lack acknowledged messages: it lost its directory, or its "
+            "machine lost power. If there is no better copy, elect it by name",
+            is_trouble=True,
+        )
+    return Propose(replace(group, iss=rest, iss_seq=group.iss_seq + 1), "this replica may lack messages")
+
+
+def _is_new(own: Own, group: GroupState) -> bool:
+    """Whether a replica comes with a new directory, and the master may not know that yet."""
+    is_told = own.swapped == group.iss_seq or own.elected == group.epoch
+    return bool(group.epoch) and not own.promised.epoch and not is_told
+
+
+def _master(own: Own, group: GroupState, alive: frozenset[int]) -> Step:
+    if own.leads == group.epoch or own.swapped == group.iss_seq:
+        return Lead(group)
+    if own.promised.epoch == group.epoch:
+        return Propose(elected(group, own.replica, alive), "the master starts anew")
+    return Propose(replace(group, iss_seq=group.iss_seq + 1), "the election is confirmed")
+
+
+def _without_gone(group: GroupState, heard: Heard) -> frozenset[int]:
+    return heard.alive - {group.master} if heard.master_is_gone else heard.alive
+
+
+def promised_by(group: GroupState) -> Promised:
+    """Return the promise that leading or following in a state needs."""
+    return Promised(group.epoch, group.master)

@@ -1,0 +1,213 @@
+"""The master of an epoch: sends its log to the replicas that promised the epoch, and keeps the in-sync set.
+
+What is confirmed is on every replica of the set; answers to sends wait for that, and consumers see nothing behind it.
+The confirmed offset never goes back within an epoch.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import cast
+
+from firearrow.broker.failover.group_answers import GroupAnswers
+from firearrow.broker.failover.in_sync_set import NOTHING, Copy, InSyncSet, confirmed, is_admitting, next_set
+from firearrow.broker.replication.feed import Feed, FeedOwner, SentLog
+from firearrow.broker.replication.master import Master
+from firearrow.broker.settings.live import LiveSettings
+from firearrow.errors import BadFrame
+from firearrow.model.epochs import Epochs
+from firearrow.model.group_state import GroupState
+from firearrow.protocol.codes import ResponseCode
+from firearrow.protocol.ha_handshake import HELLO, Welcome, decode_hello, encode_welcome
+from firearrow.protocol.refusal import Refused
+from firearrow.store.placement import FLUSHED, WRITTEN
+from firearrow.store.store import Store
+
+log = logging.getLogger(__name__)
+
+
+class GroupFeed(Feed):
+    """The stream to one replica: a greeting first, then the log."""
+
+    def __init__(self, sent: SentLog, batch_bytes: int, master: "GroupMaster") -> None:
+        super().__init__(sent, batch_bytes, cast("FeedOwner", master))
+        self._master = master
+        self._greeting = b""
+        self.replica = 0
+        """The replica's id; 0 before its greeting."""
+        self.caught_up_s = asyncio.get_running_loop().time()
+
+    def data_received(self, data: bytes) -> None:
+        """Take the greeting, then reports."""
+        if self.replica:
+            super().data_received(data)
+            return
+        self._greeting += data
+        try:
+            hello = decode_hello(self._greeting)
+        except BadFrame as error:
+            log.warning("slave %s is not served: %s", self.address, error, extra={"slave": self.address})
+            self.abort()
+            return
+        if hello is None:
+            return
+        welcome = self._master.greeted(self, hello.replica, hello.epoch)
+        if welcome is None:
+            self.abort()
+            return
+        self.replica = hello.replica
+        self._write([encode_welcome(welcome)])
+        rest = self._greeting[HELLO.size :]
+        if rest:
+            super().data_received(rest)
+
+
+class GroupMaster(Master):
+    """Serves the replicas of one epoch."""
+
+    def __init__(self, store: Store, settings: LiveSettings, group: GroupState, look: Callable[[], None]) -> None:
+        super().__init__(store, settings)
+        self._store = store
+        self._look = look
+        self._level = FLUSHED if settings.value.log.syncs_first else WRITTEN
+        self._epoch_start = store.log.tail
+        self._last_end = self._epoch_start
+        self._began_s = asyncio.get_running_loop().time()
+        self._left_s: dict[int, float] = {}
+        self.in_sync = InSyncSet(group)
+        self.confirm = NOTHING
+        """Everything below is on every replica in sync."""
+        self.answers = GroupAnswers(lambda: self.confirm, lambda: settings.broker.sync_flush_timeout)
+        self.on_acknowledged = self._acknowledged
+
+    # ---- what feeds tell
+
+    def connection(self) -> GroupFeed:
+        """Return the protocol of a new connection."""
+        return GroupFeed(self._sent, self._settings.value.replication.ha_transfer_batch_size, self)
+
+    def greeted(self, feed: GroupFeed, replica: int, epoch: int) -> Welcome | None:
+        """Return the answer to a replica's greeting; None for a replica of another epoch."""
+        mine = self.in_sync.group.epoch
+        if epoch != mine:
+            log.info("replica %d is in epoch %d, not %d", replica, epoch, mine, extra={"replica": replica})
+            self._look()
+            return None
+        for other in self._replicas():
+            if other.replica == replica and other is not feed:
+                other.abort()
+                other.replica = 0
+        history: Epochs = self._store.replica.history.epochs
+        return Welcome(mine, self._sent.bounds.end, history)
+
+    def closed(self, feed: Feed, reason: str) -> None:
+        """Forget a replica whose connection has ended, but not when it was last caught up."""
+        if isinstance(feed, GroupFeed) and feed.replica:
+            self._left_s[feed.replica] = asyncio.get_running_loop().time()
+        super().closed(feed, reason)
+
+    def _replicas(self) -> list[GroupFeed]:
+        return [feed for feed in self.feeds if isinstance(feed, GroupFeed)]
+
+    def copies(self) -> dict[int, Copy]:
+        """The replicas that copy this master now, with what they acknowledged."""
+        return {
+            feed.replica: Copy(feed.acked, feed.caught_up_s, is_connected=True)
+            for feed in self._replicas()
+            if feed.replica
+        }
+
+    @property
+    def _kept(self) -> int:
+        return self._store.log.flushed if self._level is FLUSHED else self._store.log.written
+
+    def _acknowledged(self) -> None:
+        copies = self.copies()
+        found = confirmed(self.in_sync, self._kept, copies)
+        if found > self.confirm:
+            self.confirm = found
+            self._store.log.dispatch_below(found)
+            self.answers.release(found)
+        self._admit(copies)
+
+    def _admit(self, copies: dict[int, Copy]) -> None:
+        if is_admitting(self.in_sync, copies):
+            self.answers.refusal = None
+        elif self.answers.refusal is None:
+            group = self.in_sync.group
+            remark = (
+                f"in-sync replicas not enough: minInSyncReplicas={group.min_iss}, in sync {list(group.iss)}, connected "
+                f"{sorted(copies)}; start the other brokers of the group"
+            )
+            self.answers.refusal = Refused(ResponseCode.SYSTEM_ERROR, remark)
+
+    # ---- the in-sync set
+
+    async def run(self) -> None:
+        """Serve replicas until cancelled, and watch the in-sync set."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(super().run())
+                tasks.create_task(self._watch())
+        finally:
+            self.answers.end()
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(0.1)
+            now, end = asyncio.get_running_loop().time(), self._last_end
+            self._last_end = self._sent.bounds.end
+            for feed in self._replicas():
+                if feed.acked >= end:
+                    feed.caught_up_s = now
+            self._acknowledged()
+            if self.wanted() is not None:
+                self._look()
+
+    def learn(self, group: GroupState) -> None:
+        """Take a state of this epoch."""
+        outsiders = self.in_sync.outsiders(group, [feed.replica for feed in self._replicas()])
+        self.in_sync = self.in_sync.learn(group)
+        for feed in self._replicas():
+            if feed.replica in outsiders:
+                feed.abort()
+                feed.replica = 0
+        self._acknowledged()
+
+    def wanted(self) -> GroupState | None:
+        """Return the state that this master wants or has proposed; None for no change."""
+        if self.in_sync.proposed:
+            return self.in_sync.proposed[-1]
+        now = asyncio.get_running_loop().time()
+        limit_s = self._settings.value.failover.ha_max_time_slave_not_catchup / 1000
+        return next_set(
+            self.in_sync,
+            self._aged_copies(limit_s),
+            confirm=self.confirm,
+            epoch_start=self._epoch_start,
+            now_s=now,
+            limit_s=limit_s,
+        )
+
+    def _aged_copies(self, limit_s: float) -> dict[int, Copy]:
+        """The copies, and members that are away: those leave the set as soon as a lease would have ended."""
+        earlier = max(limit_s - self._settings.value.failover.coordinator_lease_seconds, 0)
+        copies = self.copies()
+        for one in self.in_sync.group.iss:
+            copies.setdefault(one, Copy(caught_up_s=self._left_s.get(one, self._began_s) - earlier))
+        return copies
+
+    def proposal(self) -> tuple[GroupState, GroupState] | None:
+        """Return a change of the set, after the state that it replaces; from now on both count."""
+        new = self.wanted()
+        if new is None:
+            return None
+        if not self.in_sync.proposed:
+            self.in_sync = self.in_sync.propose(new)
+        return self.in_sync.group, new
+
+    @property
+    def is_surrounded(self) -> bool:
+        """Whether every replica in sync is connected."""
+        copies, group = self.copies(), self.in_sync.group
+        return all(one == group.master or one in copies for one in self.in_sync.largest)

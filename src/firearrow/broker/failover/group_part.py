@@ -1,0 +1,98 @@
+"""The part that a broker takes in its group for one duty: replication as the master or a slave of an epoch.
+
+A part ends when the duty is another one, or when the store has to be opened again.
+"""
+
+import asyncio
+import logging
+
+from firearrow.broker.delivery.schedule import DelayedDelivery
+from firearrow.broker.failover.elections import Follow, Lead
+from firearrow.broker.failover.group_master import GroupMaster
+from firearrow.broker.failover.group_slave import GroupSlave
+from firearrow.broker.failover.group_values import About
+from firearrow.broker.failover.membership import Membership
+from firearrow.broker.replication.metadata import Metadata
+from firearrow.broker.replication.replication import Replication
+from firearrow.broker.tables.tables import Tables
+from firearrow.errors import SettingsError
+from firearrow.protocol.requests.naming.registration import RegisterBrokerAnswer
+from firearrow.remoting.caller import Caller
+from firearrow.runtime.network import Address, Network
+from firearrow.store.store import Store
+
+log = logging.getLogger(__name__)
+
+
+class GroupPart:
+    """What a broker does in its group until its duty changes."""
+
+    def __init__(self, duty: Lead | Follow, membership: Membership) -> None:
+        self.duty = duty
+        self._membership = membership
+        self._over = asyncio.Event()
+
+    @property
+    def leads(self) -> bool:
+        """Whether the broker is the master."""
+        return isinstance(self.duty, Lead)
+
+    async def begin(self, store: Store) -> None:
+        """Note, durably, where the epoch begins, before a master appends anything."""
+        if self.leads:
+            await store.replica.history.begin(self.duty.group.epoch, store.log.tail)
+            store.log.dispatch_below(store.log.tail)
+
+    def replication(self, tables: Tables, network: Network, caller: Caller, delays: DelayedDelivery) -> Replication:
+        """Return the replication of this part."""
+        if self.leads:
+            return self._leading(tables, network)
+        return self._following(tables, network, caller, delays)
+
+    def _leading(self, tables: Tables, network: Network) -> Replication:
+        member = self._membership
+        master = GroupMaster(tables.store, tables.settings, self.duty.group, member.look)
+        member.on_group = master.learn
+        member.proposal = master.proposal
+        member.is_surrounded = lambda: master.is_surrounded
+        return Replication(tables, network, master=master, confirmation=master.answers)
+
+    def _following(self, tables: Tables, network: Network, caller: Caller, delays: DelayedDelivery) -> Replication:
+        group, member = self.duty.group, self._membership
+        slave = GroupSlave(tables.store, tables.settings, network, tables.clock, member.own.replica, group)
+        slave.on_gone = lambda: member.master_is_gone(group.epoch)
+        slave.on_cut = self._over.set
+        metadata = Metadata(tables, delays, caller)
+        replication = _Following(tables, network, slave=slave, metadata=metadata)
+        member.on_live = lambda: replication.follow(member.live.get(group.master))
+        member.on_live()
+        return replication
+
+    def changed(self) -> None:
+        """End this part if the duty is another one."""
+        duty = self._membership.duty
+        if type(duty) is not type(self.duty) or duty.group.epoch != self.duty.group.epoch:
+            self._over.set()
+
+    async def over(self) -> None:
+        """Wait until this part is over."""
+        self._membership.on_duty = self.changed
+        self.changed()
+        await self._over.wait()
+
+
+class _Following(Replication):
+    """Replication that knows its master from the coordinator."""
+
+    def follow(self, master: About | None) -> None:
+        """Copy the master at this place."""
+        if master is None or self.slave is None or self.metadata is None:
+            return
+        try:
+            self.slave.found(Address.parse(master.ha_address))
+            self.metadata.found(Address.parse(master.address))
+        except SettingsError as error:
+            log.warning("the coordinator told a wrong address of the master: %s", error, extra={"reason": str(error)})
+
+    def registered(self, answer: RegisterBrokerAnswer) -> None:
+        """Take nothing from name servers: they may name an older master."""

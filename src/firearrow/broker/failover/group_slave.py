@@ -1,0 +1,93 @@
+"""A replica that follows the master of an epoch: greets it, finds what their logs have in common, and copies the rest.
+
+A log that has bytes which the master's has not is cut. The cut is noted on disk first and done when the store is opened
+again, so this part of the broker ends then (`on_cut`), and the next one goes on behind the cut.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from firearrow.broker.replication.slave import Link, Slave
+from firearrow.broker.settings.live import LiveSettings
+from firearrow.errors import ConnectionFailed, FireArrowError, StaleEpoch
+from firearrow.model.epochs import common_end
+from firearrow.model.group_state import GroupState
+from firearrow.protocol.ha_handshake import Hello, Welcome, decode_welcome, encode_hello
+from firearrow.runtime.clock import Clock
+from firearrow.runtime.network import Network
+from firearrow.store.store import Store
+
+AGAIN_S: Final = 0.1
+GREETING_S: Final = 3.0
+
+log = logging.getLogger(__name__)
+
+
+class GroupSlave(Slave):
+    """Copies the log of the master of one epoch."""
+
+    def __init__(
+        self, store: Store, settings: LiveSettings, network: Network, clock: Clock, replica: int, group: GroupState
+    ) -> None:
+        super().__init__(store, settings, network, clock)
+        self._store = store
+        self._hello = Hello(replica, group.epoch)
+        self._has_joined = False
+        self.on_gone: Callable[[], None] = lambda: None
+        """Called when the master, which was connected, refuses connections: its process is dead."""
+        self.on_cut: Callable[[], None] = lambda: None
+        """Called when the store must be opened again, because its log owes a cut."""
+
+    async def run(self) -> None:
+        """Copy the log until cancelled."""
+        while True:
+            await self._found.wait()
+            assert self.address is not None
+            try:
+                await self._follow(self.address)
+            except FireArrowError as error:
+                self._failed(error)
+                if self._has_joined and is_refused(error):
+                    self.on_gone()
+            self.is_connected = False
+            await asyncio.sleep(AGAIN_S)
+
+    async def _receive(self, link: Link) -> None:
+        link.send(encode_hello(self._hello))
+        async with asyncio.timeout(GREETING_S):
+            welcome = await self._welcome(link)
+        if welcome.epoch != self._hello.epoch:
+            raise StaleEpoch(f"the master is in epoch {welcome.epoch}, and this replica in {self._hello.epoch}")
+        if await self._owes_cut(welcome):
+            self.on_cut()
+            await asyncio.get_running_loop().create_future()
+        await self._store.replica.history.replace(welcome.history)
+        self._has_joined = True
+        if not self._copy.end:
+            # The first report of an empty log asks for the first byte; the next one says that there is nothing yet.
+            asyncio.get_running_loop().call_soon(self._report, link, 0)
+        await super()._receive(link)
+
+    async def _welcome(self, link: Link) -> Welcome:
+        received = b""
+        while (welcome := decode_welcome(received)) is None:
+            received += await link.receive()
+        return welcome
+
+    async def _owes_cut(self, welcome: Welcome) -> bool:
+        """Note the cut that this log owes; return whether there is one."""
+        replica, end = self._store.replica, self._copy.end
+        common = common_end(replica.history.epochs, end, welcome.history, welcome.end) or 0
+        if common >= end:
+            return False
+        extra = {"end": end, "common": common, "epoch": welcome.epoch}
+        log.warning("the log is cut from %d to %d, where the master's goes another way", end, common, extra=extra)
+        await replica.cut.owe(common)
+        return True
+
+
+def is_refused(error: FireArrowError) -> bool:
+    """Whether the other machine lives and nothing listens there."""
+    return isinstance(error, ConnectionFailed) and isinstance(error.__cause__, ConnectionRefusedError)

@@ -1,0 +1,210 @@
+"""One member of a group at its coordinator: keeps its lease, looks at the group's state, and acts by `elections`.
+
+The member looks when something may have changed, and every `LOOK_S` as well, because a coordinator may forget to tell.
+What comes out is its duty: to lead an epoch, to follow one, or neither. Who takes the duty up tells so, so that the
+promise on disk and the epoch that is led are part of the next decision.
+
+A master whose coordinator does not answer goes on while every member of the in-sync set is connected: each
+acknowledgement proves that nobody of them has promised a later epoch. Otherwise it steps down when its lease ends.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from msgspec.structs import replace
+
+from firearrow.broker.failover.elections import Follow, Heard, Lead, Own, Propose, Step, Wait, next_step, promised_by
+from firearrow.broker.failover.group_values import About, Seen, decode, encode
+from firearrow.broker.failover.run_file import RunFile
+from firearrow.errors import CoordinatorFailed, FireArrowError
+from firearrow.model.group_state import GroupState
+from firearrow.runtime.coordinator.door import Coordinator
+from firearrow.telemetry.damped import Damped
+
+LOOK_S: Final = 1.0
+AGAIN_S: Final = 0.05
+"""The pause before another try after a swap that was refused; members take it in turn."""
+
+log = logging.getLogger(__name__)
+
+
+class Membership:
+    """A replica as a member of its group."""
+
+    def __init__(
+        self, coordinator: Coordinator, own: Own, about: About, run_file: RunFile, *, lease_s: float, min_iss: int
+    ) -> None:
+        self._coordinator = coordinator
+        self._about = encode(about)
+        self._run_file = run_file
+        self._lease_s = lease_s
+        self._min_iss = min_iss
+        self._wake = asyncio.Event()
+        self._failures = Damped()
+        self._said = ""
+        self._gone_in = 0
+        self._newest = 0
+        self._heard_s = asyncio.get_running_loop().time()
+        self.own = own
+        self.live: dict[int, About] = {}
+        """Where live members are, as last read."""
+        self.duty: Step = Wait("the coordinator was not asked yet")
+        """What this replica has to do: `Lead`, `Follow` or `Wait`."""
+        self.on_duty: Callable[[], None] = lambda: None
+        """Called when the duty may have changed."""
+        self.on_live: Callable[[], None] = lambda: None
+        """Called when members may have come, gone or moved."""
+        self.on_group: Callable[[GroupState], None] = lambda _: None
+        """Called with every state of the epoch that this replica leads."""
+        self.proposal: Callable[[], tuple[GroupState, GroupState] | None] = lambda: None
+        """Returns the state that the master wants, after the one that it replaces; None for no change."""
+        self.is_surrounded: Callable[[], bool] = lambda: False
+        """Whether every member of the in-sync set is connected to this master."""
+
+    def look(self) -> None:
+        """Look at the group soon."""
+        self._wake.set()
+
+    def master_is_gone(self, epoch: int) -> None:
+        """Take it that the master of an epoch is dead: it ended our connection, and its machine refuses others."""
+        self._gone_in = max(self._gone_in, epoch)
+        self.look()
+
+    async def run(self) -> None:
+        """Be a member until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._keep_lease())
+            group.create_task(self._watch())
+            group.create_task(self._look())
+
+    async def leave(self) -> None:
+        """End the lease, so that others need not wait for its end."""
+        try:
+            async with asyncio.timeout(self._lease_s):
+                await self._coordinator.retire()
+        except (CoordinatorFailed, TimeoutError) as error:
+            log.warning("the lease at the coordinator ends by itself: %s", error, extra={"reason": str(error)})
+
+    # ---- tasks
+
+    async def _keep_lease(self) -> None:
+        while True:
+            with suppress(CoordinatorFailed):
+                if self.own.replica not in self.live or not await self._coordinator.renew():
+                    await self._coordinator.announce(self.own.replica, self._about)
+            await asyncio.sleep(self._lease_s / 3)
+
+    async def _watch(self) -> None:
+        while True:
+            try:
+                await self._coordinator.changed()
+            except* CoordinatorFailed:
+                await asyncio.sleep(LOOK_S)
+            self.look()
+
+    async def _look(self) -> None:
+        while True:
+            try:
+                again = await self._act(decode(await self._coordinator.read()))
+            except FireArrowError as error:
+                self._unheard(error)
+                again = False
+            if again:
+                self._wake.set()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_S):
+                    await self._wake.wait()
+            self._wake.clear()
+
+    def _unheard(self, error: FireArrowError) -> None:
+        now = asyncio.get_running_loop().time()
+        if self._failures.count(now):
+            log.warning("the coordinator does not answer: %s", error, extra={"reason": str(error)})
+        if isinstance(self.duty, Lead) and now - self._heard_s > self._lease_s and not self.is_surrounded():
+            self._take(Wait("the coordinator does not answer, and not every replica in sync is connected"))
+
+    # ---- decisions
+
+    async def _act(self, seen: Seen) -> bool:
+        """Do the next step; return whether to look again at once."""
+        group = seen.group
+        if group is None or group.iss_seq < self._newest:
+            if self._newest:
+                self._old(group)
+                return False
+        else:
+            self._newest = group.iss_seq
+        self._heard_s = asyncio.get_running_loop().time()
+        self.live = seen.live
+        self.on_live()
+        heard = Heard(group, frozenset(seen.live), group is not None and self._gone_in == group.epoch)
+        step = next_step(self.own, heard, self._min_iss)
+        if isinstance(step, Propose):
+            return await self._propose(step, seen.raw)
+        self._take(step)
+        if isinstance(step, Lead) and self.own.leads == step.group.epoch:
+            self.on_group(step.group)
+            wanted = self.proposal()
+            if wanted is not None and wanted[0] == group:
+                log.info("proposes replicas %s in sync", wanted[1].iss, extra={"iss": wanted[1].iss})
+                return await self._coordinator.swap(seen.raw, encode(wanted[1]))
+        return False
+
+    def _old(self, group: GroupState | None) -> None:
+        """Ignore a state that is older than one that this run has seen."""
+        number = "none" if group is None else f"number {group.iss_seq}"
+        said = (
+            f"the coordinator tells of an older state ({number}, after {self._newest}): its answer is old, or it was "
+        )
+        self._say(said + "restored from a backup", is_trouble=True)
+
+    async def _propose(self, step: Propose, raw: bytes | None) -> bool:
+        new = step.new
+        extra = {"epoch": new.epoch, "master": new.master, "iss": new.iss, "reason": step.why}
+        if not await self._coordinator.swap(raw, encode(new)):
+            await asyncio.sleep(AGAIN_S * self.own.replica)
+            return True
+        log.info("epoch %d, master %d, in sync %s: %s", new.epoch, new.master, new.iss, step.why, extra=extra)
+        if self.own.may_lack and self.own.replica not in new.iss:
+            await self._run_file.begin()
+            self.own = replace(self.own, may_lack=False)
+        self._newest = max(self._newest, new.iss_seq)
+        self.own = replace(self.own, swapped=new.iss_seq)
+        if new.master == self.own.replica:
+            self.own = replace(self.own, elected=new.epoch)
+        return True
+
+    def _take(self, step: Step) -> None:
+        if isinstance(step, Wait):
+            self._say(step.why, is_trouble=step.is_trouble)
+            is_taken = isinstance(self.duty, Lead | Follow) and self.own.promised == promised_by(self.duty.group)
+            if is_taken and (isinstance(self.duty, Follow) or step.is_trouble):
+                return  # what was read may be old; the part that was taken up goes on
+        self.duty = step
+        self.on_duty()
+
+    def _say(self, why: str, *, is_trouble: bool) -> None:
+        if why != self._said:
+            self._said = why
+            log.log(logging.WARNING if is_trouble else logging.INFO, "waits: %s", why, extra={"reason": why})
+
+    async def took_up(self, group: GroupState, *, leads: bool) -> None:
+        """Note that the promise of a state is durable, and whether this replica leads in it."""
+        if leads and self.own.may_lack:
+            await self._run_file.begin()
+        self.own = replace(
+            self.own,
+            promised=promised_by(group),
+            leads=group.epoch if leads else 0,
+            may_lack=self.own.may_lack and not leads,
+            has_log=True,
+        )
+
+    def gave_up(self) -> None:
+        """Note that this replica does not lead any more."""
+        if self.own.leads:
+            self.own = replace(self.own, leads=0, swapped=-1)
+        self.look()

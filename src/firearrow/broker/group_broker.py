@@ -1,0 +1,164 @@
+"""A broker whose part in its group comes from a coordinator: master in one epoch, slave in another.
+
+Each part is a whole broker on the same directory and ports. When the duty changes, the broker is closed and opened
+again in its new part: what a start recovers, and nothing else, is what a new master begins with. The promise of an
+epoch is on disk before a part begins. Java: ``ReplicasManager``.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Final
+
+from msgspec.structs import replace
+
+from firearrow.broker.broker import Broker
+from firearrow.broker.failover.elections import Follow, Lead, Own
+from firearrow.broker.failover.group_part import GroupPart
+from firearrow.broker.failover.group_values import About
+from firearrow.broker.failover.membership import Membership
+from firearrow.broker.failover.run_file import RunFile
+from firearrow.broker.identity import Identity
+from firearrow.broker.metrics.metrics import BrokerMetrics
+from firearrow.broker.settings.config import BrokerSettings
+from firearrow.model.group_state import Promised
+from firearrow.runtime.clock import Clock
+from firearrow.runtime.coordinator.door import Coordinator
+from firearrow.runtime.disk.door import Disk
+from firearrow.runtime.machine import Machine
+from firearrow.runtime.network import Network
+from firearrow.runtime.service import Lifetime
+from firearrow.store.epochs.promise import Promise
+from firearrow.store.paths import COMMIT_LOG
+
+MASTER_ID: Final = 0
+"""The broker id under which name servers know a master."""
+
+log = logging.getLogger(__name__)
+
+
+class GroupBroker:
+    """A broker that leads or follows as its group decides."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        machine: Machine,
+        coordinator: Coordinator,
+        *,
+        network: Network,
+        disk: Disk,
+        clock: Clock,
+        chance: random.Random,
+    ) -> None:
+        self._settings = settings
+        self._machine = machine
+        self._coordinator = coordinator
+        self._network = network
+        self._disk = disk
+        self._clock = clock
+        self._chance = chance
+        self._served: Broker | None = None
+        self._serves: asyncio.Future[Identity] | None = None
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[Identity]:
+        """Serve within the block, which begins with the broker's first part."""
+        self._serves = asyncio.get_running_loop().create_future()
+        async with Lifetime("group") as life:
+            life.on_stop(self._coordinator.close)
+            run_file = await RunFile.load(self._disk, self._machine.boot_id)
+            promise = await Promise.load(self._disk)
+            membership = await self._membership(run_file, promise)
+            if not membership.own.may_lack:
+                await run_file.begin()
+            life.on_stop(run_file.end)
+            life.on_stop(membership.leave)
+            life.spawn(membership.run(), "membership")
+            life.spawn(self._take_parts(membership, promise), "parts")
+            yield await self._serves
+
+    @property
+    def metrics(self) -> BrokerMetrics | None:
+        """The metrics of the present part."""
+        return None if self._served is None else self._served.metrics
+
+    async def drain(self) -> None:
+        """Let producers move to other brokers; nothing to do: the group elects another master at once."""
+
+    async def _membership(self, run_file: RunFile, promise: Promise) -> Membership:
+        settings = self._settings
+        own = Own(
+            settings.broker.broker_id,
+            Promised(promise.epoch, promise.master),
+            has_log=self._disk.exists(COMMIT_LOG) and bool(await self._disk.list(COMMIT_LOG)),
+            may_lack=run_file.lost_power and not settings.log.syncs_first,
+        )
+        identity = self._identity()
+        return Membership(
+            self._coordinator,
+            own,
+            About(identity.address, identity.ha_address),
+            run_file,
+            lease_s=settings.failover.coordinator_lease_seconds,
+            min_iss=settings.replication.in_sync_replicas,
+        )
+
+    def _identity(self) -> Identity:
+        broker, machine = self._settings.broker, self._machine
+        return Identity(
+            name=broker.broker_name or machine.name,
+            cluster=broker.broker_cluster_name,
+            ip=broker.broker_ip1 or machine.ip,
+            port=broker.listen_port,
+            ha_ip=broker.broker_ip2,
+            ha_listen_port=self._settings.replication.ha_listen_port,
+        )
+
+    async def _take_parts(self, membership: Membership, promise: Promise) -> None:
+        while True:
+            duty = await _duty(membership)
+            await promise.make(duty.group.epoch, duty.group.master)
+            await membership.took_up(duty.group, leads=isinstance(duty, Lead))
+            await self._take_part(GroupPart(duty, membership))
+            membership.gave_up()
+
+    async def _take_part(self, part: GroupPart) -> None:
+        group = part.duty.group
+        what = "leads" if part.leads else f"follows replica {group.master} in"
+        log.info("replica %d %s epoch %d", self._settings.broker.broker_id, what, group.epoch)
+        broker = Broker(
+            self._settings_of(part),
+            self._machine,
+            network=self._network,
+            disk=self._disk,
+            clock=self._clock,
+            chance=self._chance,
+            part=part,
+        )
+        self._served = broker
+        async with broker.serving() as identity:
+            if self._serves is not None and not self._serves.done():
+                self._serves.set_result(identity)
+            await part.over()
+            broker.stays_registered = True
+
+    def _settings_of(self, part: GroupPart) -> BrokerSettings:
+        settings = self._settings
+        role = replace(settings.replication, broker_role="SYNC_MASTER" if part.leads else "SLAVE")
+        broker_id = MASTER_ID if part.leads else settings.broker.broker_id
+        return replace(settings, replication=role, broker=replace(settings.broker, broker_id=broker_id))
+
+
+async def _duty(membership: Membership) -> Lead | Follow:
+    """Wait until there is a part to take."""
+    changed = asyncio.Event()
+    membership.on_duty = changed.set
+    while not isinstance(membership.duty, Lead | Follow):
+        changed.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(1.0):
+                await changed.wait()
+    return membership.duty

@@ -1,0 +1,1 @@
+"""Metrics of a broker for Prometheus, under RocketMQ's names where it has them; readiness."""

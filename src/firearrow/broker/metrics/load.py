@@ -1,0 +1,108 @@
+"""Load and clients: turns of the loop, refused sends, connections and their budgets, parked pulls.
+
+Budgets are of all connections together, with the largest of any connection beside them: there may be ten thousands.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from firearrow.broker.handlers.message.pull import PullHandlers
+from firearrow.broker.handlers.message.send import SendHandlers
+from firearrow.broker.metrics.storage import counter, gauge
+from firearrow.broker.statistics.watch import Watch
+from firearrow.broker.tables.clients import ClientTable
+from firearrow.broker.tables.tables import Tables
+from firearrow.model.names import is_system_group
+from firearrow.model.versions import version_name
+from firearrow.remoting.server import Server
+from firearrow.telemetry.metrics import Family, Sample
+
+REMOTING: Final = ("protocol_type", "remoting")
+
+
+class LoadMetrics:
+    """How busy one broker is, and with what."""
+
+    def __init__(self, tables: Tables, watch: Watch, sends: SendHandlers, pulls: PullHandlers) -> None:
+        self._clients: ClientTable = tables.clients
+        self._settings = tables.settings
+        self._topics = tables.topics
+        self._groups = tables.groups
+        self._watch = watch
+        self._sends = sends
+        self._pulls = pulls
+        self.servers: list[Server] = []
+        """The ports of the broker."""
+
+    def families(self) -> Iterator[Family]:
+        """Yield the metrics."""
+        yield gauge("rocketmq_broker_permission", "2 write, 4 read, 6 both", self._settings.broker.broker_permission)
+        yield gauge("rocketmq_topic_number", "Topics", len(self._topics.table))
+        yield gauge("rocketmq_consumer_group_number", "Consumer groups", len(self._groups.table))
+        waiting = [((("processor", "send"),), float(sum(map(len, self._sends.replies.lines))))]
+        waiting.append(((("processor", "pull"),), float(len(self._pulls.parked))))
+        yield Family("rocketmq_processor_watermark", "gauge", "Requests that wait for their answer", waiting)
+        yield from self._turns()
+        yield from self._connections()
+        yield from self._members()
+
+    def _turns(self) -> Iterator[Family]:
+        watch, admission = self._watch, self._sends.admission
+        yield Family("firearrow_turn_seconds", "histogram", "Turns of the loop with sends", [((), admission.turns)])
+        lines = self._sends.replies.lines
+        levels = zip(("written", "synced"), lines, strict=True)
+        waits = [((("level", level),), line.waits) for level, line in levels]
+        yield Family("firearrow_send_wait_seconds", "histogram", "Stored messages that waited for the disk", waits)
+        yield gauge("firearrow_disk_queue_seconds", "How long answers have waited for the disk", watch.waits_ms / 1000)
+        yield counter("firearrow_loop_holds_total", "Times of 20 ms or more without an answer", watch.holds)
+        yield gauge("firearrow_loop_hold_seconds_max", "The longest of them", watch.longest_hold_ms / 1000)
+        yield counter("firearrow_sends_refused_total", "Sends refused because the broker was busy", watch.refused)
+        yield counter("firearrow_sends_failed_total", "Sends that the store did not take", watch.failed)
+        yield gauge("firearrow_load_shedding", "1 while connections are read less often", float(admission.pace_s > 0))
+        yield gauge("firearrow_parked_pulls", "Pulls that wait for a message", len(self._pulls.parked))
+        yield gauge("firearrow_parked_pull_bytes", "Memory that parked pulls count", self._pulls.parked.held)
+
+    def _connections(self) -> Iterator[Family]:
+        loads = [server.load for server in self.servers]
+        for name, says in (
+            ("connections", "Open connections"),
+            ("in_flight_bytes", "Requests whose answers are owed"),
+            ("answer_bytes", "Answers that are being made"),
+            ("unsent_bytes", "Bytes that peers have not read"),
+            ("partial_bytes", "Half-received frames"),
+            ("in_flight_bytes_max", "The most that one connection is owed"),
+        ):
+            yield gauge(f"firearrow_{name}", says, _total([getattr(load, name) for load in loads], name))
+        refused, cut = sum(load.refused for load in loads), sum(load.cut for load in loads)
+        failed = max((server.failures for server in self.servers), default=0)
+        yield counter("firearrow_connections_refused_total", "Connections beyond max_connections", refused)
+        yield counter("firearrow_connections_cut_total", "Connections ended for a limit or bad data", cut)
+        yield counter("firearrow_requests_failed_total", "Requests that failed by a bug", failed)
+
+    def _members(self) -> Iterator[Family]:
+        producers = Counter(
+            (client.language.lower(), version_name(client.version).lower())
+            for _, members in self._clients.producer_groups()
+            for client in members.values()
+        )
+        rows = [
+            ((("language", language), ("version", version), REMOTING), float(count))
+            for (language, version), count in producers.items()
+        ]
+        yield Family("rocketmq_producer_connections", "gauge", "Producers", rows)
+        consumers = Counter(
+            (group.name, client.language.lower(), version_name(client.version).lower(), str(group.consume_type).lower())
+            for group in self._clients.groups()
+            for client in group.members.values()
+        )
+        members: list[Sample] = []
+        for (group, language, version, mode), count in consumers.items():
+            system = ("is_system", "true" if is_system_group(group) else "false")
+            own = (("consumer_group", group), ("language", language), ("version", version), ("consume_mode", mode))
+            members.append(((*own, REMOTING, system), float(count)))
+        yield Family("rocketmq_consumer_connections", "gauge", "Consumers", members)
+
+
+def _total(values: Sequence[float], name: str) -> float:
+    return max(values, default=0.0) if name.endswith("_max") else sum(values)

@@ -1,0 +1,105 @@
+"""The metrics and the readiness of a broker, and the port that shows them. Wiring only.
+
+The port opens before the store is recovered, so that probes are answered meanwhile: live, and not ready.
+"""
+
+import asyncio
+from contextlib import suppress
+from typing import Final
+
+from firearrow.broker.consumer_side import Consuming
+from firearrow.broker.handlers.message.send import SendHandlers
+from firearrow.broker.identity import Identity
+from firearrow.broker.metrics.delivery import DeliveryMetrics
+from firearrow.broker.metrics.lag import SAMPLE_S, LagMetrics
+from firearrow.broker.metrics.load import LoadMetrics
+from firearrow.broker.metrics.storage import StorageMetrics
+from firearrow.broker.metrics.traffic import RecordSizes, TrafficMetrics
+from firearrow.broker.replication.replication import Replication
+from firearrow.broker.settings.config import BrokerSettings
+from firearrow.broker.statistics.watch import Watch
+from firearrow.broker.tables.tables import Tables
+from firearrow.broker.transaction.transactions import Transactions
+from firearrow.errors import FireArrowError
+from firearrow.remoting.operation_port import MetricsExporter, OperationPort
+from firearrow.remoting.server import Server
+from firearrow.runtime.network import Address, Network
+from firearrow.runtime.service import Lifetime
+from firearrow.store.store import Store
+from firearrow.telemetry.metrics import Registry
+from firearrow.telemetry.readiness import Readiness
+
+STARTING: Final = "the broker starts: its store is being recovered"
+DRAINING: Final = "the broker drains: producers move to other brokers, then it stops"
+
+
+class BrokerMetrics:
+    """What one broker shows to operators over HTTP. Without ``metricsExporterType=PROM`` there is no port."""
+
+    def __init__(self, settings: BrokerSettings, identity: Identity) -> None:
+        config = self._config = settings.operation
+        own = (("node_type", "broker"), ("cluster", identity.cluster), ("node_id", identity.name))
+        self.registry = Registry((*config.labels, *own))
+        self.readiness = Readiness(STARTING)
+        self._bind = config.metrics_prom_exporter_host or settings.broker.bind_address
+        self._load: LoadMetrics | None = None
+        self.address: Address | None = None
+        """The address of the port; None when it is not open."""
+
+    @property
+    def is_on(self) -> bool:
+        """Whether metrics are shown."""
+        return self._config.metrics_exporter_type is MetricsExporter.PROM
+
+    async def open(self, life: Lifetime, network: Network) -> None:
+        """Open the port if the settings say so."""
+        if self.is_on:
+            port = OperationPort(network, self.registry, self.readiness)
+            await port.open(life, Address(self._bind, self._config.metrics_prom_exporter_port))
+            self.address = port.address
+
+    def watch_store(self, store: Store) -> None:
+        """Let the readiness depend on the store."""
+        self.readiness.add(lambda: None if store.log.fenced is None else str(store.log.fenced))
+        self.readiness.add(lambda: None if store.retention.refusal is None else str(store.retention.refusal))
+
+    def watch(
+        self,
+        life: Lifetime,
+        tables: Tables,
+        watch: Watch,
+        sends: SendHandlers,
+        consuming: Consuming,
+        transactions: Transactions,
+        replication: Replication,
+    ) -> None:
+        """Show the parts of the broker, if metrics are shown at all."""
+        if not self.is_on:
+            return
+        sizes = RecordSizes()
+        tables.store.views.dispatch.views.append(sizes.arrived)
+        limit = self._config.metrics_otel_cardinality_limit
+        storage, lag = StorageMetrics(tables), LagMetrics(tables, limit)
+        self._load = LoadMetrics(tables, watch, sends, consuming.pulls)
+        for part in (
+            TrafficMetrics(tables.stats, tables.topics, sizes, limit).families,
+            lag.families,
+            storage.families,
+            self._load.families,
+            DeliveryMetrics(tables, consuming, transactions, replication).families,
+        ):
+            self.registry.add(part)
+        life.spawn(lag.run(), "lag of groups")
+        life.spawn(_look(storage), "age of messages")
+
+    def serves(self, server: Server) -> None:
+        """Show a port of the broker."""
+        if self._load is not None:
+            self._load.servers.append(server)
+
+
+async def _look(storage: StorageMetrics) -> None:
+    while True:
+        with suppress(FireArrowError):  # the first file is being deleted; the next look finds the one after it
+            await storage.look()
+        await asyncio.sleep(SAMPLE_S)

@@ -1,0 +1,36 @@
+"""The state of a replicated group, as its coordinator holds it, and the promise of one replica. Plain data.
+
+A replica is a broker of the group; its id is its ``brokerId``, 1 or more, whatever its part at the moment.
+"""
+
+from msgspec import Struct
+
+
+class GroupState(Struct, frozen=True):
+    """Who leads a group, and which replicas have everything that was acknowledged.
+
+    Every change has the next ``iss_seq``, so two states of a group with the same ``iss_seq`` are the same state.
+    """
+
+    epoch: int
+    """The number of the leadership: every election has a higher one. 0 before the first."""
+    master: int
+    """The replica that leads; 0 before the first election."""
+    iss: tuple[int, ...]
+    """The in-sync set, in ascending order: the replicas that may be elected."""
+    iss_seq: int
+    """The number of this state."""
+    min_iss: int
+    """How many replicas must be in sync for a message to be taken."""
+    by_name: bool = False
+    """Whether an operator chose the master against the rules."""
+
+
+class Promised(Struct, frozen=True):
+    """What a replica has on disk before it answers anything in an epoch: it obeys no lower epoch any more.
+
+    ``master`` belongs to it: were a coordinator restored from a backup, an epoch could have a second master.
+    """
+
+    epoch: int = 0
+    master: int = 0

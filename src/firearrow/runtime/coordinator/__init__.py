@@ -1,0 +1,1 @@
+"""The coordinator of a replicated group: the door, and etcd behind it."""

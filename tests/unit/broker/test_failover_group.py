@@ -1,0 +1,209 @@
+"""Groups of three on simulated machines: masters die, the coordinator lies, and nothing acknowledged is lost."""
+
+import asyncio
+import random
+
+import pytest
+from msgspec.structs import replace
+
+from firearrow.broker.failover import group_master
+from firearrow.broker.failover.group_values import decode
+from firearrow.broker.group_broker import GroupBroker
+from firearrow.broker.settings.config import BrokerConfig, BrokerSettings
+from firearrow.broker.settings.failover_settings import FailoverConfig
+from firearrow.errors import FireArrowError
+from firearrow.model.group_state import GroupState
+from firearrow.remoting.caller import Caller
+from firearrow.runtime.machine import Machine
+from firearrow.runtime.network import Address
+from firearrow.testing.sim.coordinator import CoordinatorFaults, SimCoordinator
+from firearrow.testing.sim.world import Node, World
+from tests.unit.broker.whole import PORT, Client, Names, a_send, settings_of
+
+LEASE_S = 3
+LIES = CoordinatorFaults(old_read=0.2, lying_renewal=0.5, lost_wake=0.3, needless_wake=0.05, failure=0.05)
+FAULTS = ("crash", "power_loss", "freeze", "cut off from the coordinator", "isolate")
+
+
+def settings(number: int, names: Address, *, sync: bool) -> BrokerSettings:
+    broker = BrokerConfig(broker_name="broker-a", broker_id=number, namesrv_addr=str(names))
+    made = settings_of(broker, sync=sync)
+    log = replace(made.log, mapped_file_size_commit_log=64 << 10)
+    return replace(
+        made, log=log, failover=FailoverConfig(coordinator_address="http://modelled", coordinator_lease_seconds=LEASE_S)
+    )
+
+
+class Member:
+    """One replica of the group."""
+
+    def __init__(self, node: Node, made: BrokerSettings, coordinator: SimCoordinator) -> None:
+        self.node = node
+        self.settings = made
+        self.coordinator = coordinator
+
+    async def run(self, node: Node) -> None:
+        machine = Machine(name=node.name, ip=node.host, memory_bytes=8 << 30, boot_id=node.boot_id)
+        broker = GroupBroker(
+            self.settings,
+            machine,
+            self.coordinator.member(self.settings.broker.broker_id, LEASE_S),
+            network=node.network,
+            disk=node.disk,
+            clock=node.clock,
+            chance=random.Random(node.rng.random()),
+        )
+        async with broker.serving():
+            await asyncio.get_running_loop().create_future()
+
+
+class Group:
+    """Three replicas, a coordinator, a name server, and a producer that tries every replica."""
+
+    def __init__(self, world: World, names: Address, faults: CoordinatorFaults, *, sync: bool) -> None:
+        self.world = world
+        self.coordinator = SimCoordinator(world.split_rng("coordinator"), faults)
+        nodes = {number: world.node(f"broker{number}") for number in (1, 2, 3)}
+        self.members = {
+            number: Member(node, settings(number, names, sync=sync), self.coordinator) for number, node in nodes.items()
+        }
+        self.caller = Caller(world.node("client").network)
+        self.acked: list[bytes] = []
+        self.sent = 0
+
+    def start(self) -> None:
+        for member in self.members.values():
+            member.node.start(member.run)
+
+    @property
+    def state(self) -> GroupState | None:
+        return decode(self.coordinator.snapshot()).group
+
+    async def until_in_sync(self, count: int, seconds: float = 120.0) -> GroupState:
+        async with asyncio.timeout(seconds):
+            while (state := self.state) is None or len(state.iss) < count or not state.epoch:  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+        return state
+
+    async def send(self) -> bool:
+        """Send one message to whoever takes it; return whether it was acknowledged."""
+        body = b"%08d" % self.sent
+        self.sent += 1
+        for member in self.members.values():
+            try:
+                reply = await self.caller.call(Address(member.node.host, PORT), a_send(), body, timeout_ms=1_000)
+            except FireArrowError:
+                continue
+            if reply.code == 0:
+                self.acked.append(body)
+                return True
+        await asyncio.sleep(0.1)
+        return False
+
+    async def send_until(self, count: int, seconds: float = 180.0) -> None:
+        wanted = len(self.acked) + count
+        async with asyncio.timeout(seconds):
+            while len(self.acked) < wanted:
+                await self.send()
+
+    async def stored(self) -> list[bytes]:
+        """Everything that a consumer finds at the present master."""
+        state = await self.until_in_sync(3)
+        client = Client(self.world.node("reader"), Address(self.members[state.master].node.host, PORT))
+        found: list[bytes] = []
+        async with asyncio.timeout(60):
+            while True:
+                messages = await client.stored(offset=len(found))
+                if not messages and len(found) >= len(self.acked):
+                    return found
+                found += [message.body for message in messages]
+
+
+async def strike(group: Group, fault: str) -> None:
+    state = group.state
+    assert state is not None
+    node = group.members[state.master].node
+    if fault == "crash":
+        await node.crash()
+    elif fault == "power_loss":
+        await node.power_loss()
+    elif fault == "freeze":
+        node.freeze()
+    elif fault == "isolate":
+        group.world.network.isolate(node.name)
+    if fault in ("cut off from the coordinator", "isolate"):
+        group.coordinator.cut(state.master)
+    await group.send_until(20)
+    group.coordinator.heal()
+    group.world.network.heal()
+    if fault == "freeze":
+        node.thaw()
+    elif fault in ("crash", "power_loss"):
+        await node.restart()
+
+
+def run(seed: int, fault: str, *, sync: bool, faults: CoordinatorFaults) -> None:
+    async def scenario(world: World) -> None:
+        names = await Names(world.node("names")).start()
+        group = Group(world, names, faults, sync=sync)
+        group.start()
+        await group.until_in_sync(3)
+        await group.send_until(20)
+        for _ in range(2):
+            await group.until_in_sync(3)
+            before = group.state
+            await strike(group, fault)
+            after = await group.until_in_sync(3)
+            assert before is not None
+            assert after.epoch > before.epoch or fault == "cut off from the coordinator"
+        await group.send_until(10)
+        found = await group.stored()
+        assert [body for body in group.acked if body not in set(found)] == []
+        assert [body for body in found if body in set(group.acked)] == group.acked
+
+    world = World(seed)
+    world.run(scenario)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("sync", [True, False])
+def test_nothing_acknowledged_is_lost(fault: str, sync: bool) -> None:
+    run(1, fault, sync=sync, faults=CoordinatorFaults())
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_nothing_acknowledged_is_lost_when_the_coordinator_lies(fault: str) -> None:
+    run(2, fault, sync=True, faults=LIES)
+
+
+def lose_a_master_without_slaves(seed: int) -> None:
+    """The master takes messages that its slaves cannot get, and loses power."""
+
+    async def scenario(world: World) -> None:
+        group = Group(world, await Names(world.node("names")).start(), CoordinatorFaults(), sync=True)
+        group.start()
+        state = await group.until_in_sync(3)
+        await group.send_until(5)
+        nodes = {number: member.node for number, member in group.members.items()}
+        master = nodes.pop(state.master)
+        world.network.partition([master.name], [node.name for node in nodes.values()])
+        for _ in range(5):
+            await group.send()
+        await master.power_loss()
+        world.network.heal()
+        await group.send_until(5)
+        await master.restart()
+        found = set(await group.stored())
+        assert [body for body in group.acked if body not in found] == []
+
+    World(seed).run(scenario)
+
+
+def test_a_master_whose_slaves_get_nothing_acknowledges_nothing() -> None:
+    lose_a_master_without_slaves(3)
+
+
+def test_a_master_that_answers_for_itself_alone_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_master, "confirmed", lambda _in_sync, kept, _copies: kept)
+    with pytest.raises((AssertionError, TimeoutError)):
+        lose_a_master_without_slaves(3)

@@ -1,0 +1,99 @@
+"""Small parts of failover: values at the coordinator, the greeting of replicas, the run file, answers that wait."""
+
+import pytest
+
+from firearrow.broker.failover.group_answers import GroupAnswers
+from firearrow.broker.failover.group_slave import is_refused
+from firearrow.broker.failover.group_values import About, decode, encode
+from firearrow.broker.failover.run_file import RunFile
+from firearrow.broker.settings.failover_settings import FailoverConfig, check_member
+from firearrow.broker.settings.replication_settings import ReplicationConfig
+from firearrow.errors import BadBody, BadFrame, ConnectionFailed, SettingsError
+from firearrow.model.epochs import Epochs
+from firearrow.model.group_state import GroupState
+from firearrow.protocol.codes import ResponseCode
+from firearrow.protocol.ha_handshake import (
+    Hello,
+    Welcome,
+    decode_hello,
+    decode_welcome,
+    encode_hello,
+    encode_welcome,
+)
+from firearrow.remoting.handlers import SUCCESS, Answer
+from firearrow.runtime.coordinator.door import Snapshot
+from firearrow.testing.sim.world import World
+
+GROUP = GroupState(epoch=3, master=2, iss=(1, 2), iss_seq=7, min_iss=2)
+
+
+def test_values_come_back_and_others_are_told() -> None:
+    about = About("10.0.0.1:10911", "10.0.0.1:10912")
+    seen = decode(Snapshot(encode(GROUP), {1: encode(about)}))
+    assert (seen.group, seen.live) == (GROUP, {1: about})
+    with pytest.raises(BadBody, match="another program"):
+        decode(Snapshot(b"[]", {}))
+
+
+def test_greetings_come_back_in_pieces() -> None:
+    hello, welcome = Hello(2, 7), Welcome(7, 900, Epochs().begun(1, 0).begun(7, 500))
+    assert decode_hello(encode_hello(hello)[:-1]) is None
+    assert decode_hello(encode_hello(hello)) == hello
+    assert decode_welcome(encode_welcome(welcome)[:-1]) is None
+    assert decode_welcome(encode_welcome(welcome)) == welcome
+    with pytest.raises(BadFrame, match="coordinatorAddress"):
+        decode_hello(bytes(12))
+
+
+def test_a_run_file_tells_of_a_loss_of_power() -> None:
+    async def scenario(world: World) -> None:
+        disk = world.node("machine").disk
+        first = await RunFile.load(disk, "boot-1")
+        assert not first.lost_power
+        await first.begin()
+        assert not (await RunFile.load(disk, "boot-1")).lost_power
+        assert (await RunFile.load(disk, "boot-2")).lost_power
+        await first.end()
+        assert not (await RunFile.load(disk, "boot-2")).lost_power
+
+    World(1).run(scenario)
+
+
+class Kept:
+    def __init__(self) -> None:
+        self.codes: list[int] = []
+
+    def answer(self, answer: Answer) -> bool:
+        self.codes.append(int(answer.code))
+        return True
+
+
+def test_answers_wait_until_their_record_is_confirmed() -> None:
+    async def scenario(_: World) -> None:
+        confirm = 10
+        answers = GroupAnswers(lambda: confirm, lambda: 50)
+        first, second, third = Kept(), Kept(), Kept()
+        answers.owed(10, first).answer(SUCCESS)
+        answers.owed(20, second).answer(SUCCESS)
+        answers.owed(30, third).answer(SUCCESS)
+        answers.release(20)
+        answers.end()
+        assert [one.codes for one in (first, second, third)] == [[0], [0], [int(ResponseCode.FLUSH_SLAVE_TIMEOUT)]]
+
+    World(1).run(scenario)
+
+
+def test_settings_of_a_member_are_checked() -> None:
+    config = FailoverConfig(coordinator_address="http://127.0.0.1:2379")
+    check_member(config, ReplicationConfig(), 1)
+    with pytest.raises(SettingsError, match="brokerId"):
+        check_member(config, ReplicationConfig(), 0)
+    with pytest.raises(SettingsError, match="slaveReadEnable"):
+        check_member(config, ReplicationConfig(slave_read_enable=True), 1)
+
+
+def test_only_a_refused_connection_tells_of_a_dead_process() -> None:
+    refused = ConnectionFailed("refused")
+    refused.__cause__ = ConnectionRefusedError()
+    assert is_refused(refused)
+    assert not is_refused(ConnectionFailed("timed out"))

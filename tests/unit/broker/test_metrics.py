@@ -1,0 +1,229 @@
+"""The operation port of a broker, on simulated machines: metrics of what happened, and readiness in every phase."""
+
+import asyncio
+import errno
+import gc
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from prometheus_client.parser import text_string_to_metric_families
+
+from firearrow.broker.metrics.lag import LagMetrics
+from firearrow.broker.metrics.metrics import DRAINING, STARTING
+from firearrow.broker.metrics.traffic import RecordSizes, TrafficMetrics
+from firearrow.broker.statistics.counters import BrokerStats
+from firearrow.broker.tables.offsets import OffsetTable
+from firearrow.errors import ConnectionFailed, SettingsError
+from firearrow.protocol.bodies.admin.topic import TopicConfig
+from firearrow.protocol.requests.group.offset import UpdateConsumerOffset
+from firearrow.remoting.operation_port import MetricsExporter, OperationConfig
+from firearrow.runtime.clock import SystemClock
+from firearrow.runtime.network import Address
+from firearrow.telemetry.metrics import text
+from firearrow.testing.sim.world import Node, World
+from tests.unit.broker.whole import Client, Simulated, settings_of, simulate
+
+PORT = 5557
+SHOWN = OperationConfig(metrics_exporter_type=MetricsExporter.PROM)
+
+
+class Visit(asyncio.Protocol):
+    def __init__(self) -> None:
+        self.received = bytearray()
+        self.changed = asyncio.Event()
+
+    def data_received(self, data: bytes) -> None:
+        self.received += data
+        self.changed.set()
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        self.changed.set()
+
+
+async def exchange(node: Node, host: str, data: bytes) -> tuple[int, str]:
+    visit = Visit()
+    transport = await node.network.connect(lambda: visit, Address(host, PORT))
+    transport.write(data)
+    while True:
+        head, end, body = bytes(visit.received).partition(b"\r\n\r\n")
+        length = next((int(line[16:]) for line in head.split(b"\r\n") if line.startswith(b"Content-Length: ")), 0)
+        if end and len(body) >= length:
+            transport.abort()
+            return int(head.split()[1]), body.decode()
+        visit.changed.clear()
+        await visit.changed.wait()
+
+
+async def get(node: Node, host: str, path: str) -> tuple[int, str]:
+    return await exchange(node, host, f"GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+
+
+def values(page: str) -> dict[str, dict[str, float]]:
+    found: dict[str, dict[str, float]] = {}
+    for family in text_string_to_metric_families(page):
+        for sample in family.samples:
+            key = sample.labels.get("topic", "") + "@" + sample.labels.get("consumer_group", "")
+            found.setdefault(sample.name, {})[key] = sample.value
+    return found
+
+
+def test_metrics_count_messages_sizes_and_lag() -> None:
+    async def scenario(world: World, broker: Simulated, client: Client) -> None:
+        for _ in range(3):
+            await client.send("orders")
+        await client.send("orders", body=bytes(2000))
+        await client.stored("orders")
+        await client.ask(UpdateConsumerOffset(consumer_group="g", topic="orders", queue_id=0, commit_offset=1))
+        await asyncio.sleep(15)
+        status, page = await get(world.node("prometheus"), broker.node.host, "/metrics")
+        assert status == 200
+        found = values(page)
+        assert found["rocketmq_messages_in_total"]["orders@"] == 4
+        assert found["rocketmq_message_size_count"]["@"] == 4
+        assert found["rocketmq_message_size_sum"]["@"] == found["rocketmq_throughput_in_total"]["orders@"]
+        assert found["rocketmq_messages_out_total"]["orders@g"] == 4
+        assert found["rocketmq_consumer_lag_messages"]["orders@g"] == 3
+        assert 15_000 <= found["rocketmq_consumer_lag_latency"]["orders@g"] <= 16_000
+        assert found["firearrow_send_wait_seconds_count"]["@"] >= 0
+        assert found["firearrow_sync_seconds_count"]["@"] >= 1
+        assert found["rocketmq_broker_permission"]["@"] == 6
+        assert all(name.startswith(("rocketmq_", "firearrow_")) for name in found)
+
+    simulate(scenario, replace(settings_of(), operation=SHOWN))
+
+
+def test_a_broker_is_live_and_not_ready_while_it_recovers_and_drains() -> None:
+    async def scenario(world: World) -> None:
+        broker = Simulated(world.node("broker"), replace(settings_of(), operation=SHOWN))
+        visitor, host = world.node("prometheus"), broker.node.host
+        broker.drains = True
+        broker.node.start(broker.run)
+        seen = []
+        while not broker.ready.is_set():
+            with suppress(ConnectionFailed):  # the port is not open yet
+                seen.append(await get(visitor, host, "/health/ready"))
+                assert (await get(visitor, host, "/health/live"))[0] == 200
+            await asyncio.sleep(0.001)
+        assert any(one == (503, f"not ready: {STARTING}\n") for one in seen), seen
+        assert (await get(visitor, host, "/health/ready")) == (200, "ready\n")
+        assert broker.broker.metrics is not None
+        stopping = asyncio.ensure_future(broker.node.stop())
+        await asyncio.sleep(5)
+        status, why = await get(visitor, host, "/health/ready")
+        assert status == 503
+        assert DRAINING in why
+        await stopping
+
+    World(3).run(scenario)
+
+
+def test_a_full_disk_and_a_failed_sync_are_not_ready_and_live() -> None:
+    async def scenario(world: World, broker: Simulated, client: Client) -> None:
+        visitor, host, image = world.node("prometheus"), broker.node.host, broker.node.image
+        await client.send()
+        wide = image.capacity_bytes
+        image.leave_free(image.used_bytes // 99)
+        await asyncio.sleep(30)
+        status, why = await get(visitor, host, "/health/ready")
+        assert (status, "full" in why) == (503, True), why
+        image.capacity_bytes = wide
+        await asyncio.sleep(30)
+        assert (await get(visitor, host, "/health/ready"))[0] == 200
+        image.fail("sync", below="commitlog/", number=errno.EIO)
+        await client.send()
+        await asyncio.sleep(30)
+        status, why = await get(visitor, host, "/health/ready")
+        assert (status, "sync failed" in why) == (503, True), why
+        assert (await get(visitor, host, "/health/live"))[0] == 200
+        await broker.node.crash()  # what is fenced does not end in order
+
+    simulate(scenario, replace(settings_of(), operation=SHOWN))
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (b"GET /nothing HTTP/1.1\r\n\r\n", 404),
+        (b"POST /metrics HTTP/1.1\r\n\r\n", 405),
+        (b"nonsense\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nContent-Length: 5\r\n\r\n", 400),
+        (b"GET /" + bytes(9000), 431),
+        (b"HEAD /health/live HTTP/1.0\r\n\r\n", 200),
+    ],
+)
+def test_strange_requests_get_one_line(request_: bytes, status: int) -> None:
+    async def scenario(world: World, broker: Simulated, _client: Client) -> None:
+        visit = Visit()
+        transport = await world.node("visitor").network.connect(lambda: visit, Address(broker.node.host, PORT))
+        transport.write(request_)
+        while b"\r\n\r\n" not in visit.received:
+            visit.changed.clear()
+            await visit.changed.wait()
+        assert visit.received.startswith(f"HTTP/1.1 {status} ".encode())
+        transport.abort()
+
+    simulate(scenario, replace(settings_of(), operation=SHOWN))
+
+
+def test_a_wrong_label_says_what_to_write() -> None:
+    with pytest.raises(SettingsError, match="zone:a,rack:7"):
+        _ = OperationConfig(metrics_label="zone").labels
+
+
+class Ends:
+    """A store whose queues all end at 10."""
+
+    def max_offset(self, _topic: str, _queue_id: int) -> int:
+        return 10
+
+
+class Known:
+    """Topics that all exist."""
+
+    def get(self, topic: str) -> TopicConfig:
+        return TopicConfig(topic_name=topic)
+
+
+class Book:
+    """The tables that lag is computed from: every group and topic of 50,000 queues."""
+
+    def __init__(self, topics: int, queues: int) -> None:
+        self.offsets = OffsetTable()
+        self.topics = Known()
+        self.store = Ends()
+        self.clock = SystemClock()
+        for number in range(topics):
+            for queue in range(queues):
+                self.offsets.commit("g", f"t{number}", queue, 4)
+
+
+@pytest.mark.parametrize(("topics", "queues"), [(6_250, 8), (50_000, 1)])
+def test_50_000_queues_make_a_page_within_a_second(request: pytest.FixtureRequest, topics: int, queues: int) -> None:
+    book: Any = Book(topics, queues)
+    stats = BrokerStats("c", 0)
+    for number in range(topics):
+        stats.of_topic(f"t{number}").messages += 1
+        stats.pulled("g", f"t{number}", 1, 100)
+    limit = OperationConfig().metrics_otel_cardinality_limit
+    traffic, lag = TrafficMetrics(stats, book.topics, RecordSizes(), limit), LagMetrics(book, limit)
+    clock, longest, page = SystemClock(), 0, []
+    request.addfinalizer(gc.enable)
+    gc.disable()
+    began = clock.cpu_ns()
+    pieces = text([*traffic.families(), *lag.families()])
+    while True:
+        step = clock.cpu_ns()
+        piece = next(pieces, None)
+        longest = max(longest, clock.cpu_ns() - step)
+        if piece is None:
+            break
+        page.append(piece)
+    seconds = (clock.cpu_ns() - began) / 1e9
+    assert seconds < 1.0, f"a page took {seconds:.2f} s"
+    assert longest < 100e6, f"the loop was held for {longest / 1e6:.0f} ms"
+    found = values("".join(page))["rocketmq_consumer_lag_messages"]
+    assert found["t0@g"] == 6 * queues
+    assert sum(found.values()) == 6 * 50_000
+    assert ("_other_@_other_" in found) == (topics > limit)

@@ -31,6 +31,8 @@ The tree:
     │   ├── SyncFailed           a sync failed: all unsynced data counts as lost
     │   ├── LockHeld             another process owns the directory
     │   └── StoreFenced          a write or sync failed before: the store takes nothing until it is opened again
+    ├── CoordinatorFailed        the group's coordinator did not answer, or not as it should
+    ├── StaleEpoch               a newer master rules: what came belongs to an epoch that is over
     ├── OffsetNotStored          the log or queue does not hold that offset: deleted, damaged or not written yet
     ├── NoRoute                  no name server knows a broker for that topic
     ├── SendFailed               every attempt to send a message failed; the cause is the last one's
@@ -187,6 +189,17 @@ class StoreFenced(DiskError):
     """An earlier write or sync of the store failed, so it acknowledges nothing more until it is opened again."""
 
     may_have_happened = True
+
+
+class CoordinatorFailed(FireArrowError):
+    """The coordinator of a replicated group did not answer, or not as it should; a change may have happened."""
+
+    retryable = True
+    may_have_happened = True
+
+
+class StaleEpoch(FireArrowError):
+    """A newer master rules: what came belongs to an epoch that is over. Nothing was changed."""
 
 
 class OffsetNotStored(FireArrowError):

@@ -32,6 +32,7 @@ FURTHER: Final = {
     "firearrow.broker.settings.changes": ["tests/unit/broker/test_admin.py"],
     "firearrow.client.consumer.division.rebalance": ["tests/simulation/client/test_rebalance_listener.py"],
     "firearrow.cli.usage": ["tests/mistakes/test_mistakes.py"],
+    "firearrow.mirror.target_tail": ["tests/integration/mirror/test_both_ways.py"],
     "firearrow.runtime.forks": ["tests/integration/client/test_workers.py"],
     "firearrow.spark.formats": ["tests/spark/source/test_in_spark.py"],
 }

@@ -73,11 +73,11 @@ class DeadLetter(Struct, frozen=True):
         queue, stored = self.queue, self.stored
         return f"{self.group}/{queue.broker_name}/{queue.queue_id}/{stored.queue_offset}/{stored.store_timestamp}"
 
-    def again(self) -> Message:
-        """Return the message that is sent to the topic again."""
+    def again(self, redrive: str) -> Message:
+        """Return the message that is sent to the topic again, by a redrive of this name."""
         properties = {name: value for name, value in self.stored.properties.items() if name not in LEFT_BEHIND}
         properties[REDRIVEN] = self.place
-        properties[keys.ROW_ID] = f"redrive/{self.place}"  # a repeated redrive is stored once by our brokers
+        properties[keys.ROW_ID] = f"{redrive}/{self.place}"  # our brokers store a message of a redrive once
         return Message(self.topic, self.stored.body, properties, self.stored.flag)
 
     def queue_among(self, queues: Sequence[MessageQueue]) -> MessageQueue:

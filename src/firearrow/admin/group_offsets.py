@@ -8,7 +8,7 @@ from typing import Final
 
 from firearrow import fastjson
 from firearrow.admin.brokers import BrokerMember, Brokers, together
-from firearrow.errors import RequestRefused
+from firearrow.errors import NotNow, RequestRefused
 from firearrow.model import MessageQueue
 from firearrow.protocol.bodies.admin.stats import ConsumeStats
 from firearrow.protocol.bodies.body import encode_body
@@ -74,6 +74,8 @@ class GroupOffsets:
         masters: Sequence[BrokerMember] = await self._brokers.masters(cluster)
         by_name = {member.name: member for member in masters}
         for queue, offset in offsets.items():
+            if queue.broker_name not in by_name:
+                raise NotNow(f"broker {queue.broker_name} has no master now; try again when it has one")
             request = UpdateConsumerOffset(
                 consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
             )

@@ -17,6 +17,7 @@ COMMANDS: Final = {
     "broker": "Run a broker: stores messages and delivers them to consumers.",
     "consume": "Print the messages of a topic: stored ones, or new ones as they arrive.",
     "dev": "Run a name server and a broker for development, reachable from this machine only.",
+    "failover": "Groups with a coordinator: their state, elections by name.",
     "group": "List, describe and reset consumer groups.",
     "nameserver": "Run a name server: tells clients which broker holds which topic.",
     "pipeline": "Topics as tables: archive, replay, audit, maintain, with the extra spark. Topics of another cluster: "

@@ -12,11 +12,15 @@ import typer
 from msgspec.structs import replace
 
 from firearrow.broker.broker import Broker
+from firearrow.broker.group_broker import GroupBroker
 from firearrow.broker.settings.config import BrokerSettings, load_settings
 from firearrow.cli.environment import server_environment
-from firearrow.cli.level import Level, LogLevel
+from firearrow.cli.servers.level import Level, LogLevel
+from firearrow.cli.servers.operation import MetricsPort, metrics_flags, metrics_line
+from firearrow.cli.servers.workers import Supervisor, Workers
 from firearrow.errors import DiskError, FireArrowError, SettingsError
 from firearrow.runtime.clock import SystemClock
+from firearrow.runtime.coordinator.etcd import Etcd, endpoints_of
 from firearrow.runtime.disk.real_disk import RealDisk
 from firearrow.runtime.garbage_collector import settle
 from firearrow.runtime.loops import run
@@ -46,6 +50,10 @@ def broker(
             help="At a stop signal, let producers move to other brokers first; a second signal stops at once."
         ),
     ] = False,
+    metrics_port: MetricsPort = None,
+    workers: Annotated[
+        int, typer.Option(min=1, help="Run so many brokers on this host, each with a store and a port of its own.")
+    ] = 1,
     log_level: LogLevel = Level.INFO,
 ) -> None:
     """Run a broker: stores messages and delivers them to consumers."""
@@ -56,17 +64,56 @@ def broker(
         "listen_port": port,
         "bind_address": bind,
         "broker_ip1": advertise,
+        **metrics_flags(metrics_port),
     }
     directory = store
     try:
         settings = read_settings(config, flags)
         directory = Path(settings.broker.store_path_root_dir or Path.home() / "store").expanduser()
+        if workers > 1:
+            shared = _shared_arguments(name_servers, config, bind, advertise, log_level, drain=drain)
+            _supervise(settings, directory, shared, workers, metrics_port, drains=drain)
+            return
         run(lambda: _serve(settings, this_machine(), directory, drains=drain))
     except* FireArrowError as group:
         for error in leaves(group):
             where = f" (the store is {directory})" if isinstance(error, DiskError) else ""
             typer.echo(f"firearrow broker: {error}{where}", err=True)
         raise typer.Exit(1) from None
+
+
+def _shared_arguments(
+    name_servers: str | None,
+    config: Path | None,
+    bind: str | None,
+    advertise: str | None,
+    log_level: Level,
+    *,
+    drain: bool,
+) -> tuple[str, ...]:
+    """Return the arguments that every worker gets as they were given."""
+    given = {"-n": name_servers, "-c": config, "--bind": bind, "--advertise": advertise, "--log-level": log_level.value}
+    words = [word for option, value in given.items() if value is not None for word in (option, str(value))]
+    return (*words, "--drain") if drain else tuple(words)
+
+
+def _supervise(
+    settings: BrokerSettings,
+    directory: Path,
+    shared: tuple[str, ...],
+    count: int,
+    metrics_port: int | None,
+    *,
+    drains: bool,
+) -> None:
+    """Run many brokers, each in a process of its own."""
+    broker = settings.broker
+    if not broker.listen_port:
+        raise SettingsError("--workers needs a port: worker K listens on it plus 10 times K; give --port")
+    name = broker.broker_name or this_machine().name
+    workers = Workers(count, name, str(directory), broker.listen_port, metrics_port, shared)
+    drain_s = broker.drain_wait_seconds if drains else 0
+    asyncio.run(Supervisor(workers.plan(), drain_s).run())
 
 
 def read_settings(file: Path | None, flags: Mapping[str, object]) -> BrokerSettings:
@@ -98,16 +145,31 @@ def leaves(group: BaseExceptionGroup[FireArrowError]) -> list[BaseException]:
     return found
 
 
+def _made(settings: BrokerSettings, machine: Machine, disk: RealDisk) -> Broker | GroupBroker:
+    network, clock, chance = SystemNetwork(), SystemClock(), random.Random()
+    failover, broker = settings.failover, settings.broker
+    if not failover.coordinator_address:
+        return Broker(settings, machine, network=network, disk=disk, clock=clock, chance=chance)
+    coordinator = Etcd(
+        endpoints_of(failover.coordinator_address),
+        broker.broker_cluster_name,
+        broker.broker_name or machine.name,
+        lease_s=failover.coordinator_lease_seconds,
+    )
+    return GroupBroker(settings, machine, coordinator, network=network, disk=disk, clock=clock, chance=chance)
+
+
 async def _serve(settings: BrokerSettings, machine: Machine, directory: Path, *, drains: bool) -> None:
     disk = RealDisk(str(directory))
-    served = Broker(settings, machine, network=SystemNetwork(), disk=disk, clock=SystemClock(), chance=random.Random())
+    served = _made(settings, machine, disk)
     serves = False
     try:
         async with served.serving() as identity:
             serves = True
             names = settings.broker.namesrv_addr or "no name server: clients cannot find it, give one with -n"
             where = f"serves on {identity.address}, registers at {names}, keeps its files in {directory}"
-            print(f"broker {identity.name} {where}", flush=True)
+            shown = metrics_line(None if served.metrics is None else served.metrics.address)
+            print(f"broker {identity.name} {where}{shown}", flush=True)
             settle()
             try:
                 await asyncio.get_running_loop().create_future()

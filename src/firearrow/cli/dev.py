@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from firearrow.broker.settings.config import BrokerSettings
 from firearrow.cli.broker import leaves, read_settings
-from firearrow.cli.level import Level, LogLevel
+from firearrow.cli.servers.level import Level, LogLevel
 from firearrow.embedded.cluster import Doors, cluster, small
 from firearrow.errors import FireArrowError
 from firearrow.nameserver.config import NameServerConfig

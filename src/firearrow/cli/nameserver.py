@@ -12,11 +12,13 @@ from msgspec.structs import replace
 
 from firearrow.cli.broker import leaves
 from firearrow.cli.environment import server_environment
-from firearrow.cli.level import Level, LogLevel
+from firearrow.cli.servers.level import Level, LogLevel
+from firearrow.cli.servers.operation import MetricsPort, metrics_flags, metrics_line
 from firearrow.errors import FireArrowError, SettingsError
 from firearrow.nameserver.config import WITHOUT_EFFECT, NameServerConfig
 from firearrow.nameserver.server import NameServer
 from firearrow.remoting.limits import Limits
+from firearrow.remoting.operation_port import OperationConfig
 from firearrow.runtime.disk.real_disk import RealDisk
 from firearrow.runtime.garbage_collector import settle
 from firearrow.runtime.loops import run
@@ -30,6 +32,7 @@ class NameServerSettings(Struct, frozen=True):
     """All settings that a name server's settings file may contain."""
 
     nameserver: NameServerConfig = field(default_factory=NameServerConfig)
+    operation: OperationConfig = field(default_factory=OperationConfig)
     limits: Limits = field(default_factory=Limits)
     tls: ServerTls = field(default_factory=ServerTls)
 
@@ -43,12 +46,13 @@ def nameserver(
     directory: Annotated[
         Path | None, typer.Option(help="Directory of kvConfig.json and changed settings. [~/namesrv]")
     ] = None,
+    metrics_port: MetricsPort = None,
     log_level: LogLevel = Level.INFO,
 ) -> None:
     """Run a name server: tells clients which broker holds which topic."""
     log_to_stderr(log_level)
     try:
-        settings = _settings(config, {"listen_port": port, "bind_address": bind})
+        settings = _settings(config, {"listen_port": port, "bind_address": bind, **metrics_flags(metrics_port)})
         run(lambda: _serve(settings, directory or Path.home() / "namesrv"))
     except* FireArrowError as group:
         for error in leaves(group):
@@ -77,13 +81,22 @@ def _text(file: Path) -> str:
 async def _serve(settings: NameServerSettings, directory: Path) -> None:
     disk = RealDisk(str(directory))
     server = NameServer(
-        settings.nameserver, network=SystemNetwork(), disk=disk, limits=settings.limits, tls=settings.tls
+        settings.nameserver,
+        network=SystemNetwork(),
+        disk=disk,
+        limits=settings.limits,
+        tls=settings.tls,
+        operation=settings.operation,
     )
     serves = False
     try:
         async with server.serving() as address:
             serves = True
-            print(f"name server listens on {address}, keeps its files in {directory}", flush=True)
+            print(
+                f"name server listens on {address}, keeps its files in {directory}"
+                f"{metrics_line(server.operation_address)}",
+                flush=True,
+            )
             settle()
             await asyncio.get_running_loop().create_future()
     finally:

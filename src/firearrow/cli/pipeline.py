@@ -1,7 +1,6 @@
 """``firearrow pipeline``: archive topics into a lake, replay, audit, on Spark; maintain tables, mirror topics."""
 
 import json
-import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,20 +8,36 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from firearrow.cli.cluster import NameServers, name_servers, reach_of
-from firearrow.cli.environment import STORAGE
+from firearrow.cli.cluster import NameServers
 from firearrow.cli.jobs.body_options import BodyGiven, body_format_of
 from firearrow.cli.jobs.dead_letters import dlq
+from firearrow.cli.jobs.job_options import (
+    Catalog,
+    Evolution,
+    Format,
+    Location,
+    Master,
+    Native,
+    Partitions,
+    Settings,
+    Storage,
+    StorePath,
+    Table,
+    Verbose,
+    history,
+    pairs,
+    reached,
+    table_if,
+    table_of,
+)
 from firearrow.cli.jobs.job_run import Shown, closing, explained, session, watch
 from firearrow.cli.jobs.mirror_job import mirror
 from firearrow.errors import SettingsError
 from firearrow.runtime.clock import SystemClock
-from firearrow.runtime.tls_settings import ClientTls
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from firearrow.spark.lake.table import LakeTable
     from firearrow.spark.pipelines.upserts import Upsert
 
 pipeline = typer.Typer(
@@ -32,39 +47,6 @@ pipeline = typer.Typer(
 )
 pipeline.command("mirror")(mirror)
 pipeline.add_typer(dlq, name="dlq")
-
-Master = Annotated[
-    str,
-    typer.Option(
-        help="Spark's master, or sc://host:port of a Spark Connect server; else spark-submit's, else local[*].",
-        show_default=False,
-    ),
-]
-Verbose = Annotated[bool, typer.Option("--verbose", help="Show Spark's log, and the whole trace of a failure.")]
-Settings = Annotated[list[str] | None, typer.Option("--conf", help="A setting of Spark, key=value; repeatable.")]
-Format = Annotated[str, typer.Option("--format", help="parquet, iceberg or delta.")]
-Location = Annotated[str, typer.Option(help="Directory or URI: of the table, or of the warehouse for iceberg.")]
-Table = Annotated[str, typer.Option(help="Iceberg: namespace.table. Native tables: the name in Spark's catalog.")]
-Catalog = Annotated[list[str] | None, typer.Option(help="Iceberg: a property of the catalog, key=value; repeatable.")]
-Storage = Annotated[
-    list[str] | None,
-    typer.Option(
-        envvar=STORAGE,
-        help="Object store of tables and checkpoint, key=value, such as s3.endpoint=http://host; repeatable.",
-        show_default=False,
-    ),
-]
-Native = Annotated[bool, typer.Option(help="Use the format's own runtime inside Spark; its jar must be installed.")]
-Evolution = Annotated[
-    str,
-    typer.Option(
-        "--evolve", help="If rows do not fit the table: fail, add columns, or widen types too. See the guide on tables."
-    ),
-]
-Partitions = Annotated[
-    str, typer.Option("--partition-by", help="Partitions of a new table, such as 'day(store_timestamp), topic'.")
-]
-StorePath = Annotated[str, typer.Option(help="Directory of a broker's store: read its files instead of a table.")]
 
 BodyKind = Annotated[str, typer.Option(help="Format of bodies: json, debezium (its events in JSON), avro or protobuf.")]
 BodySchema = Annotated[str, typer.Option(help="Schema of JSON bodies (DDL); also fills a table of typed columns.")]
@@ -122,6 +104,10 @@ def archive(
         bool, typer.Option("--follow/--once", help="Keep archiving, or stop at the present end.")
     ] = False,
     every: Annotated[str, typer.Option(help="With --follow: interval of micro-batches.")] = "5 seconds",
+    mark: Annotated[
+        str,
+        typer.Option(help="Mark at the brokers what the tables have, under this name, for lake.retention."),
+    ] = "",
     option: Annotated[list[str] | None, typer.Option(help="An option of the source, key=value; repeatable.")] = None,
     metrics: Annotated[Path | None, typer.Option(help="Write metrics to this file, in Prometheus's format.")] = None,
     metrics_address: Annotated[
@@ -134,17 +120,20 @@ def archive(
     """Archive topics into lake tables; each message is written once, over any number of restarts."""
     with explained("archive", verbose=verbose) as quiet:
         from firearrow.spark.pipelines.archive import Archive, drains, start
+        from firearrow.spark.pipelines.lake_marks import group_of, marking
 
-        source = {**_reached(context, servers), "subscribe": topics, **_pairs(option)}
-        target = _table(form, location, table, catalog, storage, native, evolve, partition_by)
+        source = {**reached(context, servers), "subscribe": topics, **pairs(option)}
+        target = table_of(form, location, table, catalog, storage, native, evolve, partition_by)
         given = BodyGiven(body_format, body_schema, body_schema_file, body_message, registry, subject, rescued_column)
         bodies = body_format_of(given, topics)
         upsert = _upsert(mode, key, delete_when, version)
         job = Archive(source, target, checkpoint, bodies=bodies, on_error=on_error, upsert=upsert).checked()
         trigger: dict[str, str | bool] = {"processingTime": every} if follow else {"availableNow": True}
-        with session(master, _pairs(conf), quiet) as spark:
+        if mark:
+            group_of(mark)
+        with session(master, pairs(conf), quiet) as spark, marking(spark, job, mark, _warn) as note:
             for _ in range(1 if follow else drains(spark)):
-                watch(start(spark, job, trigger), Shown(metrics, metrics_address))
+                watch(start(spark, job, trigger), Shown(metrics, metrics_address, on_batch=note))
 
 
 @pipeline.command()
@@ -177,10 +166,10 @@ def requarantine(
         from firearrow.spark.pipelines.requarantine import requarantine as move
 
         given = BodyGiven(body_format, body_schema, body_schema_file, body_message, registry, subject, rescued_column)
-        target = _table(form, location, table, catalog, storage, False, evolve, "")
+        target = table_of(form, location, table, catalog, storage, False, evolve, "")
         upsert = _upsert(mode, key, delete_when, version)
         job = Archive({}, target, "", bodies=body_format_of(given, ""), bronze=False, upsert=upsert).checked()
-        with session(master, _pairs(conf), quiet) as spark:
+        with session(master, pairs(conf), quiet) as spark:
             moved, left = move(spark, job)
             typer.echo(f"{moved:,} rows moved to the typed table, {left:,} stay in the quarantine")
 
@@ -211,10 +200,10 @@ def backfill(
         from firearrow.spark.options import store_options
         from firearrow.spark.pipelines import archive as archiving
 
-        target = _table(form, location, table, catalog, storage, native, evolve, partition_by)
-        files, began = {"path": store, **_pairs(option)}, time.monotonic()
+        target = table_of(form, location, table, catalog, storage, native, evolve, partition_by)
+        files, began = {"path": store, **pairs(option)}, time.monotonic()
         store_options(files)
-        with session(master, _pairs(conf), quiet) as spark:
+        with session(master, pairs(conf), quiet) as spark:
             rows = archiving.backfill(spark, files, target, job)
         typer.echo(closing(f"backfill {job}: {rows:,} rows of {store} are in {target.called}", began))
 
@@ -247,12 +236,12 @@ def replay(
         from firearrow.spark.pipelines import replay as replaying
         from firearrow.spark.sink.sink_options import sink_options
 
-        sink = {**_reached(context, servers), **_pairs(option)}
+        sink = {**reached(context, servers), **pairs(option)}
         sink_options(sink)
         how = replaying.Replay(job, sink, to_topic, where, same_topic, rate, tasks).checked()
         began = time.monotonic()
-        with session(master, _pairs(conf), quiet) as spark:
-            rows = _history(spark, store, _table_if(store, form, location, table, catalog, storage, native))
+        with session(master, pairs(conf), quiet) as spark:
+            rows = history(spark, store, table_if(store, form, location, table, catalog, storage, native))
             planned = replaying.summary(rows, how).collect()
             for row in planned:
                 typer.echo(
@@ -299,9 +288,9 @@ def audit(
         from firearrow.spark.pipelines import audit as auditing
 
         began = time.monotonic()
-        with session(master, _pairs(conf), quiet) as spark:
-            reach(spark, _pairs(storage))
-            stored = _history(spark, store, _table_if(store, form, location, table, catalog, storage, native))
+        with session(master, pairs(conf), quiet) as spark:
+            reach(spark, pairs(storage))
+            stored = history(spark, store, table_if(store, form, location, table, catalog, storage, native))
             given = _receipts(spark, receipts)
             known = _offsets(spark, offsets, broker) if offsets else None
             found = auditing.findings(given, stored, known, auditing.Limits(late_ms)).cache()
@@ -349,7 +338,7 @@ def maintain(
         from firearrow.spark.upkeep.work import Upkeep
 
         ages = [wait_ms(age) if age else None for age in (ttl, expire, orphans)]
-        target = _table(form, location, table, catalog, storage, native)
+        target = table_of(form, location, table, catalog, storage, native)
         work = Upkeep(compact, file_mb << 20, min_files, delete_where, ages[0], ttl_column, ages[1], ages[2])
         work.checked(target)
         now_ms = SystemClock().now_ms()
@@ -357,7 +346,7 @@ def maintain(
             for done in maintain_table(target, work, now_ms):
                 typer.echo(done.line())
             return
-        with session(master, _pairs(conf), quiet) as spark:
+        with session(master, pairs(conf), quiet) as spark:
             for statement in maintain_natively(spark, target, work, now_ms):
                 typer.echo(f"done: {statement}")
 
@@ -383,6 +372,10 @@ def precompile(
             except OSError as wrong:
                 raise SettingsError(f"{archive} cannot be changed: {wrong}. Do this as its owner") from wrong
             typer.echo(f"{archive}: {f'{count} files compiled' if count else 'is compiled already'}")
+
+
+def _warn(text: str) -> None:
+    typer.echo(text, err=True)
 
 
 def _draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
@@ -424,38 +417,6 @@ def _offsets(spark: "SparkSession", path: Path, broker: str) -> "DataFrame":
     return spark.createDataFrame(rows, OFFSET_DDL)
 
 
-def _history(spark: "SparkSession", store: str, table: "LakeTable | None") -> "DataFrame":
-    if table is None:
-        return spark.read.format("rocketmq-store").load(store)
-    from firearrow.spark.lake import access
-
-    return access.read(spark, table)
-
-
-def _table_if(store: str, *given: Any) -> "LakeTable | None":  # noqa: ANN401 - what `_table` takes
-    """Return the table that holds the history; None if store files hold it."""
-    return None if store else _table(*given)
-
-
-def _table(
-    form: str,
-    location: str,
-    name: str,
-    catalog: list[str] | None,
-    storage: list[str] | None,
-    native: bool,
-    evolve: str = "fail",
-    partition_by: str = "",
-) -> "LakeTable":
-    from firearrow.spark.lake.table import FORMATS, LakeTable
-
-    if form not in FORMATS:
-        raise SettingsError(f"--format is one of {', '.join(FORMATS)}, not {form!r}")
-    where = location if "://" in location or not location else os.path.abspath(location)
-    settings = (_pairs(catalog), native, _pairs(storage), evolve, partition_by)
-    return LakeTable(form, where, name, *settings).checked()  # type: ignore[arg-type]
-
-
 def _upsert(mode: str, key: str, delete_when: str, version: str) -> "Upsert | None":
     """Return how rows become changes; None if they are appended."""
     from firearrow.spark.pipelines.upserts import MODES, UPSERT, Upsert
@@ -468,28 +429,3 @@ def _upsert(mode: str, key: str, delete_when: str, version: str) -> "Upsert | No
     if mode != UPSERT and (names or delete_when or version):
         raise SettingsError("--key, --delete-when and --version belong to --mode upsert; give it too")
     return Upsert(names, delete_when, version) if mode == UPSERT else None
-
-
-def _reached(context: typer.Context, servers: str) -> dict[str, str]:
-    """Return the connection options of source and sink that were given to ``firearrow``."""
-    reach = reach_of(context)
-    tls = reach.get("tls", ClientTls())
-    found = {
-        "nameServer": name_servers(context, servers),
-        "tls": "true" if tls.enabled else "",
-        "tlsVerify": "true" if tls.verify_server else "",
-        "tlsCaFile": tls.trust_path,
-        "accessKey": reach.get("access_key", ""),
-        "secretKey": reach.get("secret_key", ""),
-    }
-    return {name: value for name, value in found.items() if value}
-
-
-def _pairs(given: list[str] | None) -> dict[str, str]:
-    found = {}
-    for pair in given or ():
-        key, mark, value = pair.partition("=")
-        if not mark:
-            raise SettingsError(f"{pair!r} is not key=value")
-        found[key] = value
-    return found

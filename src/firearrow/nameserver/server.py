@@ -19,16 +19,19 @@ from firearrow.nameserver.handlers.lookup import LookupHandlers
 from firearrow.nameserver.handlers.membership import MembershipHandlers
 from firearrow.nameserver.handlers.operation import OperationHandlers
 from firearrow.nameserver.kv_config import MAX_BYTES, ORDER_TOPIC_CONFIG, KvConfig
+from firearrow.nameserver.metrics import NameServerMetrics
 from firearrow.nameserver.routes import Routes
 from firearrow.nameserver.stored import Stored
 from firearrow.protocol.requests.naming.registration import NotifyMinBrokerIdChange
 from firearrow.remoting.caller import Caller
 from firearrow.remoting.handlers import Handlers, Peer
 from firearrow.remoting.limits import Limits
+from firearrow.remoting.operation_port import MetricsExporter, OperationConfig, OperationPort
 from firearrow.remoting.server import Server
 from firearrow.runtime.clock import elapsed_ms
 from firearrow.runtime.disk.door import Disk
 from firearrow.runtime.network import Address, Network
+from firearrow.runtime.service import Lifetime
 from firearrow.runtime.tls_settings import ServerTls, server_context
 
 MAX_CHANGES_BYTES: Final = 64 * 1024
@@ -52,6 +55,7 @@ class NameServer:
         disk: Disk,
         limits: Limits | None = None,
         tls: ServerTls | None = None,
+        operation: OperationConfig | None = None,
     ) -> None:
         self._base = config
         self._routes = Routes(config)
@@ -74,11 +78,13 @@ class NameServer:
             on_change=self._reconfigure,
         )
         self._tls = tls or ServerTls()
+        self._operation = operation or OperationConfig()
         self._limits = limits or Limits(idle_s=config.server_channel_max_idle_time_seconds)
         self._network = network
         self._caller = Caller(network)
         self._notices: asyncio.Queue[Notice] = asyncio.Queue(MAX_NOTICES)
         self._server: Server | None = None
+        self._operation_address: Address | None = None
 
     @property
     def address(self) -> Address:
@@ -95,6 +101,11 @@ class NameServer:
     def texts(self) -> KvConfig:
         """The KV configuration in force."""
         return self._texts.value
+
+    @property
+    def operation_address(self) -> Address | None:
+        """The address of the port for metrics and probes; None when it is not open."""
+        return self._operation_address
 
     async def run(self) -> None:
         """Serve until cancelled."""
@@ -115,8 +126,11 @@ class NameServer:
             tls_mode=self._tls.mode,
             on_disconnect=self._disconnected,
         )
-        async with asyncio.TaskGroup() as group:
+        metrics = NameServerMetrics(self._operation, self._routes, server)
+        async with Lifetime("operation") as life, asyncio.TaskGroup() as group:
+            await self._operate(life, metrics)
             await server.start(Address(self._base.bind_address, self._base.listen_port))
+            metrics.serves(elapsed_ms())
             work = (self._texts.write_changes(), self._changes.write_changes(), self._expire(), self._tell_brokers())
             tasks = [group.create_task(each) for each in work]
             log.info("name server listens", extra={"address": str(server.address)})
@@ -127,6 +141,14 @@ class NameServer:
                     task.cancel()
                 await server.stop()
                 await self._caller.close()
+
+    async def _operate(self, life: Lifetime, metrics: NameServerMetrics) -> None:
+        config = self._operation
+        if config.metrics_exporter_type is MetricsExporter.PROM:
+            port = OperationPort(self._network, metrics.registry, metrics.readiness)
+            host = config.metrics_prom_exporter_host or self._base.bind_address
+            await port.open(life, Address(host, config.metrics_prom_exporter_port))
+            self._operation_address = port.address
 
     def _handlers(self) -> Handlers:
         handlers = Handlers()

@@ -1,4 +1,1 @@
-"""Logging: one line an event, its values in ``extra``, repeated events damped.
-
-Metric declarations and spans join this package with their first user.
-"""
+"""Logs and metrics: one line an event, repeats damped; counters, histograms, readiness."""

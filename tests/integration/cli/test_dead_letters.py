@@ -95,6 +95,9 @@ def test_a_redrive_sends_chosen_letters_once_and_leaves_an_audit(cluster: Cluste
     audit.write_text("".join(f"{json.dumps(line)}\n" for line in lines[:-1]) + '{"event": "se')
     assert "1 dead letters of kitchen were sent" in command(*words)
     assert len([message for message in cluster.messages(TOPIC) if REDRIVEN in message.properties]) == 3
+    # Another audit file is another redrive.
+    assert "3 dead letters of kitchen were sent" in command(*words[:5], str(tmp_path / "second.jsonl"), *words[6:])
+    assert len([message for message in cluster.messages(TOPIC) if REDRIVEN in message.properties]) == 6
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,9 @@ from typer.testing import CliRunner
 
 from firearrow.cli.app import app
 from firearrow.cli.jobs.interruption import NOTICE
+from firearrow.cli.jobs.job_options import pairs
 from firearrow.cli.jobs.job_run import Shown, explained, usual_master, watch
-from firearrow.cli.pipeline import _pairs, _print_report, pipeline
+from firearrow.cli.pipeline import _print_report, pipeline
 from firearrow.errors import SettingsError
 
 
@@ -65,11 +66,11 @@ def test_a_typo_in_an_option_is_told_in_one_line_before_spark_starts(
     assert meant in text
 
 
-def test_pairs() -> None:
-    assert _pairs(None) == {}
-    assert _pairs(["a=1", "b=x=y"]) == {"a": "1", "b": "x=y"}
+def testpairs() -> None:
+    assert pairs(None) == {}
+    assert pairs(["a=1", "b=x=y"]) == {"a": "1", "b": "x=y"}
     with pytest.raises(SettingsError, match="'c' is not key=value"):
-        _pairs(["c"])
+        pairs(["c"])
 
 
 class Query:
@@ -229,7 +230,7 @@ def test_options_of_a_replay_reach_the_sink(monkeypatch: pytest.MonkeyPatch) -> 
 
     found: list[replay.Replay] = []
     monkeypatch.setattr("firearrow.cli.pipeline.session", lambda *_: nullcontext(None))
-    monkeypatch.setattr("firearrow.cli.pipeline._history", lambda *_: None)
+    monkeypatch.setattr("firearrow.cli.pipeline.history", lambda *_: None)
     monkeypatch.setattr(replay, "summary", lambda *_: SimpleNamespace(collect=list))
     monkeypatch.setattr(replay, "replay", lambda _rows, how: found.append(how))
     words = ["pipeline", "replay", "-n", "h:1", "--job", "j", "--to-topic", "t", "--store", "/s"]

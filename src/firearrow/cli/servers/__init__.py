@@ -1,0 +1,1 @@
+"""Options and lines that the commands of servers share."""

@@ -1,0 +1,174 @@
+"""``firearrow broker --workers N``: N brokers on one host, one process a core, under one supervisor.
+
+The workers have one configuration. Worker K has the broker name ``NAME-K``, the store ``STORE/K``, the port
+``PORT + 10 K`` and, if there is one, the metrics port ``PORT + K``; all belong to one cluster, so producers and
+consumers use all of them. A worker that ends by itself is started again, after a pause that grows (`supervision`).
+
+SIGTERM and SIGINT stop all workers. SIGHUP restarts them one by one: a worker is asked to stop (with ``--drain`` its
+producers move to the others first), and the next one waits until it serves again.
+"""
+
+import asyncio
+import ctypes
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from typing import Final
+
+import typer
+from msgspec import Struct
+
+from firearrow.cli.servers.supervision import BackOff
+
+PORTS_APART: Final = 10
+"""Ports from one worker to the next: each uses the ports two below and one above its own, too."""
+STOP_S: Final = 30.0
+"""Seconds that a worker has to stop after it has drained, before it is killed."""
+_PARENT_DEATH: Final = 1  # PR_SET_PDEATHSIG of prctl(2)
+
+
+class Worker(Struct, frozen=True):
+    """What one worker is started with."""
+
+    number: int
+    arguments: tuple[str, ...]
+    environment: Mapping[str, str]
+
+
+class Workers(Struct, frozen=True):
+    """What all workers share."""
+
+    count: int
+    name: str
+    store: str
+    port: int
+    metrics_port: int | None
+    rest: tuple[str, ...]
+    """Arguments that every worker gets."""
+
+    def plan(self) -> list[Worker]:
+        """Return what each worker is started with."""
+        return [self._worker(number) for number in range(self.count)]
+
+    def _worker(self, number: int) -> Worker:
+        own = ["--store", f"{self.store}/{number}", "--port", str(self.port + PORTS_APART * number)]
+        if self.metrics_port is not None:
+            own += ["--metrics-port", str(self.metrics_port + number if self.metrics_port else 0)]
+        # A port for slaves in the file would be the same for all: each takes the one after its own.
+        environment = {"FIREARROW_BROKER_NAME": f"{self.name}-{number}", "FIREARROW_HA_LISTEN_PORT": "0"}
+        return Worker(number, ("broker", *own, *self.rest), environment)
+
+
+class Supervisor:
+    """Runs workers until it is told to stop. ``drain_s`` is how long a worker may drain before it stops."""
+
+    def __init__(self, workers: list[Worker], drain_s: float) -> None:
+        self._kept = [_Kept(worker, drain_s) for worker in workers]
+        self._restart: asyncio.Task[None] | None = None
+
+    async def run(self) -> None:
+        """Serve until SIGTERM or SIGINT."""
+        loop, stop = asyncio.get_running_loop(), asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        async with asyncio.TaskGroup() as group:
+            loop.add_signal_handler(signal.SIGHUP, self._begin_restart, group)
+            tasks = [group.create_task(kept.keep()) for kept in self._kept]
+            await stop.wait()
+            loop.remove_signal_handler(signal.SIGHUP)
+            if self._restart is not None:
+                self._restart.cancel()  # else it would wait for a worker that does not come back
+            await asyncio.gather(*(kept.end() for kept in self._kept))
+            for task in tasks:
+                task.cancel()
+        typer.echo(f"all {len(self._kept)} workers have stopped", err=True)
+
+    def _begin_restart(self, group: asyncio.TaskGroup) -> None:
+        if self._restart is None or self._restart.done():
+            self._restart = group.create_task(self._restart_all())
+
+    async def _restart_all(self) -> None:
+        for kept in self._kept:
+            await kept.restart()
+        typer.echo(f"all {len(self._kept)} workers were restarted", err=True)
+
+
+class _Kept:
+    """One worker and its process."""
+
+    def __init__(self, worker: Worker, drain_s: float) -> None:
+        self._worker = worker
+        self._patience_s = drain_s + STOP_S
+        self._process: asyncio.subprocess.Process | None = None
+        self._serves = asyncio.Event()
+        self._is_wanted = True
+        self._is_asked = False
+
+    async def keep(self) -> None:
+        """Start the worker, and start it again whenever it has ended."""
+        loop, back_off = asyncio.get_running_loop(), BackOff()
+        while self._is_wanted:
+            began = loop.time()
+            code = await self._run()
+            if not self._is_wanted:
+                return
+            pause_s = 0.0 if self._is_asked else back_off.pause(loop.time() - began)
+            if not self._is_asked:
+                typer.echo(
+                    f"worker {self._worker.number} has ended with {code}; it is started again in {pause_s:g} s",
+                    err=True,
+                )
+            self._is_asked = False
+            await asyncio.sleep(pause_s)
+
+    async def _run(self) -> int:
+        self._process = process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "firearrow",
+            *self._worker.arguments,
+            env={**os.environ, **self._worker.environment},
+            stdout=asyncio.subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C of a terminal reaches the supervisor alone
+            preexec_fn=_end_with_parent,
+        )
+        assert process.stdout is not None
+        async for line in process.stdout:
+            print(line.decode(errors="replace"), end="", flush=True)
+            if b" serves on " in line:
+                self._serves.set()
+        self._serves.clear()
+        return await process.wait()
+
+    async def restart(self) -> None:
+        """Stop the worker in order, and return when it serves again."""
+        self._is_asked = True
+        self._serves.clear()
+        await self._stop()
+        await self._serves.wait()
+
+    async def end(self) -> None:
+        """Stop the worker for good."""
+        self._is_wanted = False
+        await self._stop()
+
+    async def _stop(self) -> None:
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        process.terminate()
+        try:
+            async with asyncio.timeout(self._patience_s):
+                await process.wait()
+        except TimeoutError:
+            typer.echo(f"worker {self._worker.number} did not stop in {self._patience_s:g} s and is killed", err=True)
+            process.kill()
+            await process.wait()
+
+
+def _end_with_parent() -> None:
+    """Let the system stop a worker whose supervisor was killed, so that its ports are free for the next one."""
+    prctl = getattr(ctypes.CDLL(None), "prctl", None)
+    if prctl is not None:
+        prctl(_PARENT_DEATH, signal.SIGTERM)

@@ -1,0 +1,189 @@
+"""Dashboard and alerts, judged by a real Prometheus that scrapes a real broker and name server."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from firearrow.testing.ports import free_broker_port, free_port
+from judges.server_process import wait_for
+from judges.wire import ask
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+MAIN = "import sys; from firearrow.cli import main; sys.exit(main())"
+SEND, PULL, COMMIT, SEND_BACK, HEARTBEAT = 310, 11, 15, 36, 34
+PATIENCE_S = 240.0
+SHORTER = (
+    (r"> 600000", "> 3000"),
+    (r"> 0\.8", "> 0.5"),
+    (r"for: \dm", "for: 1s"),
+    (r"\[\d+m\]", "[20s]"),
+    (r"offset \d+m", "offset 20s"),
+)
+CONFIG = """
+global: {{scrape_interval: 500ms, evaluation_interval: 500ms}}
+rule_files: [rules.yml]
+scrape_configs:
+  - job_name: firearrow
+    static_configs: [{{targets: ["127.0.0.1:{broker}", "127.0.0.1:{names}"]}}]
+"""
+
+
+class Site:
+    """A name server, a broker whose disk is a small tmpfs of its own, and Prometheus."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.names, self.broker = free_port(), free_broker_port()
+        self.names_metrics, self.broker_metrics, self.prometheus = free_port(), free_port(), free_port()
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        (directory / "store").mkdir()
+
+    def start(self, name: str, *words: str) -> None:
+        with (self.directory / f"{name}.log").open("ab") as log:
+            self.processes[name] = subprocess.Popen(words, stdout=log, stderr=log)
+
+    def end(self) -> None:
+        for process in self.processes.values():
+            process.kill()
+            process.wait()
+
+    def start_broker(self) -> None:
+        settings = self.directory / "broker.conf"
+        settings.write_text(
+            "mappedFileSizeCommitLog=4194304\ncleanResourceInterval=200\ncleanFileForciblyEnable=false\n"
+        )
+        where = ["-n", f"127.0.0.1:{self.names}", "--port", str(self.broker), "--store", f"{self.directory}/store"]
+        command = [sys.executable, "-c", MAIN, "broker", *where, "--bind", "127.0.0.1", "--advertise", "127.0.0.1"]
+        command += ["-c", str(settings), "--metrics-port", str(self.broker_metrics)]
+        mount = f'mount -t tmpfs -o size=96m none "{self.directory}/store" && exec "$@"'
+        self.start("broker", "unshare", "--mount", "sh", "-c", mount, "sh", *command)
+        wait_for(lambda: self.fetch(self.broker_metrics, "/health/ready") == "ready\n", "a ready broker", PATIENCE_S)
+
+    @property
+    def disk(self) -> Path:
+        """The broker's disk, seen from outside of its mount namespace."""
+        return Path(f"/proc/{self.processes['broker'].pid}/root{self.directory}/store")
+
+    def fetch(self, port: int, path: str) -> str:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+                return str(answer.read().decode())
+        except OSError:
+            return ""
+
+    def query(self, expression: str) -> list[object]:
+        asked = urllib.parse.urlencode({"query": expression})
+        found = self.fetch(self.prometheus, f"/api/v1/query?{asked}")
+        return list(json.loads(found)["data"]["result"]) if found else []
+
+    def firing(self) -> set[str]:
+        found = self.fetch(self.prometheus, "/api/v1/alerts")
+        alerts = json.loads(found)["data"]["alerts"] if found else []
+        return {alert["labels"]["alertname"] for alert in alerts if alert["state"] == "firing"}
+
+    def ask(self, code: int, fields: dict[str, str], body: bytes = b"") -> int:
+        return ask(f"127.0.0.1:{self.broker}", code, fields, body).code
+
+    def load(self) -> None:
+        """Send and consume a little; leave nothing unread."""
+        numbers = dict.fromkeys("efgh", "0")
+        for _ in range(20):
+            assert self.ask(SEND, {"a": "P", "b": "orders", "c": "TBW102", "d": "4", **numbers}, b"hello") == 0
+        fields = {
+            "consumerGroup": "g", "topic": "orders", "queueId": "0", "maxMsgNums": "32", "sysFlag": "4",
+            "commitOffset": "0", "suspendTimeoutMillis": "0", "subscription": "*", "subVersion": "0",
+        }  # fmt: skip
+        self.ask(PULL, {**fields, "queueOffset": "0"})
+        self.commit(1 << 40)
+
+    def commit(self, offset: int) -> None:
+        place = {"consumerGroup": "g", "topic": "orders", "queueId": "0"}
+        end = int(self.stat("rocketmq_messages_in_total")) if offset else 0
+        self.ask(COMMIT, {**place, "commitOffset": str(min(offset, end))})
+
+    def stat(self, name: str) -> float:
+        page = self.fetch(self.broker_metrics, "/metrics")
+        found = re.search(rf'^{name}{{[^}}]*topic="orders"[^}}]*}} (\S+)$', page, re.MULTILINE)
+        return float(found.group(1)) if found else 0.0
+
+    def until(self, wanted: Callable[[], bool], *, busy: bool = True) -> None:
+        ends = time.monotonic() + PATIENCE_S
+        while not wanted():
+            assert time.monotonic() < ends, f"firing: {self.firing()}; {self.directory}"
+            if busy:
+                self.load()
+            time.sleep(0.2)
+
+
+@contextmanager
+def a_site(directory: Path) -> Iterator[Site]:
+    site = Site(directory)
+    rules = (EXAMPLES / "prometheus" / "broker-alerts.yml").read_text()
+    for long, short in SHORTER:
+        rules, count = re.subn(long, short, rules)
+        assert count, f"the rules have no {long}"
+    (directory / "rules.yml").write_text(rules)
+    (directory / "prometheus.yml").write_text(CONFIG.format(broker=site.broker_metrics, names=site.names_metrics))
+    with ExitStack() as stack:
+        stack.callback(site.end)
+        names = ["--port", str(site.names), "--bind", "127.0.0.1", "--directory", f"{directory}/names"]
+        words = [sys.executable, "-c", MAIN, "nameserver", *names, "--metrics-port", str(site.names_metrics)]
+        site.start("names", *words)
+        site.start_broker()
+        files = [f"--config.file={directory}/prometheus.yml", f"--storage.tsdb.path={directory}/data"]
+        site.start("prometheus", "prometheus", *files, f"--web.listen-address=127.0.0.1:{site.prometheus}")
+        yield site
+
+
+def queries() -> list[str]:
+    panels = json.loads((EXAMPLES / "grafana" / "firearrow.json").read_text())["panels"]
+    found = [target["expr"] for panel in panels for target in panel["targets"]]
+    return [expression.replace("$__rate_interval", "20s") for expression in found]
+
+
+def test_promtool_accepts_the_rules() -> None:
+    words = ["promtool", "check", "rules", "broker-alerts.yml"]
+    ran = subprocess.run(words, cwd=EXAMPLES / "prometheus", capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_every_query_has_data_and_alerts_fire_and_clear(tmp_path: Path) -> None:
+    with a_site(tmp_path) as site:
+        site.until(lambda: all(site.query(expression) for expression in queries()))
+        site.until(lambda: not site.firing())
+
+        site.commit(0)  # the group goes back to the first message and reads nothing
+        site.until(lambda: "ConsumerBehind" in site.firing(), busy=False)
+        site.load()
+        site.until(lambda: "ConsumerBehind" not in site.firing())
+
+        assert site.ask(SEND_BACK, {"group": "g", "offset": "0", "delayLevel": "-1", "originTopic": "orders"}) == 0
+        site.until(lambda: "DeadLetters" in site.firing(), busy=False)
+        site.until(lambda: "DeadLetters" not in site.firing())
+
+        disk = os.statvfs(site.disk)
+        (site.disk / "ballast").write_bytes(bytes(disk.f_bsize * (disk.f_bavail - disk.f_blocks // 20)))
+        site.until(lambda: {"DiskFilling", "SendsRefusedForRoom"} <= site.firing(), busy=False)
+        assert site.fetch(site.broker_metrics, "/health/live") == "live\n"
+        assert site.fetch(site.broker_metrics, "/health/ready") == ""
+        (site.disk / "ballast").unlink()
+        site.until(lambda: not {"DiskFilling", "SendsRefusedForRoom"} & site.firing(), busy=False)
+
+        site.processes["broker"].send_signal(signal.SIGKILL)
+        site.processes["broker"].wait()
+        site.until(lambda: "ServerDown" in site.firing(), busy=False)
+        site.start_broker()
+        site.until(lambda: "ServerDown" not in site.firing(), busy=False)

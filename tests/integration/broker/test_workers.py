@@ -1,0 +1,98 @@
+"""``firearrow broker --workers 2``: one cluster of two processes; a killed one comes back, both restart one by one."""
+
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from firearrow.testing.ports import free_broker_port, free_port
+from judges.wire import ask
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
+
+MAIN = "import sys; from firearrow.cli import main; sys.exit(main())"
+SEND, ROUTE = 310, 105
+PATIENCE_S = 240.0
+
+
+def until(wanted: Callable[[], bool], what: str) -> None:
+    ends = time.monotonic() + PATIENCE_S
+    while not wanted():
+        assert time.monotonic() < ends, f"waited for {what}"
+        time.sleep(0.1)
+
+
+def sends(port: int) -> bool:
+    fields = {"a": "P", "b": "orders", "c": "TBW102", "d": "4", **dict.fromkeys("efgh", "0")}
+    try:
+        return ask(f"127.0.0.1:{port}", SEND, fields, b"hello").code == 0
+    except OSError:
+        return False
+
+
+def children(process: subprocess.Popen[str]) -> list[int]:
+    found = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
+    return [int(number) for number in found.split()]
+
+
+def listener(process: subprocess.Popen[str], store: str) -> int | None:
+    for child in children(process):
+        words = Path(f"/proc/{child}/cmdline").read_text().split("\0")
+        if store in words:
+            return child
+    return None
+
+
+def test_two_workers_are_one_cluster_and_come_back(tmp_path: Path) -> None:
+    names, port, log = free_port(), free_broker_port(), tmp_path / "log"
+    commands = [
+        ["nameserver", "--port", str(names), "--bind", "127.0.0.1", "--directory", f"{tmp_path}/names"],
+        ["broker", "--workers", "2", "-n", f"127.0.0.1:{names}", "--port", str(port), "--bind", "127.0.0.1",
+         "--advertise", "127.0.0.1", "--store", f"{tmp_path}/store"],
+    ]  # fmt: skip
+    with log.open("w") as output:
+        running = [
+            subprocess.Popen([sys.executable, "-c", MAIN, *words], stdout=output, stderr=output, text=True)
+            for words in commands
+        ]
+    supervisor = running[1]
+    try:
+        until(lambda: sends(port) and sends(port + 10), "both workers")
+        until(lambda: _brokers(names) == 2, "a route over both workers")
+        first = listener(supervisor, f"{tmp_path}/store/0")
+        assert first is not None
+        Path(f"/proc/{first}").stat()
+        subprocess.run(["kill", "-9", str(first)], check=True)
+        until(lambda: "worker 0 has ended with -9" in log.read_text(), "the word on the dead worker")
+        until(lambda: sends(port), "the worker that was killed")
+
+        before = set(children(supervisor))
+        supervisor.send_signal(signal.SIGHUP)
+        until(lambda: "all 2 workers were restarted" in log.read_text(), "both restarts")
+        assert not before & set(children(supervisor))
+        assert sends(port)
+        assert sends(port + 10)
+
+        supervisor.send_signal(signal.SIGHUP)
+        until(lambda: not sends(port), "a restart that has begun")
+        supervisor.send_signal(signal.SIGTERM)
+        assert supervisor.wait(PATIENCE_S) == 0, "a stop ends a restart that is under way"
+        assert "all 2 workers have stopped" in log.read_text()
+        assert not sends(port)
+    finally:
+        for process in running:
+            process.terminate()
+            process.wait()
+
+
+def _brokers(names: int) -> int:
+    try:
+        body = ask(f"127.0.0.1:{names}", ROUTE, {"topic": "orders"}).body.decode()
+    except OSError:
+        return 0
+    return len(set(re.findall(r'"brokerName":"([^"]+)"', body)))

@@ -6,12 +6,13 @@ FUZZ_SECONDS ?= 600
 SEEDS ?= 2000
 KILLS ?= 200
 DEATHS ?= 20
+MESSAGES ?= 1000000
 MINUTES ?= 30
 
 .PHONY: help venv check format test test-all-pythons sim integration interop fuzz bench bench-codec bench-remoting \
         spark spark-kills spark-changes spark-versions \
         bench-nameserver bench-client bench-store bench-spark bench-versus bench-overload bench-size \
-        pages surface docs dist new-user judges matrix broker-deaths soak hostile clean
+        pages surface docs dist new-user judges matrix broker-deaths replication-copies soak hostile clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +51,9 @@ judges: venv ## install Apache's servers and the stock clients (cached outside t
 
 matrix: judges ## every stock client in every row, at our broker and at Apache's; writes the page of the documentation
 	$(BIN)/python -m campaigns.broker matrix
+
+replication-copies: judges ## logs of master and slave, ours and Apache's, compared after MESSAGES and kills; resumable
+	$(BIN)/python -m campaigns.replication --messages $(MESSAGES) --ledger
 
 broker-deaths: judges ## kills and power cuts of the broker under eight producers and eight consumers (DEATHS each)
 	$(BIN)/python -m campaigns.broker kill --deaths $(DEATHS) --ledger

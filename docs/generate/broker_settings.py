@@ -11,13 +11,14 @@ from firearrow.broker.settings.dedup_settings import DedupConfig
 from firearrow.broker.settings.pull_settings import PullConfig
 from firearrow.broker.settings.transaction_settings import TransactionConfig
 from firearrow.remoting.limits import Limits
+from firearrow.remoting.operation_port import OperationConfig
 from firearrow.runtime.tls_settings import ServerTls
 from firearrow.settings import reference_table
 from firearrow.store.config import LogConfig
+from firearrow.store.deletion import RetentionConfig
 from firearrow.store.index.key_index import IndexConfig
 from firearrow.store.queue.table import QueueConfig
 from firearrow.store.recovery.scrub import ScrubConfig
-from firearrow.store.retention import RetentionConfig
 from firearrow.store.timer.config import TimerConfig
 
 PAGE = Path(__file__).parents[1] / "reference" / "broker-settings.md"
@@ -41,6 +42,7 @@ PARTS = (
     ("How long messages are kept", RetentionConfig),
     ("Messages for a time", TimerConfig),
     ("Checking what is stored", ScrubConfig),
+    ("Metrics and health", OperationConfig),
     ("Limits of connections", Limits),
     ("TLS", ServerTls),
 )

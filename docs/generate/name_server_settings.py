@@ -6,6 +6,7 @@ from pathlib import Path
 
 from firearrow.nameserver.config import CHANGEABLE, WITHOUT_EFFECT, NameServerConfig
 from firearrow.remoting.limits import Limits
+from firearrow.remoting.operation_port import OperationConfig
 from firearrow.runtime.tls_settings import ServerTls
 from firearrow.settings import reference_table
 
@@ -26,6 +27,8 @@ def page() -> str:
     return (
         HEAD
         + reference_table(NameServerConfig)
+        + "\n## Metrics and health\n\n"
+        + reference_table(OperationConfig)
         + "\n## Limits of connections\n\nThe defaults take what Apache 5.5.0 takes from stock clients.\n\n"
         + reference_table(Limits)
         + "\n## TLS\n\nOn the same port, chosen by the first byte. Write `tls.mode`, or a TOML table `[tls]`.\n\n"

@@ -1,4 +1,4 @@
-"""``Admin``: topics, groups and brokers over one set of connections.
+"""``Admin``: topics, groups, messages, brokers and name servers over one set of connections.
 
 An ``Admin`` joins no group and sends no heartbeats. Java: ``DefaultMQAdminExt``.
 """
@@ -7,9 +7,14 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Final, Self
 
+from firearrow.admin.broker_operations import BrokerOperations
 from firearrow.admin.brokers import Brokers
+from firearrow.admin.group_members import GroupMembers
 from firearrow.admin.group_offsets import GroupOffsets
 from firearrow.admin.groups import Groups
+from firearrow.admin.messages import Messages
+from firearrow.admin.name_server_operations import NameServerOperations
+from firearrow.admin.topic_size import TopicSize
 from firearrow.admin.topics import Topics
 from firearrow.client.access import Access
 from firearrow.client.doors import Doors, system_doors
@@ -48,6 +53,11 @@ class Admin:
         self.topics: Final = Topics(self.brokers)
         self.groups: Final = Groups(self.brokers)
         self.offsets: Final = GroupOffsets(self.brokers)
+        self.members: Final = GroupMembers(self.brokers)
+        self.messages: Final = Messages(self.brokers)
+        self.operations: Final = BrokerOperations(self.brokers)
+        self.name_servers: Final = NameServerOperations(self.brokers)
+        self.sizes: Final = TopicSize(self.topics, self.groups)
 
     async def __aenter__(self) -> Self:
         """Open it; servers are connected at the first request. A list of name servers at a URL is fetched now."""

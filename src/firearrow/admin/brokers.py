@@ -57,6 +57,11 @@ class Brokers:
         self._names = names
         self._timeout_ms = timeout_ms
 
+    @property
+    def name_servers(self) -> Sequence[Address]:
+        """The addresses of the name servers."""
+        return self._names.addresses
+
     async def list(self) -> Sequence[BrokerMember]:
         """Return every broker that the name server knows."""
         reply = await self._names.ask(GetBrokerClusterInfo(), timeout_ms=self._timeout_ms)

@@ -1,0 +1,79 @@
+"""What an operator does to brokers: read their state and settings, change settings, take and give write permission.
+
+Java: ``BrokerStatusSubCommand``, ``UpdateBrokerConfigSubCommand``, ``WipeWritePermSubCommand``.
+"""
+
+import difflib
+from collections.abc import Mapping
+
+from firearrow import fastjson
+from firearrow.admin.brokers import BrokerMember, Brokers
+from firearrow.errors import NotNow, RequestRefused, SettingsError
+from firearrow.protocol.bodies.admin.properties import PropertiesText
+from firearrow.protocol.bodies.naming.route import KVTable
+from firearrow.protocol.bodies.replication.replication import HaRuntimeInfo
+from firearrow.protocol.requests.admin.config import GetBrokerConfig, UpdateBrokerConfig
+from firearrow.protocol.requests.admin.stats import GetBrokerRuntimeInfo
+from firearrow.protocol.requests.naming.route import AddWritePermOfBroker, WipeWritePermOfBroker
+from firearrow.protocol.requests.replication.replication import GetBrokerHaStatus
+
+
+class BrokerOperations:
+    """Operations on brokers."""
+
+    def __init__(self, brokers: Brokers) -> None:
+        self._brokers = brokers
+
+    async def runtime(self, member: BrokerMember) -> dict[str, str]:
+        """Return everything that a broker says of itself, by Apache's names."""
+        reply = await self._brokers.ask(member.at, GetBrokerRuntimeInfo())
+        return fastjson.decode(reply.body, KVTable).table
+
+    async def replication(self, member: BrokerMember) -> HaRuntimeInfo | None:
+        """Return how replication goes; None from a broker that does not say (4.9)."""
+        try:
+            reply = await self._brokers.ask(member.at, GetBrokerHaStatus())
+        except RequestRefused:
+            return None
+        return fastjson.decode(reply.body, HaRuntimeInfo)
+
+    async def settings(self, member: BrokerMember) -> dict[str, str]:
+        """Return all settings of a broker."""
+        return PropertiesText.decode((await self._brokers.ask(member.at, GetBrokerConfig())).body).values
+
+    async def change_settings(self, member: BrokerMember, wanted: Mapping[str, str]) -> dict[str, str]:
+        """Change settings; return those in force afterwards. A name that the broker does not have is refused."""
+        before = await self.settings(member)
+        check_names(wanted, before, f"broker {member.name}")
+        await self._brokers.ask(member.at, UpdateBrokerConfig(), PropertiesText(dict(wanted)).encode())
+        after = await self.settings(member)
+        stayed = sorted(name for name, value in wanted.items() if after.get(name) != value)
+        if stayed:
+            still = ", ".join(f"{name} is {after[name]!r}" for name in stayed)
+            raise NotNow(f"broker {member.name} answered, but {still} still; set it in its file and restart it")
+        return {name: after[name] for name in wanted}
+
+    async def wipe_write(self, broker_name: str) -> dict[str, int]:
+        """Take the write permission from a broker's queues; return the topics that changed, by name server."""
+        request = WipeWritePermOfBroker(broker_name=broker_name)
+        return {
+            str(address): (await self._brokers.ask(address, request)).answer.wipe_topic_count
+            for address in self._brokers.name_servers
+        }
+
+    async def restore_write(self, broker_name: str) -> dict[str, int]:
+        """Give a broker's queues write permission; return the topics that changed, by name server."""
+        request = AddWritePermOfBroker(broker_name=broker_name)
+        return {
+            str(address): (await self._brokers.ask(address, request)).answer.add_topic_count
+            for address in self._brokers.name_servers
+        }
+
+
+def check_names(wanted: Mapping[str, str], known: Mapping[str, str], whose: str) -> None:
+    """Raise ``SettingsError`` for a name that a server does not have: servers take it without a word."""
+    for name in wanted:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else "read the settings to see which it has"
+            raise SettingsError(f"{whose} has no setting {name!r}; {hint}")

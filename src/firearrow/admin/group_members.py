@@ -1,0 +1,137 @@
+"""Groups as things that are made and deleted, and which member holds which queue.
+
+A member itself says which queues it holds (GET_CONSUMER_RUNNING_INFO, passed on by the broker): brokers do not divide
+queues, members do. Java: ``ConsumerStatusSubCommand``, ``DeleteSubscriptionGroupCommand``.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from firearrow import fastjson
+from firearrow.admin.brokers import BrokerMember, Brokers, together
+from firearrow.admin.group_offsets import GroupOffsets
+from firearrow.client.name_servers import UNANSWERED
+from firearrow.errors import AlreadyExists, NoSuchName, NotNow, RequestRefused
+from firearrow.model import MessageQueue
+from firearrow.model.names import retry_topic
+from firearrow.protocol.bodies.body import encode_body
+from firearrow.protocol.bodies.group.group import SubscriptionGroupConfig
+from firearrow.protocol.bodies.group.running_info import ConsumerRunningInfo
+from firearrow.protocol.codes import ResponseCode
+from firearrow.protocol.requests.admin.topic import DeleteTopicInBroker
+from firearrow.protocol.requests.group.group import DeleteSubscriptionGroup, UpdateAndCreateSubscriptionGroup
+from firearrow.protocol.requests.group.push import GetConsumerRunningInfo
+from firearrow.protocol.requests.naming.route import DeleteTopicInNamesrv
+
+STARTED: Final = "PROP_CONSUMER_START_TIMESTAMP"
+
+
+class HeldQueue(Struct, frozen=True, order=True):
+    """A queue and the member that holds it. Times are those of the member's clock; 0 is never."""
+
+    queue: MessageQueue
+    client_id: str
+    member_since_ms: int
+    cached: int
+    last_pull_ms: int
+    last_consume_ms: int
+
+
+class SilentMember(Struct, frozen=True, order=True):
+    """A member that did not say which queues it holds."""
+
+    client_id: str
+    why: str
+
+
+class Holders(Struct, frozen=True):
+    """Which member of a group holds which queue."""
+
+    queues: tuple[HeldQueue, ...] = ()
+    silent: tuple[SilentMember, ...] = ()
+
+
+class GroupMembers:
+    """Makes and deletes groups, and asks their members."""
+
+    def __init__(self, brokers: Brokers) -> None:
+        self._brokers = brokers
+        self._offsets = GroupOffsets(brokers)
+
+    async def holders(self, clients: Sequence[str], group: str) -> Holders:
+        """Ask members of a group which queues they hold."""
+        members = await self._brokers.readable()
+        said = await together(self._ask(members, group, client) for client in clients)
+        queues = [held for found in said if not isinstance(found, SilentMember) for held in found]
+        return Holders(tuple(sorted(queues)), tuple(found for found in said if isinstance(found, SilentMember)))
+
+    async def running_info(
+        self, member: BrokerMember, group: str, client: str, *, stacks: bool = False
+    ) -> ConsumerRunningInfo:
+        """Return what one consumer says of itself, by way of a broker that it is connected to."""
+        request = GetConsumerRunningInfo(consumer_group=group, client_id=client, jstack_enable=stacks)
+        return fastjson.decode((await self._brokers.ask(member.at, request)).body, ConsumerRunningInfo)
+
+    async def create(self, group: SubscriptionGroupConfig, *, cluster: str = "", broker: str = "") -> None:
+        """Make a group on every master of a cluster, or on one broker; raise ``AlreadyExists`` if it is there."""
+        masters = await self._brokers.masters(cluster, broker)
+        if group.group_name in await self._offsets.groups(cluster):
+            raise AlreadyExists(f"there is a group {group.group_name!r} already; firearrow group update changes it")
+        for member in masters:
+            await self._brokers.ask(member.at, UpdateAndCreateSubscriptionGroup(), encode_body(group))
+
+    async def settings(self, group: str, cluster: str = "") -> SubscriptionGroupConfig:
+        """Return the settings of a group; raise ``NoSuchName`` if no broker knows it."""
+        found = (await self._offsets.groups(cluster)).get(group)
+        if found is None:
+            raise NoSuchName(f"no broker knows a group {group!r}; firearrow group list shows those that are there")
+        return found
+
+    async def delete(self, group: str, *, cluster: str = "", keep_offsets: bool = False) -> None:
+        """Delete a group without members, with its offsets and its retry topic; dead letters stay."""
+        await self.settings(group, cluster)
+        masters = await self._brokers.masters(cluster)
+        if await self._offsets.has_members(group, cluster):
+            raise NotNow(f"group {group!r} has members, which would make it again: stop them, then delete it")
+        forget = not keep_offsets
+        request = DeleteSubscriptionGroup(group_name=group, clean_offset=forget, remove_offset=forget)
+        for member in masters:
+            await self._brokers.ask(member.at, request)
+            await self._forget_topic(member, retry_topic(group))
+        await self._brokers.tell_name_servers(DeleteTopicInNamesrv(topic=retry_topic(group), cluster_name=None))
+
+    async def _forget_topic(self, member: BrokerMember, topic: str) -> None:
+        try:
+            await self._brokers.ask(member.at, DeleteTopicInBroker(topic=topic))
+        except RequestRefused as refusal:
+            if refusal.code != ResponseCode.TOPIC_NOT_EXIST:
+                raise
+
+    async def _ask(self, members: Sequence[BrokerMember], group: str, client: str) -> list[HeldQueue] | SilentMember:
+        why = "no broker has its connection now"
+        for member in members:
+            try:
+                info = await self.running_info(member, group, client)
+            except (RequestRefused, *UNANSWERED) as error:
+                why = str(error)
+                continue
+            return _held(info, client)
+        return SilentMember(client, why)
+
+
+def _held(info: ConsumerRunningInfo, client: str) -> list[HeldQueue]:
+    since = info.properties.get(STARTED, "")
+    since_ms = int(since) if since.isdigit() else 0
+    pulled = [
+        HeldQueue(queue, client, since_ms, each.cached_msg_count, each.last_pull_timestamp, each.last_consume_timestamp)
+        for queue, each in info.mq_table.items()
+        if not each.droped
+    ]
+    popped = [
+        HeldQueue(queue, client, since_ms, each.wait_ack_count, each.last_pop_timestamp, 0)
+        for queue, each in info.mq_pop_table.items()
+        if not each.droped
+    ]
+    return pulled + popped

@@ -1,0 +1,70 @@
+"""Growing and shrinking a topic without losing a message.
+
+To shrink: first no message is written to the queues that go (write queues), then their messages are consumed, then
+nobody reads them (read queues). Producers look for routes every 30 seconds, so messages still come for a while; a
+broker stores them as long as the queue may be read.
+"""
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from firearrow.admin.groups import Groups
+from firearrow.admin.topics import TopicDescription, TopicOnBroker, Topics
+from firearrow.errors import SettingsError
+from firearrow.model import MessageQueue
+from firearrow.model.names import is_system_group
+
+
+class Unread(Struct, frozen=True, order=True):
+    """Messages that a group has not consumed yet, in a queue that is to go."""
+
+    queue: MessageQueue
+    group: str
+    messages: int
+
+
+class TopicSize:
+    """The number of queues of topics."""
+
+    def __init__(self, topics: Topics, groups: Groups) -> None:
+        self._topics = topics
+        self._groups = groups
+
+    async def grow(self, topic: str, queues: int, *, cluster: str = "", broker: str = "") -> None:
+        """Give a topic more queues, to read and to write."""
+        for held in _on(await self._topics.describe(topic), broker):
+            if max(held.read_queues, held.write_queues) >= queues:
+                raise SettingsError(
+                    f"topic {topic!r} has {held.read_queues} queues to read and {held.write_queues} to write on "
+                    f"{held.broker}; give more than that, or shrink it"
+                )
+        await self._topics.update(topic, cluster=cluster, broker=broker, queues=queues)
+
+    async def stop_writing(self, topic: str, queues: int, *, cluster: str = "", broker: str = "") -> None:
+        """Begin to shrink: queues from this number on take no more messages from producers that know it."""
+        for held in _on(await self._topics.describe(topic), broker):
+            if held.read_queues <= queues:
+                raise SettingsError(
+                    f"topic {topic!r} has {held.read_queues} queues on {held.broker}; give fewer than that, or grow it"
+                )
+        await self._topics.update(topic, cluster=cluster, broker=broker, write_queues=queues)
+
+    async def unread(self, topic: str, queues: int) -> Sequence[Unread]:
+        """Return what groups have not consumed in the queues from this number on."""
+        described = await self._topics.describe(topic)
+        held = {each.queue: each for each in described.queues if each.queue.queue_id >= queues and each.messages}
+        found = []
+        for group in described.groups:
+            if not is_system_group(group):
+                lags = {each.queue: each.lag for each in (await self._groups.describe(group)).queues}
+                found += [Unread(queue, group, lag) for queue in held if (lag := lags.get(queue, held[queue].messages))]
+        return sorted(found)
+
+    async def stop_reading(self, topic: str, queues: int, *, cluster: str = "", broker: str = "") -> None:
+        """End shrinking: nobody reads the queues from this number on."""
+        await self._topics.update(topic, cluster=cluster, broker=broker, queues=queues)
+
+
+def _on(described: TopicDescription, broker: str) -> list[TopicOnBroker]:
+    return [held for held in described.brokers if not broker or held.broker == broker]

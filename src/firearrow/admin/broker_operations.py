@@ -4,10 +4,12 @@ Java: ``BrokerStatusSubCommand``, ``UpdateBrokerConfigSubCommand``, ``WipeWriteP
 """
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from firearrow import fastjson
-from firearrow.admin.brokers import BrokerMember, Brokers
+from firearrow.admin.broker_state import BrokerState, read_state
+from firearrow.admin.brokers import BrokerMember, Brokers, together
+from firearrow.client.name_servers import UNANSWERED
 from firearrow.errors import NotNow, RequestRefused, SettingsError
 from firearrow.protocol.bodies.admin.properties import PropertiesText
 from firearrow.protocol.bodies.naming.route import KVTable
@@ -28,6 +30,16 @@ class BrokerOperations:
         """Return everything that a broker says of itself, by Apache's names."""
         reply = await self._brokers.ask(member.at, GetBrokerRuntimeInfo())
         return fastjson.decode(reply.body, KVTable).table
+
+    async def states(self, members: Iterable[BrokerMember]) -> list[BrokerState]:
+        """Return the state of brokers; of one that does not answer, why."""
+        return await together(self._state(member) for member in members)
+
+    async def _state(self, member: BrokerMember) -> BrokerState:
+        try:
+            return read_state(member, await self.runtime(member))
+        except (RequestRefused, *UNANSWERED) as error:
+            return BrokerState(member, fault=str(error))
 
     async def replication(self, member: BrokerMember) -> HaRuntimeInfo | None:
         """Return how replication goes; None from a broker that does not say (4.9)."""

@@ -82,6 +82,12 @@ class GroupMembers:
         for member in masters:
             await self._brokers.ask(member.at, UpdateAndCreateSubscriptionGroup(), encode_body(group))
 
+    async def update(self, group: SubscriptionGroupConfig, *, cluster: str = "", broker: str = "") -> None:
+        """Give a group these settings, on every master of a cluster or on one broker."""
+        await self.settings(group.group_name or "", cluster)
+        for member in await self._brokers.masters(cluster, broker):
+            await self._brokers.ask(member.at, UpdateAndCreateSubscriptionGroup(), encode_body(group))
+
     async def settings(self, group: str, cluster: str = "") -> SubscriptionGroupConfig:
         """Return the settings of a group; raise ``NoSuchName`` if no broker knows it."""
         found = (await self._offsets.groups(cluster)).get(group)

@@ -76,8 +76,8 @@ def require_order(table: LakeTable, names: Sequence[str], key: Sequence[str]) ->
 def apply(table: LakeTable, rows: pa.Table, key: Sequence[str]) -> None:
     """Change a table by rows, one for each key. Rows that came too late change nothing.
 
-    Other writers may change both tables meanwhile. A deletion that is noted while the table is changed is seen by the
-    second look at the deleted keys, or its writer sees the change when it looks at the table.
+    Other writers may change both tables meanwhile. A deletion that is noted while the table is changed makes another
+    version of the deleted keys, which are then read again; or its writer sees the change when it looks at the table.
     """
     gone = gone_table(table)
     ending = rows.filter(pc.field(DELETED))
@@ -85,10 +85,16 @@ def apply(table: LakeTable, rows: pa.Table, key: Sequence[str]) -> None:
         stays = pa.array([False] * ending.num_rows, pa.bool_())
         noted = ending.select(gone_columns(rows.schema.names, key)).append_column(DELETED, stays)
         replace(gone, noted, key, only_later=True)
-    while rows.num_rows:
-        deleted = _module(gone).rows_near(gone, rows.select(key), key)
+    if not rows.num_rows:
+        return
+    version, deleted = _module(gone).rows_near(gone, rows.select(key), key)
+    while True:
         replace(table, ended(rows, key, deleted), key, only_later=True)
-        if _module(gone).rows_near(gone, rows.select(key), key).equals(deleted):
+        if _module(gone).version(gone) == version:
+            return
+        before = deleted
+        version, deleted = _module(gone).rows_near(gone, rows.select(key), key)
+        if deleted.equals(before):
             return
 
 

@@ -23,9 +23,15 @@ OLD: Final = "old_row"
 NEW: Final = "new_row"
 
 
-def rows_near(table: LakeTable, keys: pa.Table, key: Sequence[str]) -> pa.Table:
-    """Keys and order of the rows whose keys may be among these."""
-    return _rows_near(delta.opened(table), keys, key)
+def version(table: LakeTable) -> int:
+    """The version of the rows: while it is the same, so are they."""
+    return delta.opened(table).version()
+
+
+def rows_near(table: LakeTable, keys: pa.Table, key: Sequence[str]) -> tuple[int, pa.Table]:
+    """Keys and order of the rows whose keys may be among these, and the version that has them."""
+    found = delta.opened(table)
+    return found.version(), _rows_near(found, keys, key)
 
 
 def _rows_near(found: "DeltaTable", keys: pa.Table, key: Sequence[str]) -> pa.Table:

@@ -26,9 +26,19 @@ if TYPE_CHECKING:
 ATTEMPTS: Final = 8
 
 
-def rows_near(table: LakeTable, keys: pa.Table, key: Sequence[str]) -> pa.Table:
-    """Keys and order of the rows whose keys may be among these."""
-    return _rows_near(catalog(table).load_table(table.name), keys, key)
+def version(table: LakeTable) -> int:
+    """The version of the rows: while it is the same, so are they."""
+    return _version(catalog(table).load_table(table.name))
+
+
+def _version(found: "Table") -> int:
+    return -1 if found.metadata.current_snapshot_id is None else found.metadata.current_snapshot_id
+
+
+def rows_near(table: LakeTable, keys: pa.Table, key: Sequence[str]) -> tuple[int, pa.Table]:
+    """Keys and order of the rows whose keys may be among these, and the version that has them."""
+    found = catalog(table).load_table(table.name)
+    return _version(found), _rows_near(found, keys, key)
 
 
 def _rows_near(found: "Table", keys: pa.Table, key: Sequence[str]) -> pa.Table:

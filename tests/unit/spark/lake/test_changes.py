@@ -260,21 +260,43 @@ def test_a_writer_that_crosses_another_changes_nothing_that_is_later(
 
     if is_there:
         apply(table, [row(1, 1, False), row(2, 2, False)])
-    newest, looks, real = [row(20, 1, False), row(21, 2, True)], [0], module._rows_near
+    newest, looks = [row(20, 1, False), row(21, 2, True)], [0]
 
-    def crossed(*given: Any) -> pa.Table:
-        found = real(*given)
-        looks[0] += 1
-        if looks[0] == step + 1:
-            apply(table, newest)
-        return found
+    def crossed(real: Any) -> Any:
+        def look(*given: Any) -> Any:
+            found = real(*given)
+            looks[0] += 1
+            if looks[0] == step + 1:
+                apply(table, newest)
+            return found
 
-    monkeypatch.setattr(module, "_rows_near", crossed)
-    apply(table, [row(5, 1, False), row(6, 2, False)])
-    monkeypatch.setattr(module, "_rows_near", real)
+        return look
+
+    with monkeypatch.context() as patched:
+        for look in ("_rows_near", "version"):
+            patched.setattr(module, look, crossed(getattr(module, look)))
+        apply(table, [row(5, 1, False), row(6, 2, False)])
     if looks[0] <= step:
         pytest.fail(f"there were {looks[0]} looks")
     assert held(table) == {(1, "a"): "at 20"}
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_deleted_keys_are_read_once_a_batch(tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    table, chance = table_at(form, tmp_path), random.Random(form)
+    module = {"iceberg": iceberg_changes, "delta": delta_changes}[form]
+    apply(table, [change(chance, number, 2, False) for number in range(20)])
+    reads, real = [], module.rows_near
+
+    def counted(read: LakeTable, *given: Any) -> Any:
+        reads.append(read)
+        return real(read, *given)
+
+    monkeypatch.setattr(module, "rows_near", counted)
+    batch = [change(chance, number, 2, False) for number in range(20, 40)]
+    assert any(row[DELETED] for row in batch)
+    apply(table, batch)
+    assert reads == [changes.gone_table(table)]
 
 
 @pytest.mark.parametrize("form", FORMATS)

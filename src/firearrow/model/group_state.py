@@ -24,6 +24,8 @@ class GroupState(Struct, frozen=True):
     """How many replicas must be in sync for a message to be taken."""
     by_name: bool = False
     """Whether an operator chose the master against the rules."""
+    named: int = 0
+    """The last epoch whose master an operator chose against the rules; 0 for none."""
 
 
 class Promised(Struct, frozen=True):

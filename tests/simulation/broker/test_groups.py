@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from campaigns.rotation import commits, in_turn
-from firearrow.broker.replication import confirmation
+from firearrow.broker.replication import near_slaves
 from firearrow.broker.replication.master import SentStore
 from firearrow.broker.replication.slave import Slave
 from firearrow.store.placement import WRITTEN
@@ -43,7 +43,7 @@ def reports_before_the_flush(patch: pytest.MonkeyPatch) -> None:
 
 def answers_without_the_slave(patch: pytest.MonkeyPatch) -> None:
     """The master answers when a slave is near, whatever it has."""
-    patch.setattr(confirmation, "confirmed", lambda _acked, _replicas: 1 << 62)
+    patch.setattr(near_slaves, "confirmed", lambda _acked, _replicas: 1 << 62)
 
 
 def sends_before_the_flush(patch: pytest.MonkeyPatch) -> None:

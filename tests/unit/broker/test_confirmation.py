@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from firearrow.broker.replication.confirmation import Confirmation
+from firearrow.broker.replication.near_slaves import NearSlaves
 from firearrow.broker.replication.rate import Rate
 from firearrow.broker.settings.config import BrokerSettings
 from firearrow.broker.settings.live import LiveSettings
@@ -33,7 +33,10 @@ class Slaves:
         replication = ReplicationConfig(
             broker_role="SYNC_MASTER", in_sync_replicas=replicas, ha_max_gap_not_in_sync=gap, min_in_sync_replicas=2
         )
-        self.line = Confirmation(lambda: self.acked, lambda: 100, LiveSettings(BrokerSettings(replication=replication)))
+        live = LiveSettings(BrokerSettings(replication=replication))
+        self.near = NearSlaves(lambda: self.acked, lambda: 100, live)
+        self.near.look()
+        self.line = self.near.line
 
     def send(self, end: int, code: int = 0) -> FakeLater:
         later = FakeLater()
@@ -42,7 +45,7 @@ class Slaves:
 
     def ack(self, *acked: int) -> None:
         self.acked = list(acked)
-        self.line.acknowledged()
+        self.near.look()
 
 
 def run(scenario: Coroutine[Any, Any, None]) -> None:
@@ -108,10 +111,8 @@ def test_what_the_master_refused_waits_for_no_slave() -> None:
 def test_messages_are_refused_while_too_few_replicas_are_in_sync() -> None:
     for acked, is_refused in (((), True), ((-1,), True), ((100,), False), ((0, 50), False)):
         slaves = Slaves(*acked)
-        slaves.line.look()
         assert (slaves.line.refusal is not None) == is_refused, acked
     far = Slaves(0, gap=100)
-    far.line.look()
     assert far.line.refusal is not None
     assert "1 of the 2" in far.line.refusal.remark
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from firearrow.broker.failover.group_answers import GroupAnswers
 from firearrow.broker.failover.group_slave import is_refused
 from firearrow.broker.failover.group_values import About, decode, encode
 from firearrow.broker.failover.run_file import RunFile
+from firearrow.broker.replication.confirmation import Confirmation
 from firearrow.broker.settings.failover_settings import FailoverConfig, check_member
 from firearrow.broker.settings.replication_settings import ReplicationConfig
 from firearrow.errors import BadBody, BadFrame, ConnectionFailed, SettingsError
@@ -70,13 +70,13 @@ class Kept:
 
 def test_answers_wait_until_their_record_is_confirmed() -> None:
     async def scenario(_: World) -> None:
-        confirm = 10
-        answers = GroupAnswers(lambda: confirm, lambda: 50)
+        answers = Confirmation(lambda: 50)
+        answers.confirm(10)
         first, second, third = Kept(), Kept(), Kept()
         answers.owed(10, first).answer(SUCCESS)
         answers.owed(20, second).answer(SUCCESS)
         answers.owed(30, third).answer(SUCCESS)
-        answers.release(20)
+        answers.confirm(20)
         answers.end()
         assert [one.codes for one in (first, second, third)] == [[0], [0], [int(ResponseCode.FLUSH_SLAVE_TIMEOUT)]]
 

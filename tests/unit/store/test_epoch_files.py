@@ -9,7 +9,7 @@ from firearrow.model.epochs import EpochEntry, Epochs
 from firearrow.store.epochs.epoch_file import COPIES, EpochFile, decode_epochs, encode_epochs
 from firearrow.store.epochs.owed_cut import OwedCut
 from firearrow.store.epochs.promise import PROMISE, Promise
-from firearrow.store.epochs.replica_files import ReplicaFiles
+from firearrow.store.epochs.replica_files import Ahead, ReplicaFiles
 from firearrow.store.paths import EPOCHS, OURS
 from tests.simulation.store.kit import InstantDisk, fresh_image, now
 
@@ -147,7 +147,7 @@ def test_the_first_master_takes_the_whole_log() -> None:
 def test_a_replica_that_has_more_than_its_master_owes_a_cut() -> None:
     one = replica()
     now(one.lead(1, 0, 0))
-    assert not now(one.rejoin(0, 500, Epochs((EpochEntry(1, 0), EpochEntry(2, 300))), 800))
+    assert not now(one.rejoin(0, 500, Ahead(Epochs((EpochEntry(1, 0), EpochEntry(2, 300))), 800)))
     assert one.cut.offset == 300
 
 
@@ -155,16 +155,28 @@ def test_a_replica_behind_its_master_goes_on() -> None:
     one = replica()
     now(one.lead(1, 0, 0))
     now(one.lead(2, 0, 300))  # and wrote nothing in it
-    assert now(one.rejoin(0, 300, Epochs((EpochEntry(1, 0), EpochEntry(3, 400))), 800))
+    master = Ahead(Epochs((EpochEntry(1, 0), EpochEntry(3, 400))), 800)
+    assert now(one.rejoin(0, 300, master))
     assert one.cut.offset is None
-    assert one.history.epochs == Epochs((EpochEntry(1, 0),))
-    assert now(replica().rejoin(0, 0, Epochs((EpochEntry(1, 0),)), 800))
+    assert one.history.epochs == master.history
+    assert now(replica().rejoin(0, 0, Ahead(Epochs((EpochEntry(1, 0),)), 800)))
 
 
-@pytest.mark.parametrize(("start", "master"), [(0, EpochEntry(9, 0)), (400, EpochEntry(1, 0))])
-def test_a_log_without_common_bytes_is_not_cut(start: int, master: EpochEntry) -> None:
+@pytest.mark.parametrize(
+    ("start", "master", "named"),
+    [(0, EpochEntry(9, 0), 8), (0, EpochEntry(9, 0), 3), (0, EpochEntry(9, 200), 0), (400, EpochEntry(3, 0), 0)],
+    ids=["an empty replica was named", "and in this very epoch", "older files are deleted", "here too"],
+)
+def test_a_log_without_common_bytes_is_not_cut(start: int, master: EpochEntry, named: int) -> None:
     one = replica()
-    now(one.lead(1, 0, 0))
+    now(one.lead(3, 0, 0))
     with pytest.raises(OffsetNotStored, match="no part of this log"):
-        now(one.rejoin(start, 500, Epochs((master,)), 300))
+        now(one.rejoin(start, 500, Ahead(Epochs((master,)), 300, named)))
     assert one.cut.offset is None
+
+
+def test_a_log_of_which_nothing_can_have_been_acknowledged_is_cut_whole() -> None:
+    one = replica()
+    now(one.lead(3, 0, 0))
+    assert not now(one.rejoin(0, 500, Ahead(Epochs((EpochEntry(4, 0),)), 0, named=2)))
+    assert one.cut.offset == 0

@@ -120,7 +120,8 @@ def elected_by_name(group: GroupState, chosen: int, epoch: int = 0) -> GroupStat
     restored from a backup and has forgotten epochs.
     """
     epoch = max(group.epoch + 1, epoch)
-    return replace(group, epoch=epoch, master=chosen, iss=(chosen,), iss_seq=group.iss_seq + 1, by_name=True)
+    seq = group.iss_seq + 1
+    return replace(group, epoch=epoch, master=chosen, iss=(chosen,), iss_seq=seq, by_name=True, named=epoch)
 
 
 def _found_group(own: Own, min_iss: int) -> Step:

@@ -9,8 +9,8 @@ import logging
 from collections.abc import Callable
 from typing import cast
 
-from firearrow.broker.failover.group_answers import GroupAnswers
-from firearrow.broker.failover.in_sync_set import NOTHING, Copy, InSyncSet, confirmed, is_admitting, next_set
+from firearrow.broker.failover.in_sync_set import Copy, InSyncSet, confirmed, is_admitting, next_set
+from firearrow.broker.replication.confirmation import Confirmation
 from firearrow.broker.replication.feed import Feed, FeedOwner, SentLog
 from firearrow.broker.replication.master import Master
 from firearrow.broker.settings.live import LiveSettings
@@ -75,10 +75,8 @@ class GroupMaster(Master):
         self._began_s = asyncio.get_running_loop().time()
         self._left_s: dict[int, float] = {}
         self.in_sync = InSyncSet(group)
-        self.confirm = NOTHING
-        """Everything below is on every replica in sync."""
-        self.answers = GroupAnswers(lambda: self.confirm, lambda: settings.broker.sync_flush_timeout)
-        self.on_acknowledged = self._acknowledged
+        self.answers = Confirmation(lambda: settings.broker.sync_flush_timeout, self._is_near)
+        self.on_look = self._acknowledged
 
     # ---- what feeds tell
 
@@ -118,6 +116,17 @@ class GroupMaster(Master):
         }
 
     @property
+    def confirm(self) -> int:
+        """The offset below which everything is on every replica in sync."""
+        return self.answers.confirmed
+
+    def _is_near(self, _end: int) -> bool:
+        """Look anew where no replica is waited for; whether enough of them are near was asked before the append."""
+        if len(self.in_sync.largest) == 1:
+            self._acknowledged()
+        return True
+
+    @property
     def _kept(self) -> int:
         return self._store.log.flushed if self._level is FLUSHED else self._store.log.written
 
@@ -125,9 +134,8 @@ class GroupMaster(Master):
         copies = self.copies()
         found = confirmed(self.in_sync, self._kept, copies)
         if found > self.confirm:
-            self.confirm = found
             self._store.log.dispatch_below(found)
-            self.answers.release(found)
+            self.answers.confirm(found)
         self._admit(copies)
 
     def _admit(self, copies: dict[int, Copy]) -> None:

@@ -40,7 +40,7 @@ class GroupPart:
     async def begin(self, store: Store) -> None:
         """Note, durably, where the epoch begins, before a master appends anything."""
         if self.leads:
-            await store.replica.history.begin(self.duty.group.epoch, store.log.tail)
+            await store.replica.lead(self.duty.group.epoch, store.log.min_offset, store.log.tail)
             store.log.dispatch_below(store.log.tail)
 
     def replication(self, tables: Tables, network: Network, caller: Caller, delays: DelayedDelivery) -> Replication:

@@ -12,11 +12,11 @@ from typing import Final
 from firearrow.broker.replication.slave import Link, Slave
 from firearrow.broker.settings.live import LiveSettings
 from firearrow.errors import ConnectionFailed, FireArrowError, StaleEpoch
-from firearrow.model.epochs import common_end
 from firearrow.model.group_state import GroupState
 from firearrow.protocol.ha_handshake import Hello, Welcome, decode_welcome, encode_hello
 from firearrow.runtime.clock import Clock
 from firearrow.runtime.network import Network
+from firearrow.store.epochs.replica_files import Ahead
 from firearrow.store.store import Store
 
 AGAIN_S: Final = 0.1
@@ -33,26 +33,19 @@ class GroupSlave(Slave):
     ) -> None:
         super().__init__(store, settings, network, clock)
         self._store = store
+        self._pause_s = AGAIN_S
         self._hello = Hello(replica, group.epoch)
+        self._named = group.named
         self._has_joined = False
         self.on_gone: Callable[[], None] = lambda: None
         """Called when the master, which was connected, refuses connections: its process is dead."""
         self.on_cut: Callable[[], None] = lambda: None
         """Called when the store must be opened again, because its log owes a cut."""
 
-    async def run(self) -> None:
-        """Copy the log until cancelled."""
-        while True:
-            await self._found.wait()
-            assert self.address is not None
-            try:
-                await self._follow(self.address)
-            except FireArrowError as error:
-                self._failed(error)
-                if self._has_joined and is_refused(error):
-                    self.on_gone()
-            self.is_connected = False
-            await asyncio.sleep(AGAIN_S)
+    def _failed(self, error: FireArrowError) -> None:
+        super()._failed(error)
+        if self._has_joined and is_refused(error):
+            self.on_gone()
 
     async def _receive(self, link: Link) -> None:
         link.send(encode_hello(self._hello))
@@ -60,10 +53,9 @@ class GroupSlave(Slave):
             welcome = await self._welcome(link)
         if welcome.epoch != self._hello.epoch:
             raise StaleEpoch(f"the master is in epoch {welcome.epoch}, and this replica in {self._hello.epoch}")
-        if await self._owes_cut(welcome):
+        if not await self._agrees(welcome):
             self.on_cut()
             await asyncio.get_running_loop().create_future()
-        await self._store.replica.history.replace(welcome.history)
         self._has_joined = True
         if not self._copy.end:
             # The first report of an empty log asks for the first byte; the next one says that there is nothing yet.
@@ -76,16 +68,15 @@ class GroupSlave(Slave):
             received += await link.receive()
         return welcome
 
-    async def _owes_cut(self, welcome: Welcome) -> bool:
-        """Note the cut that this log owes; return whether there is one."""
+    async def _agrees(self, welcome: Welcome) -> bool:
+        """Bring this log into agreement with the master's; return whether the master's bytes can follow it now."""
         replica, end = self._store.replica, self._copy.end
-        common = common_end(replica.history.epochs, end, welcome.history, welcome.end) or 0
-        if common >= end:
-            return False
-        extra = {"end": end, "common": common, "epoch": welcome.epoch}
-        log.warning("the log is cut from %d to %d, where the master's goes another way", end, common, extra=extra)
-        await replica.cut.owe(common)
-        return True
+        master = Ahead(welcome.history, welcome.end, self._named)
+        if await replica.rejoin(self._log.min_offset, end, master):
+            return True
+        cut, extra = replica.cut.offset, {"end": end, "common": replica.cut.offset, "epoch": welcome.epoch}
+        log.warning("the log is cut from %d to %d, where the master's goes another way", end, cut, extra=extra)
+        return False
 
 
 def is_refused(error: FireArrowError) -> bool:

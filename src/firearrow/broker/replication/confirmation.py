@@ -1,13 +1,10 @@
-"""Answers to sends that wait until enough slaves have their records. Used by a SYNC_MASTER only.
+"""Answers to sends that wait until enough replicas have their records: one line and one timer for all of them.
 
-An answer comes here when its record is kept on the master, at the level that the broker promises; it leaves when the
-slaves that ``inSyncReplicas`` asks for have reported an end behind the record. It leaves with FLUSH_SLAVE_TIMEOUT after
-``syncFlushTimeout``, and at once with SLAVE_NOT_AVAILABLE when too few slaves are near: in both cases the message is
-stored, and slaves get it later. One line and one timer serve all answers.
-
-Messages are refused before they are written while fewer than ``minInSyncReplicas`` replicas are in sync. That is looked
-at when a slave reports, comes or leaves, and every tenth of a second. Java: ``CommitLog.handleHA`` of 4.9,
-``GroupTransferService``, ``CommitLog.asyncPutMessage``.
+An answer comes here when its record is kept on the master, at the level that the broker promises. The line is told how
+far the log is confirmed, and sends the answers whose records are below that. It gives up an answer after
+``syncFlushTimeout`` with FLUSH_SLAVE_TIMEOUT, and where replicas are known to be too far away, at once with
+SLAVE_NOT_AVAILABLE: in both cases the message is stored, and whether it outlives the loss of this broker is not known.
+Java: ``GroupTransferService``, ``CommitLog.handleHA`` of 4.9.
 """
 
 import asyncio
@@ -16,25 +13,26 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from firearrow.broker.replication.decisions import confirmed, in_sync
+from firearrow.broker.replication.decisions import NOTHING_CONFIRMED
 from firearrow.broker.send.waiting_answers import Owed
-from firearrow.broker.settings.live import LiveSettings
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.refusal import Refused
 from firearrow.remoting.handlers import Answer
 
 
 class Confirmation:
-    """The line of answers that wait for slaves."""
+    """The line of answers that wait for replicas."""
 
-    def __init__(self, acked: Callable[[], list[int]], end: Callable[[], int], settings: LiveSettings) -> None:
-        self._acked = acked
-        self._end = end
-        self._settings = settings
-        self.refusal: Refused | None = None
-        """Why no message is taken; None while enough replicas are in sync."""
+    def __init__(self, timeout_ms: Callable[[], int], is_near: Callable[[int], bool] = lambda _end: True) -> None:
+        """``is_near`` looks at replicas anew, for a record that ends at an offset, and tells whether to wait."""
+        self._timeout_ms = timeout_ms
+        self._is_near = is_near
         self._waiting: deque[tuple[int, Owed, Answer, float]] = deque()
         self._timer: asyncio.TimerHandle | None = None
+        self.confirmed = NOTHING_CONFIRMED
+        """Enough replicas have everything below this offset."""
+        self.refusal: Refused | None = None
+        """Why no message is taken; None while enough replicas are in sync."""
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -44,50 +42,45 @@ class Confirmation:
         return _Kept(self, end, later)
 
     def wait(self, end: int, later: Owed, answer: Answer) -> bool:
-        """Send an answer when enough slaves have the record; one that is no success leaves as it is."""
-        if answer.code != ResponseCode.SUCCESS:
+        """Send an answer when its record is confirmed; one that is no success leaves as it is."""
+        if answer.code != ResponseCode.SUCCESS or self.confirmed >= end:
             return later.answer(answer)
-        acked = self._acked()
-        config = self._settings.value.replication
-        if confirmed(acked, config.in_sync_replicas) >= end:
-            return later.answer(answer)
-        if in_sync(acked, end, config.ha_max_gap_not_in_sync) < config.in_sync_replicas:
+        if not self._is_near(end):
             return later.answer(replace(answer, code=int(ResponseCode.SLAVE_NOT_AVAILABLE)))
+        if self.confirmed >= end:
+            return later.answer(answer)
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._settings.broker.sync_flush_timeout / 1000
+        deadline = loop.time() + self._timeout_ms() / 1000
         self._waiting.append((end, later, answer, deadline))
         if self._timer is None:
             self._timer = loop.call_at(deadline, self._expire)
         return True
 
-    def acknowledged(self) -> None:
-        """Send the answers whose records enough slaves have now."""
+    def confirm(self, offset: int) -> None:
+        """Take it that enough replicas have everything below an offset, and send the answers that wait for that."""
+        self.confirmed = offset
         waiting = self._waiting
-        if waiting:
-            reached = confirmed(self._acked(), self._settings.value.replication.in_sync_replicas)
-            while waiting and waiting[0][0] <= reached:
-                _, later, answer, _ = waiting.popleft()
-                later.answer(answer)
+        while waiting and waiting[0][0] <= offset:
+            _, later, answer, _ = waiting.popleft()
+            later.answer(answer)
 
-    def look(self) -> None:
-        """Look whether enough replicas are in sync to take messages."""
-        config = self._settings.value.replication
-        found, least = in_sync(self._acked(), self._end(), config.ha_max_gap_not_in_sync), config.min_in_sync_replicas
-        self.refusal = None
-        if found < least:
-            remark = (
-                f"in-sync replicas not enough: {found} of the {least} that minInSyncReplicas asks for, the master "
-                "included; start the slaves, or send to another broker"
-            )
-            self.refusal = Refused(ResponseCode.SYSTEM_ERROR, remark)
+    def end(self) -> None:
+        """Give up all answers that wait: this broker does not lead any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+        while self._waiting:
+            self._give_up()
 
     def _expire(self) -> None:
         loop, waiting = asyncio.get_running_loop(), self._waiting
         now = loop.time()
         while waiting and waiting[0][3] <= now:
-            _, later, answer, _ = waiting.popleft()
-            later.answer(replace(answer, code=int(ResponseCode.FLUSH_SLAVE_TIMEOUT)))
+            self._give_up()
         self._timer = loop.call_at(waiting[0][3], self._expire) if waiting else None
+
+    def _give_up(self) -> None:
+        _, later, answer, _ = self._waiting.popleft()
+        later.answer(replace(answer, code=int(ResponseCode.FLUSH_SLAVE_TIMEOUT)))
 
 
 class _Kept:

@@ -67,10 +67,8 @@ class Master:
         self._sent = SentStore(store, settings)
         self._tasks: dict[Feed, asyncio.Task[None]] = {}
         self._group: asyncio.TaskGroup | None = None
-        self.on_acknowledged: Callable[[], None] = lambda: None
-        """Called when a slave has reported, and when one came or left."""
         self.on_look: Callable[[], None] = lambda: None
-        """Called when it may have changed how many slaves are in sync."""
+        """Called when a slave has reported, came or left, and every `CHECK_S`."""
 
     @property
     def feeds(self) -> list[Feed]:
@@ -129,7 +127,6 @@ class Master:
     def acknowledged(self, _feed: Feed) -> None:
         """Pass on that a slave has reported."""
         self.on_look()
-        self.on_acknowledged()
 
     def closed(self, feed: Feed, reason: str) -> None:
         """Forget a slave whose connection has ended."""
@@ -138,4 +135,3 @@ class Master:
             task.cancel()
             log.info("slave %s has left: %s", feed.address, reason, extra={"slave": feed.address, "reason": reason})
             self.on_look()
-            self.on_acknowledged()

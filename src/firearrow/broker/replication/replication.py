@@ -7,11 +7,11 @@ serves without it, with a warning.
 import logging
 
 from firearrow.broker.delivery.schedule import DelayedDelivery
-from firearrow.broker.replication.confirmation import Confirmation
 from firearrow.broker.replication.master import Master
 from firearrow.broker.replication.metadata import Metadata
+from firearrow.broker.replication.near_slaves import NearSlaves
 from firearrow.broker.replication.slave import Slave
-from firearrow.broker.send.replies import Confirmation as WaitsForSlaves
+from firearrow.broker.send.replies import Confirmation
 from firearrow.broker.settings.live import LiveSettings
 from firearrow.broker.tables.tables import Tables
 from firearrow.errors import ListenFailed, SettingsError
@@ -32,7 +32,7 @@ class Replication:
         network: Network,
         *,
         master: Master | None = None,
-        confirmation: WaitsForSlaves | None = None,
+        confirmation: Confirmation | None = None,
         slave: Slave | None = None,
         metadata: Metadata | None = None,
     ) -> None:
@@ -92,9 +92,8 @@ class Replication:
 def _confirmation(master: Master, settings: LiveSettings) -> Confirmation | None:
     if settings.value.replication.broker_role != "SYNC_MASTER":
         return None
-    confirmation = Confirmation(lambda: master.acked, lambda: master.end, settings)
-    master.on_acknowledged = confirmation.acknowledged
-    master.on_look = confirmation.look
-    settings.on_change.append(confirmation.look)
-    confirmation.look()
-    return confirmation
+    slaves = NearSlaves(lambda: master.acked, lambda: master.end, settings)
+    master.on_look = slaves.look
+    settings.on_change.append(slaves.look)
+    slaves.look()
+    return slaves.line

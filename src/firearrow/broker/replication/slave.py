@@ -40,6 +40,7 @@ class Slave:
         self._level = FLUSHED if settings.value.log.syncs_first else WRITTEN
         self._found = asyncio.Event()
         self._failures = Damped()
+        self._pause_s = RECONNECT_S
         self.address: Address | None = None
         """Where the master sends its log; None while that is not known."""
         self.read_ms = self.wrote_ms = 0
@@ -70,7 +71,7 @@ class Slave:
             except FireArrowError as error:
                 self._failed(error)
             self.is_connected = False
-            await asyncio.sleep(RECONNECT_S)
+            await asyncio.sleep(self._pause_s)
 
     def _failed(self, error: FireArrowError) -> None:
         repeated = self._failures.count(asyncio.get_running_loop().time())

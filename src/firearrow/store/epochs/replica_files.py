@@ -10,6 +10,15 @@ from firearrow.store.epochs.owed_cut import OwedCut
 from firearrow.store.epochs.promise import Promise
 
 
+class Ahead(NamedTuple):
+    """The log that a replica follows: that of its master."""
+
+    history: Epochs
+    end: int
+    named: int = 0
+    """The last epoch whose master an operator chose against the rules; 0 for none."""
+
+
 class ReplicaFiles(NamedTuple):
     """What a replica keeps about masters."""
 
@@ -31,23 +40,37 @@ class ReplicaFiles(NamedTuple):
         if last is None or last.epoch != epoch:
             await self.history.begin(epoch, log_end if last is not None else log_start)
 
-    async def rejoin(self, log_start: int, log_end: int, master: Epochs, master_end: int) -> bool:
+    async def rejoin(self, log_start: int, log_end: int, master: Ahead) -> bool:
         """Bring this log into agreement with a master's; return whether the master's bytes can follow it now.
 
-        If not, the log owes a cut: the store must be opened again. Raise `OffsetNotStored` when nothing of the log is
-        the master's, so that it must be copied from its beginning.
+        If not, the log owes a cut: the store must be opened again. Raise `OffsetNotStored` when it is not known that a
+        part of the log is the master's, so that an operator must look at it.
         """
-        if not log_end:
-            return True
-        cut = common_end(self.history.epochs, log_end, master, master_end)
-        if cut is None or cut < log_start:
-            raise OffsetNotStored(
-                f"no part of this log, from {log_start} to {log_end}, is known to be in the master's. Keep a copy of "
-                "the store directory of this broker, empty it and start the broker again, so that it copies the log"
-            )
-        if cut < log_end:
-            await self.cut.owe(cut)
-            return False
-        # An epoch in which this replica wrote nothing may be unknown to the master.
-        await self.history.replace(self.history.epochs.cut(cut))
+        if log_end:
+            cut = common_end(self.history.epochs, log_end, master.history, master.end)
+            if cut is None and _began_anew(self.history.epochs, master):
+                cut = 0
+            if cut is None or cut < log_start:
+                raise OffsetNotStored(
+                    f"no part of this log, from {log_start} to {log_end}, is known to be in the master's, and it is "
+                    "not cut: an operator elected a replica without these messages, or the master has deleted the "
+                    "files that both had. Keep a copy of the store directory of this broker, empty it and start the "
+                    "broker again, so that it copies the log"
+                )
+            if cut < log_end:
+                await self.cut.owe(cut)
+                return False
+        # This log is the beginning of the master's, so the master's history is its own.
+        await self.history.replace(master.history)
         return True
+
+
+def _began_anew(mine: Epochs, master: Ahead) -> bool:
+    """Whether a master that was elected by the rules has a whole log, all of it later than this one.
+
+    Then it was elected with an empty log while it had everything that was acknowledged: that was nothing.
+    """
+    if not mine.entries or not master.history.entries:
+        return False
+    first, last = master.history.entries[0], mine.entries[-1]
+    return first.start_offset == 0 and first.epoch > last.epoch > master.named

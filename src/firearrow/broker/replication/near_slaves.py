@@ -1,0 +1,41 @@
+"""What a SYNC_MASTER without a coordinator goes by: how far its connected slaves are.
+
+An answer waits for the slaves that ``inSyncReplicas`` asks for, and for none when too few of them are near. Messages
+are refused before they are written while fewer than ``minInSyncReplicas`` replicas are in sync. That is looked at when
+a slave reports, comes or leaves, and every tenth of a second. Java: ``CommitLog.asyncPutMessage``.
+"""
+
+from collections.abc import Callable
+
+from firearrow.broker.replication.confirmation import Confirmation
+from firearrow.broker.replication.decisions import confirmed, in_sync
+from firearrow.broker.settings.live import LiveSettings
+from firearrow.protocol.codes import ResponseCode
+from firearrow.protocol.refusal import Refused
+
+
+class NearSlaves:
+    """Tells the line of a SYNC_MASTER's answers what its slaves have."""
+
+    def __init__(self, acked: Callable[[], list[int]], end: Callable[[], int], settings: LiveSettings) -> None:
+        self._acked = acked
+        self._end = end
+        self._settings = settings
+        self.line = Confirmation(lambda: settings.broker.sync_flush_timeout, self._is_near)
+
+    def _is_near(self, end: int) -> bool:
+        config = self._settings.value.replication
+        return in_sync(self._acked(), end, config.ha_max_gap_not_in_sync) >= config.in_sync_replicas
+
+    def look(self) -> None:
+        """Look what is confirmed now, and whether enough replicas are in sync to take messages."""
+        config, acked = self._settings.value.replication, self._acked()
+        self.line.confirm(confirmed(acked, config.in_sync_replicas))
+        found, least = in_sync(acked, self._end(), config.ha_max_gap_not_in_sync), config.min_in_sync_replicas
+        self.line.refusal = None
+        if found < least:
+            remark = (
+                f"in-sync replicas not enough: {found} of the {least} that minInSyncReplicas asks for, the master "
+                "included; start the slaves, or send to another broker"
+            )
+            self.line.refusal = Refused(ResponseCode.SYSTEM_ERROR, remark)

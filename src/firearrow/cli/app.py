@@ -9,8 +9,8 @@ import typer
 import typer.core
 import typer.main
 
-from firearrow.cli.cluster import Given, Reach
-from firearrow.cli.environment import unread
+from firearrow.cli.cluster import Given
+from firearrow.cli.environment import Reach, unread
 from firearrow.runtime.tls_settings import ClientTls
 
 COMMANDS: Final = {

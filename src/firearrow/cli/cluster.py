@@ -9,13 +9,12 @@ A failure is one line on standard error, which says what happened, why, and what
 import asyncio
 import signal
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, NoReturn, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, NoReturn, TypeVar
 
 import typer
 
-from firearrow.cli.environment import NAME_SERVERS
+from firearrow.cli.environment import NAME_SERVERS, Reach
 from firearrow.errors import FireArrowError
-from firearrow.runtime.tls_settings import ClientTls
 
 if TYPE_CHECKING:
     from firearrow.admin import Admin
@@ -36,14 +35,6 @@ NameServers = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-
-
-class Reach(TypedDict, total=False):
-    """How servers are reached: TLS and the keys of an account, the same for every command and every client."""
-
-    tls: ClientTls
-    access_key: str
-    secret_key: str
 
 
 class Given(NamedTuple):

@@ -13,7 +13,8 @@ from typing import Annotated, Final
 
 import typer
 
-from firearrow.cli.cluster import NameServers, Reach, fail, name_servers, reach_of, run
+from firearrow.cli.cluster import NameServers, fail, name_servers, reach_of, run
+from firearrow.cli.environment import Reach
 from firearrow.cli.messages.message_printer import JSON, TABLE, Printer
 from firearrow.cli.messages.topic_reader import Look, Reader
 from firearrow.client import Consumer, PullConsumer, cel, sql

@@ -7,8 +7,9 @@ name, and Apache's ``NAMESRV_ADDR`` say the same. ``FIREARROW_<SETTING>`` is a s
 import difflib
 from collections.abc import Iterable, Mapping
 from importlib import import_module
-from typing import Final
+from typing import Final, TypedDict
 
+from firearrow.runtime.tls_settings import ClientTls
 from firearrow.settings.load import ENVIRONMENT_PREFIX
 from firearrow.settings.schema import leaves
 
@@ -17,6 +18,15 @@ NAME_SERVERS: Final = ["FIREARROW_NAMESRV", "FIREARROW_NAMESRV_ADDR", "NAMESRV_A
 
 STORAGE: Final = "FIREARROW_STORAGE"
 """Settings of the storage of lake tables, key=value, separated by spaces."""
+
+
+class Reach(TypedDict, total=False):
+    """How servers are reached: TLS and the keys of an account, the same for every command and every client."""
+
+    tls: ClientTls
+    access_key: str
+    secret_key: str
+
 
 OF_COMMANDS: Final = frozenset(
     {
@@ -30,6 +40,7 @@ OF_COMMANDS: Final = frozenset(
         STORAGE,
         "FIREARROW_CACHE",
         "FIREARROW_SEEDS",
+        "FIREARROW_MQADMIN_EXIT",
     }
 )
 """Variables of commands and the testing kit; every other one is a setting of a server."""

@@ -1,0 +1,180 @@
+"""``queryMsgById``, ``queryMsgByKey``, ``queryMsgByUniqueKey``, ``queryMsgByOffset``, ``queryMsgTraceById``."""
+
+from typing import Final
+
+from firearrow import fastjson
+from firearrow.admin.messages import FoundMessage
+from firearrow.cli.mqadmin.group.clients import TYPE, running_info
+from firearrow.cli.mqadmin.java_text import java
+from firearrow.cli.mqadmin.message.message_text import offset_id, print_message, shown_id, tracks
+from firearrow.cli.mqadmin.message.sending import producing, result_text
+from firearrow.cli.mqadmin.message.trace_text import print_traces
+from firearrow.cli.mqadmin.session import Session
+from firearrow.cli.mqadmin.verb import Given, Option, Verb
+from firearrow.client import MessageQueue, PullConsumer, PullStatus
+from firearrow.errors import FireArrowError, NoSuchName
+from firearrow.model import Message, StoredMessage
+from firearrow.model.names import TOOLS_CONSUMER_GROUP, TRACE_TOPIC
+from firearrow.protocol.bodies.group.heartbeat import ConsumeType
+from firearrow.protocol.bodies.group.running_info import ConsumeMessageDirectlyResult
+from firearrow.protocol.conversation import INT64_MAX
+from firearrow.protocol.requests.group.push import ConsumeMessageDirectly
+
+KEYS_MOST: Final = 64
+
+
+async def query_by_id(session: Session, given: Given) -> None:
+    """Print a message, let a member consume it now (-g -d), or send it again (-s true)."""
+    topic = given.text("t")
+    ids = [each.strip() for each in given.text("i").split(",") if each.strip()]
+    if given.has("g") and given.has("d"):
+        for each in ids:
+            found = (await session.admin.messages.get(each, topic))[0]
+            await _push(session, found, given.text("g"), given.text("d"))
+    elif given.has("s"):
+        for each in ids if given.truth("s") else []:
+            await _send_again(session, (await session.admin.messages.get(each, topic))[0].stored, each)
+    else:
+        for each in ids:
+            await print_found(session, (await _found(session, each, topic)).stored, given.text("f"))
+
+
+async def _found(session: Session, message_id: str, topic: str) -> FoundMessage:
+    session.check_name_servers()
+    return (await session.admin.messages.get(message_id, topic))[0]
+
+
+async def print_found(session: Session, message: StoredMessage, charset: str = "") -> None:
+    """Print a message and where groups stand with it."""
+    session.line("%-20s %s", "OffsetID:", offset_id(message))
+    print_message(session, message, charset)
+    await _print_tracks(session, message, "\n")
+
+
+async def _print_tracks(session: Session, message: StoredMessage, end: str) -> None:
+    try:
+        found = await tracks(session, message)
+    except FireArrowError as error:
+        session.failed(error)
+        return
+    session.write("\n\n" if found else "\n\nWARN: No Consumer")
+    for track in found:
+        session.write(f"%s{end}", track)
+
+
+async def _push(session: Session, found: FoundMessage, group: str, client: str) -> None:
+    info = await running_info(session, group, client)
+    if info.properties.get(TYPE) != ConsumeType.CONSUME_PASSIVELY:
+        session.line("this %s client is not push consumer ,not support direct push ", client)
+        return
+    request = ConsumeMessageDirectly(
+        consumer_group=group, client_id=client, msg_id=found.offset_id, topic=found.stored.topic
+    )
+    reply = await session.ask(found.broker.address, request)
+    session.write("%s", direct_text(fastjson.decode(reply.body, ConsumeMessageDirectlyResult)))
+
+
+def direct_text(result: ConsumeMessageDirectlyResult) -> str:
+    """Return what came of a message that was consumed on request, as Java does."""
+    return (
+        f"ConsumeMessageDirectlyResult [order={java(result.order)}, autoCommit={java(result.auto_commit)}, "
+        f"consumeResult={java(result.consume_result)}, remark={java(result.remark)}, "
+        f"spentTimeMills={result.spent_time_mills}]"
+    )
+
+
+async def _send_again(session: Session, message: StoredMessage, message_id: str) -> None:
+    session.write("prepare resend msg. originalMsgId=%s", message_id)
+    async with producing(session, "ReSendMsgById") as producer:
+        again = Message(message.topic, message.body, message.properties, message.flag)
+        session.write("%s", result_text(await producer.send(again)))
+
+
+async def query_by_key(session: Session, given: Given) -> None:
+    """Print the messages of a topic that have a key."""
+    found = await session.admin.messages.query(
+        given.text("t"),
+        given.text("k"),
+        begin_ms=given.number("b"),
+        end_ms=given.number("e", INT64_MAX),
+        most=given.number("m", KEYS_MOST),
+    )
+    session.line("%-50s %4s %40s", "#Message ID", "#QID", "#Offset")
+    for each in found:
+        session.line("%-50s %4d %40d", shown_id(each.stored), each.stored.queue_id, each.stored.queue_offset)
+
+
+async def query_by_unique_key(session: Session, given: Given) -> None:
+    """Print the messages with the id that a producer gave, or let a member consume it now (-g -d)."""
+    session.check_name_servers()
+    found = await session.admin.messages.get(given.text("i"), given.text("t"))
+    if given.has("g") and given.has("d"):
+        await _push(session, found[0], given.text("g"), given.text("d"))
+        return
+    for number, each in enumerate(found if given.has("a") else found[:1]):
+        print_message(session, each.stored, suffix=f"_{number}" if number else "")
+        await _print_tracks(session, each.stored, "")
+
+
+async def query_by_offset(session: Session, given: Given) -> None:
+    """Print the message at an offset of a queue."""
+    queue = MessageQueue(given.text("t"), given.text("b"), given.number("i"))
+    async with PullConsumer(session.name_servers, group=TOOLS_CONSUMER_GROUP, **session.reach) as consumer:
+        pulled = await consumer.pull_bytes(queue, given.number("o"), max_messages=1)
+    if pulled.status is not PullStatus.FOUND:
+        raise NoSuchName(
+            f"queue {queue.queue_id} of {queue.topic} at {queue.broker_name} has no message at {given.number('o')}; "
+            f"mqadmin topicStatus -t {queue.topic} shows its bounds"
+        )
+    await print_found(session, pulled.messages()[0], given.text("f"))
+
+
+async def query_trace(session: Session, given: Given) -> None:
+    """Print who sent and consumed a message, from the trace topic."""
+    topic = given.text("t", TRACE_TOPIC)
+    found = await session.admin.messages.query(
+        topic,
+        given.text("i"),
+        begin_ms=given.number("b"),
+        end_ms=given.number("e", INT64_MAX),
+        most=given.number("c", KEYS_MOST),
+    )
+    print_traces(session, given.text("i"), [each.stored for each in found])
+
+
+TOPIC: Final = Option("t", "topic", "topic name", required=True)
+CLUSTER: Final = Option("c", "cluster", "Cluster name or lmq parent topic, lmq is used to find the route.")
+SPAN: Final = (
+    Option("b", "beginTimestamp", "Begin timestamp(ms). default:0, eg:1676730526212"),
+    Option("e", "endTimestamp", "End timestamp(ms). default:Long.MAX_VALUE, eg:1676730526212"),
+)
+MEMBER: Final = (
+    Option("g", "consumerGroup", "consumer group name"),
+    Option("d", "clientId", "The consumer's client id"),
+)
+VERBS: Final = (
+    Verb("queryMsgById", "Query Message by Id.",
+         (TOPIC, Option("i", "msgId", "Message Id", required=True), *MEMBER,
+          Option("s", "sendMessage", "resend message"), Option("u", "unitName", "unit name"),
+          Option("f", "bodyFormat", "print message body by the specified format"), CLUSTER),
+         query_by_id),
+    Verb("queryMsgByKey", "Query Message by Key.",
+         (Option("t", "topic", "Topic name", required=True), Option("k", "msgKey", "Message Key", required=True),
+          *SPAN, Option("m", "maxNum", "The maximum number of messages returned by the query, default:64"), CLUSTER),
+         query_by_key),
+    Verb("queryMsgByUniqueKey", "Query Message by Unique key.",
+         (Option("i", "msgId", "Message Id", required=True), *MEMBER,
+          Option("t", "topic", "The topic of msg", required=True),
+          Option("a", "showAll", "Print all message, the limit is 32", alone=True), CLUSTER),
+         query_by_unique_key),
+    Verb("queryMsgByOffset", "Query Message by offset.",
+         (TOPIC, Option("b", "brokerName", "Broker Name", required=True),
+          Option("i", "queueId", "Queue Id", required=True), Option("o", "offset", "Queue Offset", required=True),
+          Option("f", "bodyFormat", "print message body by the specified format")),
+         query_by_offset),
+    Verb("queryMsgTraceById", "Query a message trace.",
+         (Option("i", "msgId", "Message Id", required=True),
+          Option("t", "traceTopic", "The name value of message trace topic"), *SPAN,
+          Option("c", "maxNum", "The maximum number of messages returned by the query, default:64")),
+         query_trace),
+)  # fmt: skip

@@ -20,7 +20,7 @@ COMMANDS: Final = {
     "failover": "Groups with a coordinator: their state, elections by name.",
     "group": "List, describe and reset consumer groups.",
     "nameserver": "Run a name server: tells clients which broker holds which topic.",
-    "pipeline": "Topics as tables: archive, replay, audit, maintain, with the extra spark. Topics of another cluster: "
+    "pipeline": "Topics as tables: archive, replay, audit, stats, maintain, with the extra spark. To another cluster: "
     "mirror.",
     "produce": "Send messages from texts, files or standard input.",
     "recall": "Take back delayed messages that are not due yet.",

@@ -1,4 +1,4 @@
-"""``firearrow pipeline``: archive topics into a lake, replay, audit, on Spark; maintain tables, mirror topics."""
+"""``firearrow pipeline``: archive, replay, audit and count topics on Spark; maintain tables, mirror topics."""
 
 import json
 import time
@@ -32,6 +32,7 @@ from firearrow.cli.jobs.job_options import (
 )
 from firearrow.cli.jobs.job_run import Shown, closing, explained, session, watch
 from firearrow.cli.jobs.mirror_job import mirror
+from firearrow.cli.jobs.stats_job import stats
 from firearrow.errors import SettingsError
 from firearrow.runtime.clock import SystemClock
 
@@ -42,10 +43,11 @@ if TYPE_CHECKING:
 
 pipeline = typer.Typer(
     add_completion=False,
-    help="Topics as tables: archive, replay, audit, maintain, with the extra spark. Topics of another cluster: mirror.",
+    help="Topics as tables: archive, replay, audit, stats, maintain, with the extra spark. To another cluster: mirror.",
     no_args_is_help=True,
 )
 pipeline.command("mirror")(mirror)
+pipeline.command("stats")(stats)
 pipeline.add_typer(dlq, name="dlq")
 
 BodyKind = Annotated[str, typer.Option(help="Format of bodies: json, debezium (its events in JSON), avro or protobuf.")]
@@ -239,9 +241,9 @@ def replay(
         sink = {**reached(context, servers), **pairs(option)}
         sink_options(sink)
         how = replaying.Replay(job, sink, to_topic, where, same_topic, rate, tasks).checked()
-        began = time.monotonic()
+        told, began = table_if(store, form, location, table, catalog, storage, native), time.monotonic()
         with session(master, pairs(conf), quiet) as spark:
-            rows = history(spark, store, table_if(store, form, location, table, catalog, storage, native))
+            rows = history(spark, store, told)
             planned = replaying.summary(rows, how).collect()
             for row in planned:
                 typer.echo(
@@ -287,10 +289,10 @@ def audit(
         from firearrow.spark.lake.storage import for_spark, reach
         from firearrow.spark.pipelines import audit as auditing
 
-        began = time.monotonic()
+        told, began = table_if(store, form, location, table, catalog, storage, native), time.monotonic()
         with session(master, pairs(conf), quiet) as spark:
             reach(spark, pairs(storage))
-            stored = history(spark, store, table_if(store, form, location, table, catalog, storage, native))
+            stored = history(spark, store, told)
             given = _receipts(spark, receipts)
             known = _offsets(spark, offsets, broker) if offsets else None
             found = auditing.findings(given, stored, known, auditing.Limits(late_ms)).cache()

@@ -24,6 +24,7 @@ from msgspec.structs import replace
 from firearrow.client.consumer.subscription import Expression, Filter, cel, sql
 from firearrow.errors import SettingsError
 from firearrow.expression.cel.program import CEL
+from firearrow.runtime.network import Address
 from firearrow.spark.option_list import CONNECTION, SOURCE, STORE, Option
 
 EARLIEST: Final = -2
@@ -235,6 +236,9 @@ def connection_options(given: Given) -> Connection:
     name_server = given.text("nameServer")
     if not name_server:
         raise SettingsError('option nameServer is missing; give the name servers, as "host:9876"')
+    for address in name_server.split(";"):
+        if address.strip():
+            Address.parse(address)
     if bool(given.text("accessKey")) != bool(given.text("secretKey")):
         raise SettingsError("accessKey and secretKey go together; give both or none")
     return Connection(

@@ -11,6 +11,7 @@ import pytest
 from firearrow import Message, blocking
 from firearrow.testing.blocking import Cluster
 from tests.interop.cli.commands import MAIN, Commands
+from tests.spark.serving import held
 
 pytestmark = pytest.mark.real
 
@@ -19,6 +20,7 @@ pytestmark = pytest.mark.real
 def clusters() -> Iterator[tuple[str, str]]:
     with Cluster() as east, Cluster(brokers=["other"]) as west:
         east.create_topic("orders", queues=2)
+        east.create_topic("claims", queues=1)
         with blocking.Producer(east.address, group="shop") as producer:
             for number in range(20):
                 producer.send(Message.of("orders", b"%d" % number))
@@ -60,6 +62,30 @@ def test_a_mistake_is_told_in_a_line(clusters: tuple[str, str], tmp_path: Path, 
     assert ran.returncode == 2
     assert len(ran.stderr.splitlines()) <= 3
     assert reason in ran.stderr
+
+
+def test_damaged_messages_stop_it_or_are_left_out(clusters: tuple[str, str], tmp_path: Path) -> None:
+    """A message that has no room for its path: the default stops before it, --skip-damaged goes on behind it."""
+    source, target = clusters
+    with blocking.Producer(source, group="shop") as producer:
+        queue = producer.queues("claims")[0]
+        for body, size in ((b"before", 1), (b"large", 32_650), (b"after", 1)):
+            producer.send(Message("claims", body, {"claims": "x" * size}), queue=queue)
+    given = [*words(target, tmp_path / "state", "--topics", "claims", "--once"), "--source-name", "east" * 20]
+    stopped = Commands(source).process(*given)
+    assert stopped.returncode == 2
+    assert len(stopped.stderr.splitlines()) <= 3
+    assert "offset 1 of queue broker-a:0 of 'claims'" in stopped.stderr
+    assert "--skip-damaged leaves such messages out" in stopped.stderr
+    assert bodies(target, "claims") == [b"before"]
+    last = Commands(source)(*given, "--skip-damaged").splitlines()[-1]
+    assert " 1 copied" in last
+    assert "1 damaged" in last
+    assert bodies(target, "claims") == [b"before", b"after"]
+
+
+def bodies(address: str, topic: str) -> list[bytes]:
+    return [message.body for _, message in sorted(held(address, topic).items())]
 
 
 def test_a_target_that_is_not_there_is_told_in_a_line(clusters: tuple[str, str], tmp_path: Path) -> None:

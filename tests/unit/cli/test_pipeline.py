@@ -49,16 +49,17 @@ TYPOS = {
     "archive": ("-n", "h:9876", "--topics", "t", "--checkpoint", "/c", *TABLE, "--option", "maxOfsetsPerTrigger=1"),
     "backfill": ("--store", "/s", "--job", "j", *TABLE, "--option", "subscrib=t"),
     "replay": ("-n", "h:9876", "--job", "j", "--to-topic", "t", *TABLE, "--option", "batchByte=1"),
+    "stats": ("-n", "h:9876", "--topics", "t", "--option", "startingTimestmp=1"),
 }
 
-MEANT = ("maxOffsetsPerTrigger", "subscribe", "batchBytes")
+MEANT = ("maxOffsetsPerTrigger", "subscribe", "batchBytes", "startingTimestamp")
 
 
 @pytest.mark.parametrize(("command", "meant"), [*zip(TYPOS, MEANT, strict=True)])
 def test_a_typo_in_an_option_is_told_in_one_line_before_spark_starts(
     monkeypatch: pytest.MonkeyPatch, command: str, meant: str
 ) -> None:
-    monkeypatch.setattr("firearrow.cli.pipeline.session", lambda *_: pytest.fail("Spark was started"))
+    monkeypatch.setattr("firearrow.spark.session.open_session", lambda *_: pytest.fail("Spark was started"))
     code, text = said(command, *TYPOS[command])
     assert code == 2
     assert text.startswith(f"firearrow pipeline {command}: ")
@@ -66,7 +67,54 @@ def test_a_typo_in_an_option_is_told_in_one_line_before_spark_starts(
     assert meant in text
 
 
-def testpairs() -> None:
+NOBODY = ("-n", "127.0.0.1:1")
+EARLY = {
+    "a name server without a port": (
+        ("archive", "-n", "h", "--topics", "t", "--checkpoint", "/c", *TABLE),
+        "host:port",
+    ),
+    "no table for an archive": (
+        ("archive", "-n", "h:1", "--topics", "t", "--checkpoint", "/c", "--location", "/x"),
+        "like",
+    ),
+    "a mode": (("archive", "-n", "h:1", "--topics", "t", "--checkpoint", "/c", *TABLE, "--mode", "upser"), "'upser'"),
+    "a format of bodies": (("requarantine", *TABLE, "--body-format", "jsno"), "jsno"),
+    "a key without upsert": (("requarantine", *TABLE, "--body-schema", "id long", "--key", "id"), "--mode upsert"),
+    "an option of a store": (
+        ("backfill", "--store", "/s", "--job", "j", *TABLE, "--option", "brokrName=b"),
+        "brokerName",
+    ),
+    "a replay to nowhere": (("replay", "-n", "h:1", "--job", "j", "--store", "/s"), "say where to"),
+    "an audit of no table": (("audit", "--receipts", "/r", "--format", "delta"), "needs a location"),
+    "statistics of nothing": (("stats",), "say of what"),
+    "statistics of two places": (("stats", "--store", "/s", *TABLE), "give one of them"),
+    "statistics by a typo": (("stats", "--store", "/s", "--by", "tags"), "divided by tag, queue, hour, key"),
+    "an option of a table": (("stats", *TABLE, "--option", "tags=a"), "--where"),
+    "a table that is not there": (("maintain", *TABLE, "--compact"), "there is no delta table /x"),
+    "an age": (("maintain", *TABLE, "--expire", "7"), "is not a duration"),
+    "dead letters of nobody": (("dlq", "list", *NOBODY), "127.0.0.1:1"),
+    "dead letters shown of nobody": (("dlq", "show", "g", *NOBODY), "127.0.0.1:1"),
+    "a mirror of nobody": (
+        ("mirror", "--topics", "t", "--to", "127.0.0.1:1", "--state", "/tmp/none", *NOBODY),
+        "127.0.0.1:1",
+    ),
+    "a file of Spark": (("precompile", "--spark-home", "/none"), "/none"),
+}
+
+
+@pytest.mark.parametrize("name", EARLY)
+def test_a_mistake_is_told_in_three_lines_before_spark_starts(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr("firearrow.spark.session.open_session", lambda *_: pytest.fail("Spark was started"))
+    words, says = EARLY[name]
+    done = CliRunner().invoke(pipeline, list(words))
+    assert done.exit_code == 2, done.output
+    assert 1 <= len(done.stderr.splitlines()) <= 3, done.stderr
+    assert done.stderr.startswith("firearrow pipeline ")
+    assert says in done.stderr
+    assert "Traceback" not in done.output
+
+
+def test_pairs_are_keys_and_values() -> None:
     assert pairs(None) == {}
     assert pairs(["a=1", "b=x=y"]) == {"a": "1", "b": "x=y"}
     with pytest.raises(SettingsError, match="'c' is not key=value"):

@@ -90,14 +90,15 @@ def session(master: str, settings: dict[str, str], quiet: Quiet) -> "Iterator[Sp
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     with quiet.starting():
         spark = open_session(master or usual_master(), settings)
-    _hush(quiet)
+    hush(quiet)
     try:
         yield spark
     finally:
         spark.stop()
 
 
-def _hush(quiet: Quiet) -> None:
+def hush(quiet: Quiet) -> None:
+    """Keep what pyspark logs of errors, beside raising them, from the screen, unless the command is verbose."""
     from pyspark.logger import PySparkLogger
 
     for name in QUERY_LOGS:

@@ -4,7 +4,7 @@ A member itself says which queues it holds (GET_CONSUMER_RUNNING_INFO, passed on
 queues, members do. Java: ``ConsumerStatusSubCommand``, ``DeleteSubscriptionGroupCommand``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -51,6 +51,8 @@ class Holders(Struct, frozen=True):
 
     queues: tuple[HeldQueue, ...] = ()
     silent: tuple[SilentMember, ...] = ()
+    subscriptions: Mapping[str, Mapping[str, str]] = {}
+    """The expression by topic, by member."""
 
 
 class GroupMembers:
@@ -64,8 +66,12 @@ class GroupMembers:
         """Ask members of a group which queues they hold."""
         members = await self._brokers.readable()
         said = await together(self._ask(members, group, client) for client in clients)
-        queues = [held for found in said if not isinstance(found, SilentMember) for held in found]
-        return Holders(tuple(sorted(queues)), tuple(found for found in said if isinstance(found, SilentMember)))
+        infos = {client: info for client, info in zip(clients, said, strict=True) if not isinstance(info, SilentMember)}
+        return Holders(
+            tuple(sorted(held for client, info in infos.items() for held in _held(info, client))),
+            tuple(found for found in said if isinstance(found, SilentMember)),
+            {client: _subscriptions(info) for client, info in infos.items()},
+        )
 
     async def running_info(
         self, member: BrokerMember, group: str, client: str, *, stacks: bool = False
@@ -115,16 +121,20 @@ class GroupMembers:
             if refusal.code != ResponseCode.TOPIC_NOT_EXIST:
                 raise
 
-    async def _ask(self, members: Sequence[BrokerMember], group: str, client: str) -> list[HeldQueue] | SilentMember:
+    async def _ask(
+        self, members: Sequence[BrokerMember], group: str, client: str
+    ) -> ConsumerRunningInfo | SilentMember:
         why = "no broker has its connection now"
         for member in members:
             try:
-                info = await self.running_info(member, group, client)
+                return await self.running_info(member, group, client)
             except (RequestRefused, *UNANSWERED) as error:
                 why = str(error)
-                continue
-            return _held(info, client)
         return SilentMember(client, why)
+
+
+def _subscriptions(info: ConsumerRunningInfo) -> dict[str, str]:
+    return {each.topic or "": each.sub_string or "*" for each in info.subscription_set}
 
 
 def _held(info: ConsumerRunningInfo, client: str) -> list[HeldQueue]:

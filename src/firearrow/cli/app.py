@@ -3,58 +3,106 @@
 import difflib
 import os
 from importlib import import_module
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 import typer.core
 import typer.main
 
-from firearrow.cli.cluster import Given
+from firearrow.cli.cluster import Given, fail
 from firearrow.cli.environment import Reach, unread
+from firearrow.cli.operate.examples import EXAMPLES
+from firearrow.errors import FireArrowError
 from firearrow.runtime.tls_settings import ClientTls
+
+if TYPE_CHECKING:
+    from firearrow.cli.operate.profiles import Profile
 
 COMMANDS: Final = {
     "broker": "Run a broker: stores messages and delivers them to consumers.",
+    "cluster": "List and describe clusters.",
     "consume": "Print the messages of a topic: stored ones, or new ones as they arrive.",
     "dev": "Run a name server and a broker for development, reachable from this machine only.",
+    "dlq": "Dead letters: what failed, since when; and sent again.",
+    "doctor": "Look for faults of a cluster: what is wrong, and what to do.",
     "failover": "Groups with a coordinator: their state, elections by name.",
-    "group": "List, describe and reset consumer groups.",
+    "group": "List, create, describe, update, reset and delete consumer groups.",
+    "message": "Find single messages, send or consume them again.",
     "nameserver": "Run a name server: tells clients which broker holds which topic.",
     "pipeline": "Topics as tables: archive, replay, audit, stats, maintain, with the extra spark. To another cluster: "
     "mirror.",
+    "profile": "Names for clusters: name servers, TLS and keys, for --profile NAME.",
     "produce": "Send messages from texts, files or standard input.",
     "recall": "Take back delayed messages that are not due yet.",
     "store": "Inspect a store directory, FireArrow's or Apache's.",
     "topic": "List, create, describe, update and delete topics.",
 }
-"""Commands with their help. A command is a module of this package with a function of the same name."""
+"""Commands with their help. A command is a module of this package with a function of the same name, or in `PLACES`."""
+
+PLACES: Final = {
+    "cluster": "firearrow.cli.operate.cluster",
+    "dlq": "firearrow.cli.jobs.dead_letters",
+    "doctor": "firearrow.cli.operate.doctor",
+    "message": "firearrow.cli.operate.message",
+    "profile": "firearrow.cli.operate.profile",
+}
+OPERATIONS: Final = {
+    "broker": ("firearrow.cli.operate.brokers", "brokers"),
+    "nameserver": ("firearrow.cli.operate.name_servers", "nameservers"),
+}
+"""Commands that run a server, and where the commands below them are, about running servers."""
 
 SERVERS: Final = frozenset({"broker", "dev", "nameserver"})
-ANYWHERE: Final = {"--tls": False, "--trust": True, "--access-key": True, "--secret-key": True}
+ANYWHERE: Final = {"--tls": False, "--trust": True, "--access-key": True, "--secret-key": True, "--profile": True}
 """Options of ``firearrow`` that may also be given after the command, and whether a value follows."""
 
-EPILOG: Final = "TLS and keys: --tls, --trust, --access-key, --secret-key, as firearrow --help describes them."
+EPILOG: Final = (
+    "TLS, keys and profiles: --tls, --trust, --access-key, --secret-key, --profile, as firearrow --help describes them."
+)
 
 
 def load_command(name: str) -> Any:  # noqa: ANN401 - a command of whichever click is inside typer
-    """Import a command."""
-    found = getattr(import_module(f"firearrow.cli.{name}"), name)
-    if isinstance(found, typer.Typer):
+    """Import a command, with everything below it."""
+    found = getattr(import_module(PLACES.get(name, f"firearrow.cli.{name}")), name)
+    if name in OPERATIONS:
+        command = _server_command(name, found)
+    elif isinstance(found, typer.Typer):
         command = typer.main.get_command(found)
     else:
         single = typer.Typer(add_completion=False)
         single.command(name)(found)
         command = typer.main.get_command(single)
     command.name = name
-    if name not in SERVERS | {"store"}:
-        for leaf in _leaves(command):
-            leaf.epilog = EPILOG
+    _add_examples(command, name)
     return command
 
 
-def _leaves(command: Any) -> list[Any]:  # noqa: ANN401
+def load_operations(name: str) -> Any:  # noqa: ANN401
+    """Import the commands about running servers, without the server."""
+    module, operations = OPERATIONS[name]
+    command = typer.main.get_command(getattr(import_module(module), operations))
+    command.name = name
+    _add_examples(command, name)
+    return command
+
+
+def _server_command(name: str, serve: Any) -> Any:  # noqa: ANN401
+    """Return a command that runs a server, unless one of the commands below it is given."""
+    server = typer.Typer(add_completion=False, cls=_ServerCommand)
+    server.callback(invoke_without_command=True)(serve)
+    command: Any = typer.main.get_command(server)
+    command.commands.update(load_operations(name).commands)
+    return command
+
+
+def _add_examples(command: Any, path: str) -> None:  # noqa: ANN401
     children = getattr(command, "commands", None)
-    return [command] if children is None else [leaf for child in children.values() for leaf in _leaves(child)]
+    for name, child in (children or {}).items():
+        _add_examples(child, f"{path} {name}")
+    if children is None or path in SERVERS:
+        runs_here = path in SERVERS or path.startswith("store ")
+        example = f"Example: {EXAMPLES[path]}" if path in EXAMPLES else ""
+        command.epilog = "\n\n".join(filter(None, (example, "" if runs_here else EPILOG)))
 
 
 def options_first(args: list[str]) -> list[str]:
@@ -75,6 +123,16 @@ def options_first(args: list[str]) -> list[str]:
     return [*front, *rest]
 
 
+class _ServerCommand(typer.core.TyperGroup):
+    """A command that runs a server; options of the server do not go with the commands below it."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401
+        found = super().resolve_command(ctx, args)
+        if not ctx.resilient_parsing:
+            ctx.fail(f"{args[0]!r} comes first: write `{ctx.command_path} {args[0]} ...`, and its options behind it.")
+        return found
+
+
 class _LateCommands(typer.core.TyperGroup):
     """A command group that imports a command when it runs; a listing needs only names and help texts."""
 
@@ -88,6 +146,8 @@ class _LateCommands(typer.core.TyperGroup):
         return super().parse_args(ctx, options_first(args))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401
+        if len(args) > 1 and args[0] in OPERATIONS and not args[1].startswith("-"):
+            return args[0], load_operations(args[0]), args[1:]
         if args and args[0] in COMMANDS:
             return args[0], load_command(args[0]), args[1:]
         near = difflib.get_close_matches(args[0], COMMANDS, n=1) if args else []
@@ -136,13 +196,42 @@ def root(
             envvar="FIREARROW_SECRET_KEY", help="Secret key of that account; better given in the environment."
         ),
     ] = "",
+    profile: Annotated[
+        str,
+        typer.Option(
+            envvar="FIREARROW_PROFILE",
+            help="Reach the cluster that `firearrow profile add` kept under this name; options given too are stronger.",
+        ),
+    ] = "",
     _version: Annotated[
         bool, typer.Option("--version", help="Print the version and exit.", callback=_show_version, is_eager=True)
     ] = False,
 ) -> None:
     """A message platform compatible with Apache RocketMQ."""
+    if profile and not context.resilient_parsing:
+        known = _profile(context, profile)
+        tls = tls if _is_given(context, "tls") else known.tls
+        trust = trust if _is_given(context, "trust") else known.trust
+        if not _is_given(context, "access_key"):
+            access_key, secret_key = known.access_key, known.secret_key
+        name_servers = name_servers or known.name_servers
     speaks_tls = ClientTls(enabled=tls or bool(trust), verify_server=bool(trust), trust_path=trust)
     context.obj = Given(Reach(tls=speaks_tls, access_key=access_key, secret_key=secret_key), name_servers)
     if not context.resilient_parsing:
         for line in unread(os.environ):
             typer.echo(f"warning: {line}", err=True)
+
+
+def _profile(context: typer.Context, name: str) -> "Profile":
+    from firearrow.cli.operate.profiles import chosen_profile, profiles_file
+
+    try:
+        return chosen_profile(name, profiles_file(os.environ))
+    except FireArrowError as error:
+        fail(context, str(error))
+
+
+def _is_given(context: typer.Context, option: str) -> bool:
+    """Whether an option stands on the command line; a profile is stronger than the environment."""
+    source = context.get_parameter_source(option)
+    return source is not None and source.name == "COMMANDLINE"

@@ -83,7 +83,7 @@ def run(context: typer.Context, work: Callable[[], Coroutine[Any, Any, T]]) -> T
     try:
         return asyncio.run(until_terminated(work))
     except FireArrowError as error:
-        fail(context, _told(error))
+        fail(context, told(error))
     except KeyboardInterrupt:
         raise typer.Exit(ENDED_BY_SIGNAL + signal.SIGINT) from None
     except Terminated:
@@ -117,7 +117,8 @@ async def until_terminated(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         loop.remove_signal_handler(signal.SIGTERM)
 
 
-def _told(error: FireArrowError) -> str:
+def told(error: FireArrowError) -> str:
+    """Return what a command says of an error."""
     text = " ".join([f"{error}.", *getattr(error, "__notes__", [])]).replace("..", ".")
     if error.may_have_happened:
         return f"{text} It may have happened nevertheless: check before you repeat it."

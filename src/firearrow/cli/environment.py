@@ -35,6 +35,7 @@ OF_COMMANDS: Final = frozenset(
         "FIREARROW_TLS_TRUST",
         "FIREARROW_ACCESS_KEY",
         "FIREARROW_SECRET_KEY",
+        "FIREARROW_PROFILE",
         "FIREARROW_TO_ACCESS_KEY",
         "FIREARROW_TO_SECRET_KEY",
         STORAGE,

@@ -7,27 +7,40 @@ spread evenly. The first message that cannot be sent ends the command with its e
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Sequence
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, TextIO, cast
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple, TextIO, cast
 
 import msgspec
 import typer
 
 from firearrow.cli.cluster import AsJson, NameServers, fail, name_servers, reach_of, run
 from firearrow.cli.messages.inputs import Delay, InputFormat, Parts, Passed, messages
-from firearrow.cli.messages.lanes import Lanes
+from firearrow.cli.messages.lanes import BATCH, Lanes
 from firearrow.cli.output import OutputEnded, standard_output
 from firearrow.cli.times import time_to_come_ms, wait_ms
 from firearrow.client import Message, Producer, SendResult
 from firearrow.errors import FireArrowError, SettingsError
+from firearrow.record.compression import Codec
 from firearrow.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 GROUP: Final = "firearrow-produce"
+COMPRESS_OVER: Final = 4096
+NO_LIMIT: Final = 1 << 62
 PATIENCE_MS: Final = 15_000
 """Deadline of a send: long, so that a broker that is busy for a while does not end the command in mid-input."""
+
+
+class Compression(StrEnum):
+    """How bodies are compressed."""
+
+    NONE = "none"
+    ZLIB = "zlib"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
 
 
 def produce(
@@ -65,6 +78,19 @@ def produce(
             "broker ahead, 3 days unless set. Brokers from 5.0 on."
         ),
     ] = "",
+    batch: Annotated[
+        int,
+        typer.Option(
+            min=1, max=BATCH, help="Send so many messages without a sharding key in one request, none delayed."
+        ),
+    ] = 1,
+    linger: Annotated[
+        str, typer.Option(help="Messages wait so long for others to share a request with: 5ms. [not at all]")
+    ] = "",
+    compression: Annotated[
+        Compression, typer.Option("--compression", "-z", help="How bodies over --compress-over are compressed.")
+    ] = Compression.ZLIB,
+    compress_over: Annotated[int, typer.Option(min=0, help="Bodies of more bytes are compressed.")] = COMPRESS_OVER,
     rate: Annotated[float, typer.Option(min=0, help="Messages a second at most; 0 is as fast as possible.")] = 0,
     progress: Annotated[
         bool | None, typer.Option("--progress/--no-progress", help="Show progress. [on a terminal]")
@@ -78,6 +104,7 @@ def produce(
     properties = _properties(context, prop or [])
     try:
         later = _delay(delay_level, delay, at)
+        packing = _packing(batch, linger, compression, compress_over, is_delayed=later != Delay())
     except SettingsError as error:
         fail(context, str(error))
     parts = Parts(topic, tag, tuple(key or ()), sharding_key, later, properties)
@@ -86,9 +113,17 @@ def produce(
     shown = sys.stderr.isatty() if progress is None else progress
 
     async def send() -> tuple[int, float]:
-        async with Producer(where, group=group, send_timeout_ms=PATIENCE_MS, **reach) as producer:
+        async with Producer(
+            where,
+            group=group,
+            send_timeout_ms=PATIENCE_MS,
+            linger_ms=packing.linger_ms,
+            compress_over_bytes=packing.compress_over,
+            compress_codec=packing.codec,
+            **reach,
+        ) as producer:
             results = standard_output() if as_json else None
-            return await _Sending(producer, rate, results).run(waiting, shown=shown)
+            return await _Sending(producer, rate, results, batch).run(waiting, shown=shown)
 
     sent, seconds = run(context, send)
     if not as_json:
@@ -100,8 +135,9 @@ def produce(
 class _Sending:
     """Sends messages from the input until it ends."""
 
-    def __init__(self, producer: Producer, rate: float, results: TextIO | None) -> None:
+    def __init__(self, producer: Producer, rate: float, results: TextIO | None, batch: int) -> None:
         self._producer = producer
+        self._batch = batch
         self._rate = rate
         self._results = results
         self._bar: tuple[Progress, TaskID] | None = None
@@ -145,12 +181,13 @@ class _Sending:
         read = 0
         try:
             async with asyncio.TaskGroup() as sends:
-                lanes = Lanes(self._producer, sends, self._acknowledged)
+                lanes = Lanes(self._producer, sends, self._acknowledged, self._batch)
                 async for message in waiting:
                     if self._rate:
                         await asyncio.sleep(max(0.0, begun + read / self._rate - loop.time()))
                     await lanes.put(message)
                     read += 1
+                await lanes.end()
         except asyncio.CancelledError:
             typer.echo(f"interrupted: {_counted(self._sent)} acknowledged", err=True)
             raise
@@ -191,6 +228,28 @@ def _delay(level: int, wait: str, at: str) -> Delay:
     if at_ms is not None and at_ms <= now_ms:
         raise SettingsError(f"--at {at} is past; give a time to come, such as 2026-12-01T08:00")
     return Delay(level, wait_ms(wait) if wait else 0, at_ms)
+
+
+class _Packing(NamedTuple):
+    """How messages are put into requests."""
+
+    linger_ms: int
+    compress_over: int
+    codec: Codec
+
+
+def _packing(batch: int, linger: str, compression: Compression, compress_over: int, *, is_delayed: bool) -> _Packing:
+    """Return how messages are packed; raise ``SettingsError`` for options that do not go together."""
+    if batch > 1 and linger:
+        raise SettingsError(
+            "--batch waits until so many messages are there, --linger for a time; give one of them, not both"
+        )
+    if batch > 1 and is_delayed:
+        raise SettingsError("brokers take no delayed messages in a batch; leave out --batch or the delay")
+    linger_ms = wait_ms(linger) if linger else 0
+    if compression is Compression.NONE:
+        return _Packing(linger_ms, NO_LIMIT, Codec.ZLIB)
+    return _Packing(linger_ms, compress_over, Codec[compression.name])
 
 
 def _properties(context: typer.Context, given: list[str]) -> dict[str, str]:

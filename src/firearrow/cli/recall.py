@@ -28,8 +28,6 @@ def recall(
 
     They were sent with --delay or --at, and produce --json printed their handles.
     The broker must allow it (recallMessageEnable=true). The first message that cannot be recalled ends the command.
-
-    Example: firearrow recall reminders djEgcmVtaW5kZXJzIGJyb2tlci1hIDE3OTY...
     """
     where, reach = name_servers(context, servers), reach_of(context)
     for handle in handles:

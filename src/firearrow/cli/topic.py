@@ -4,14 +4,19 @@ from typing import Annotated, Final
 
 import typer
 
-from firearrow.admin import TopicDescription, TopicSummary
+from firearrow.admin import Admin, TopicDescription, TopicSummary
 from firearrow.cli.cluster import AsJson, NameServers, admin_of, fail, run
-from firearrow.cli.tables import print_json, print_table, time_text
+from firearrow.cli.operate.listing import Watch, show
+from firearrow.cli.operate.topic_queues import grow_topic, route_topic, shrink_topic
+from firearrow.cli.tables import print_table, time_text
 from firearrow.model.flags import PERM_READ, PERM_WRITE, perm_text
 
 topic = typer.Typer(
     add_completion=False, help="List, create, describe, update and delete topics.", no_args_is_help=True
 )
+topic.command("route")(route_topic)
+topic.command("grow")(grow_topic)
+topic.command("shrink")(shrink_topic)
 
 PERMISSIONS: Final = {"rw": PERM_READ | PERM_WRITE, "r": PERM_READ, "w": PERM_WRITE, "none": 0}
 
@@ -39,18 +44,26 @@ def list_topics(
     broker: Annotated[str, typer.Option("--broker", "-b", help="Only topics of this broker.")] = "",
     everything: Annotated[bool, typer.Option("--all", help="Include retry, dead-letter and system topics.")] = False,
     as_json: AsJson = False,
+    watch: Watch = None,
 ) -> None:
     """List topics with their queues and permissions."""
 
-    async def ask() -> list[TopicSummary]:
-        async with admin_of(context, servers) as admin:
-            found = await admin.topics.list(cluster=cluster, broker=broker)
-            return [each for each in found if everything or each.kind == "normal"]
+    async def ask(admin: Admin) -> list[TopicSummary]:
+        found = await admin.topics.list(cluster=cluster, broker=broker)
+        return [each for each in found if everything or each.kind == "normal"]
 
-    topics = run(context, ask)
-    if as_json:
-        print_json([_summary(each) for each in topics])
-        return
+    show(
+        context,
+        servers,
+        ask,
+        fields=lambda found: [_summary(each) for each in found],
+        tables=_print_list,
+        as_json=as_json,
+        watch=watch,
+    )
+
+
+def _print_list(topics: list[TopicSummary]) -> None:
     rows = [
         (each.name, each.kind, len(each.brokers), each.read_queues, each.write_queues, _perms(each)) for each in topics
     ]
@@ -58,22 +71,31 @@ def list_topics(
 
 
 @topic.command("describe")
-def describe_topic(context: typer.Context, name: Name, servers: NameServers = "", as_json: AsJson = False) -> None:
+def describe_topic(
+    context: typer.Context, name: Name, servers: NameServers = "", as_json: AsJson = False, watch: Watch = None
+) -> None:
     """Show a topic on each broker, its queues with their offsets, and who consumes it."""
 
-    async def ask() -> TopicDescription:
-        async with admin_of(context, servers) as admin:
-            return await admin.topics.describe(name)
+    async def ask(admin: Admin) -> TopicDescription:
+        return await admin.topics.describe(name)
 
-    found = run(context, ask)
-    if as_json:
-        print_json({**_summary(TopicSummary(found.name, found.kind, found.brokers)), **_details(found)})
-        return
+    show(
+        context,
+        servers,
+        ask,
+        fields=lambda found: {**_summary(TopicSummary(found.name, found.kind, found.brokers)), **_details(found)},
+        tables=_print_description,
+        as_json=as_json,
+        watch=watch,
+    )
+
+
+def _print_description(found: TopicDescription) -> None:
     rows = [
         (each.broker, each.read_queues, each.write_queues, perm_text(each.perm), "yes" if each.order else "no")
         for each in found.brokers
     ]
-    print_table(f"Topic {name}", ["broker", "read queues", "write queues", "perm", "order"], rows)
+    print_table(f"Topic {found.name}", ["broker", "read queues", "write queues", "perm", "order"], rows)
     queues = [
         (q.queue.broker_name, q.queue.queue_id, q.first, q.end, q.messages, time_text(q.last_stored_ms))
         for q in found.queues

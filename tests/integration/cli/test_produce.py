@@ -46,6 +46,31 @@ def test_every_sharding_key_keeps_its_order_beside_the_others(firearrow_address:
     assert found == {f"k{key}": list(range(key, LINES, 8)) for key in range(8)}
 
 
+def test_a_batch_lies_in_one_queue_end_to_end(firearrow_address: str, firearrow_topic: str) -> None:
+    command = Commands(firearrow_address)
+    sent = command.json_lines("produce", firearrow_topic, "--batch", "10", stdin="x\n" * 25)
+    batches = [sent[:10], sent[10:20], sent[20:]]
+    assert [len({each["queue"] for each in batch}) for batch in batches] == [1, 1, 1]
+    for batch in batches:
+        offsets = [each["queueOffset"] for each in batch]
+        assert offsets == list(range(offsets[0], offsets[0] + len(batch)))
+    lingered = command.json_lines("produce", firearrow_topic, "--linger", "200ms", stdin="y\n" * 25)
+    assert len({each["queue"] for each in lingered}) == 1
+
+
+@pytest.mark.parametrize(("codec", "is_small"), [("zlib", True), ("zstd", True), ("none", False)])
+def test_bodies_are_compressed_as_told(
+    codec: str, is_small: bool, firearrow_address: str, firearrow_topic: str
+) -> None:
+    command = Commands(firearrow_address)
+    (broker,) = command.json("broker", "list")
+    before = int(command.json("broker", "describe", broker["broker"])["state"]["commitLogMaxOffset"])
+    command("produce", firearrow_topic, "-m", "a" * 50_000, "-z", codec)
+    after = int(command.json("broker", "describe", broker["broker"])["state"]["commitLogMaxOffset"])
+    assert (after - before < 10_000) is is_small
+    assert command("consume", firearrow_topic, "-f", "%S") == "50000"
+
+
 def test_delayed_messages_of_a_key_leave_in_order(firearrow_address: str, firearrow_topic: str) -> None:
     command = Commands(firearrow_address)
     lines = "".join(f"{number}\n" for number in range(50))

@@ -22,6 +22,31 @@ ASKING = [
     ["group", "list"],
     ["group", "describe", "G"],
     ["group", "reset", "G", "-t", "T", "--to", "last"],
+    ["topic", "route", "T"],
+    ["topic", "grow", "T", "-q", "2"],
+    ["topic", "shrink", "T", "-q", "2"],
+    ["group", "create", "G"],
+    ["group", "update", "G", "--retries", "3"],
+    ["group", "delete", "G", "-y"],
+    ["group", "skip", "G", "-t", "T"],
+    ["cluster", "list"],
+    ["cluster", "describe", "C"],
+    ["broker", "list"],
+    ["broker", "describe", "B"],
+    ["broker", "config", "get", "B"],
+    ["broker", "config", "set", "B", "x=y"],
+    ["broker", "wipe-write", "B"],
+    ["broker", "restore-write", "B"],
+    ["broker", "drain", "B"],
+    ["nameserver", "config", "get"],
+    ["nameserver", "config", "set", "x=y"],
+    ["nameserver", "kv", "list"],
+    ["nameserver", "kv", "set", "N", "K", "V"],
+    ["nameserver", "kv", "delete", "N", "K"],
+    ["message", "get", "0A00000100002A9F00000000000001C8"],
+    ["message", "query", "T", "K"],
+    ["message", "by-time", "T"],
+    ["message", "resend", "0A00000100002A9F00000000000001C8"],
     ["produce", "T", "-m", "x"],
     ["recall", "T", HANDLE],
     ["consume", "T"],
@@ -59,9 +84,20 @@ def test_the_help_names_every_command() -> None:
         (["produce", "T", "-m", "x", "--at", "2001-01-01"], "--at 2001-01-01 is past; give a time to come"),
         (["produce", "T", "-m", "x", "--at", "tomorrow"], "is not a time"),
         (["produce", "T", "-m", "x", "-p", "y"], "write NAME=VALUE"),
+        (["produce", "T", "-m", "x", "--batch", "2", "--linger", "5ms"], "give one of them"),
+        (["produce", "T", "-m", "x", "--batch", "2", "--delay", "5s"], "no delayed messages in a batch"),
         (["consume", "T", "-g", "G", "--to", "5"], "do not work with --group"),
         (["consume", "T", "-g", "G", "--from", "-1h"], "group reset"),
         (["group", "reset", "G", "-t", "T", "--offset", "3"], "write BROKER:NUMBER"),
+        (["group", "skip", "G", "-t", "T", "--queue", "3"], "write BROKER:NUMBER"),
+        (["group", "update", "G"], "nothing to change"),
+        (["broker", "config", "set", "B", "x"], "write NAME=VALUE"),
+        (["broker", "drain", "B", "--wait", "soon"], "is not a duration"),
+        (["nameserver", "config", "set", "x"], "write NAME=VALUE"),
+        (["topic", "shrink", "T", "-q", "2", "--wait", "soon"], "is not a duration"),
+        (["message", "get", "xyz"], "32 or 56 hexadecimal digits"),
+        (["message", "query", "T", "K", "--from", "soon"], "is not a time"),
+        (["message", "resend", "0A00000100002A9F00000000000001C8", "--client", "c"], "give the group too"),
     ],
 )
 def test_a_mistake_says_what_to_write(words: list[str], said: str) -> None:
@@ -71,7 +107,7 @@ def test_a_mistake_says_what_to_write(words: list[str], said: str) -> None:
 
 
 def test_a_question_loads_no_server() -> None:
-    code = "import sys, firearrow.cli.topic, firearrow.cli.produce; print(*sys.modules)"
+    code = "import sys, firearrow.cli.topic, firearrow.cli.produce, firearrow.cli.operate.brokers; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not [
         name for name in loaded if name.startswith(("firearrow.broker", "firearrow.nameserver", "firearrow.store"))

@@ -18,6 +18,8 @@ import typer
 
 from firearrow.cli.cluster import AsJson, NameServers, Terminated, admin_of, name_servers, reach_of, until_terminated
 from firearrow.cli.jobs.job_run import explained
+from firearrow.cli.operate.listing import Watch
+from firearrow.cli.output import flush
 from firearrow.cli.tables import body_fields, body_text, print_json, print_table, time_text
 from firearrow.cli.times import time_ms
 from firearrow.errors import FireArrowError, SettingsError
@@ -25,7 +27,7 @@ from firearrow.model.names import TOOLS_CONSUMER_GROUP
 from firearrow.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
-    from firearrow.admin.dead_letters import Choice, DeadLetter, DeadLetters
+    from firearrow.admin.dead_letters import Choice, DeadLetter, DeadLetters, Summary
 
 dlq = typer.Typer(
     add_completion=False, help="Dead letters: what failed, since when; and sent again.", no_args_is_help=True
@@ -49,16 +51,26 @@ def list_letters(
     group: Annotated[list[str] | None, typer.Option("--group", help="Only this group; repeatable.")] = None,
     servers: NameServers = "",
     as_json: AsJson = False,
+    watch: Watch = None,
     verbose: Verbose = False,
 ) -> None:
     """Sum dead letters up by group, topic, tag and reason: how many, since when, after how many attempts."""
-    from firearrow.admin.dead_letters import Choice, Summary, summaries
+    from firearrow.admin.dead_letters import Choice, summaries
 
-    async def ask(letters: "DeadLetters") -> list[Summary]:
-        names = group or await letters.groups()
-        return summaries([letter for name in names for letter in await _chosen(letters, name, Choice())])
+    async def ask(letters: "DeadLetters") -> None:
+        while True:
+            names = group or await letters.groups()
+            found = [letter for name in names for letter in await _chosen(letters, name, Choice())]
+            _print_summaries(summaries(found), as_json=as_json)
+            flush()
+            if watch is None:
+                return
+            await asyncio.sleep(watch)
 
-    found = _done(context, servers, "dlq list", ask, verbose)
+    _done(context, servers, "dlq list", ask, verbose)
+
+
+def _print_summaries(found: "list[Summary]", *, as_json: bool) -> None:
     if as_json:
         print_json([_summary(each) for each in found])
         return

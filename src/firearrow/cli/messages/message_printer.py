@@ -118,8 +118,13 @@ def _line(message: StoredMessage, queue: MessageQueue) -> bytes:
 
 
 def _json_line(message: StoredMessage, queue: MessageQueue) -> bytes:
+    return msgspec.json.encode(message_fields(message, queue)) + b"\n"
+
+
+def message_fields(message: StoredMessage, queue: MessageQueue) -> dict[str, Any]:
+    """Return the fields of a message for JSON."""
     due = due_ms(message.properties)
-    fields: dict[str, Any] = {
+    return {
         "topic": message.topic,
         "broker": queue.broker_name,
         "queue": queue.queue_id,
@@ -136,4 +141,3 @@ def _json_line(message: StoredMessage, queue: MessageQueue) -> bytes:
         **body_fields(message.body),
         **({"bodyFault": message.body_fault} if message.body_fault else {}),
     }
-    return msgspec.json.encode(fields) + b"\n"

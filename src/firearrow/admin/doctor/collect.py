@@ -1,0 +1,188 @@
+"""Collects a snapshot of a cluster over the wire, ours or Apache's. What does not answer is part of the picture."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from firearrow import fastjson
+from firearrow.admin.admin import Admin
+from firearrow.admin.broker_state import BrokerState
+from firearrow.admin.brokers import BrokerMember, together
+from firearrow.admin.doctor.snapshot import (
+    BrokerSeen,
+    DeadLettersSeen,
+    GroupSeen,
+    HostSeen,
+    NameServerSeen,
+    QueueSeen,
+    Snapshot,
+    TopicSeen,
+)
+from firearrow.admin.group_members import Holders
+from firearrow.admin.topics import ORDER_TOPIC_CONFIG, TopicSummary
+from firearrow.client.name_servers import UNANSWERED
+from firearrow.errors import NoSuchName, RequestRefused
+from firearrow.model.names import DLQ_PREFIX, is_dlq_topic, is_retry_topic
+from firearrow.protocol.bodies.naming.route import ClusterInfo
+from firearrow.protocol.requests.naming.route import GetBrokerClusterInfo
+from firearrow.runtime.network import Address
+
+MOST: Final = 500
+"""Most topics, and most groups, that are looked at one by one."""
+BROADCASTING: Final = "BROADCASTING"
+
+_span = re.compile(r"\[ (\d+) days, (\d+) hours, (\d+) minutes, (\d+) seconds \]").fullmatch
+
+
+async def collect(admin: Admin, now_ms: int, host: HostSeen) -> Snapshot:
+    """Look at everything; raise only if no name server answers."""
+    members = await admin.brokers.list()
+    brokers = await together(_broker(admin, member, now_ms) for member in members)
+    reached = {broker.state.member.name for broker in brokers if not broker.state.fault}
+    everybody = {member.name for member in members} == reached
+    topics = await admin.topics.list() if everybody else []
+    groups = [group.name for group in await admin.groups.list()] if everybody else []
+    normal = [topic for topic in topics if topic.kind == "normal"]
+    texts = await _order_texts(admin)
+    return Snapshot(
+        now_ms=now_ms,
+        name_servers=tuple(await together(_name_server(admin, server) for server in admin.name_servers.addresses)),
+        brokers=tuple(brokers),
+        topics=tuple(await together(_topic(admin, topic, texts) for topic in normal[:MOST])),
+        groups=tuple(await together(_group(admin, group) for group in groups[:MOST])),
+        dead_letters=tuple(
+            await together(_dead_letters(admin, topic.name) for topic in topics if is_dlq_topic(topic.name))
+        ),
+        host=host,
+        left_out=_left_out(len(normal), len(groups), everybody=everybody),
+    )
+
+
+def _left_out(topics: int, groups: int, *, everybody: bool) -> str:
+    if not everybody:
+        return "topics and groups, because a broker does not answer"
+    missing = [(topics, "topics"), (groups, "groups")]
+    return ", ".join(f"{count - MOST} of {count} {what}" for count, what in missing if count > MOST)
+
+
+async def _name_server(admin: Admin, server: Address) -> NameServerSeen:
+    try:
+        reply = await admin.brokers.ask(server, GetBrokerClusterInfo())
+        settings = await admin.name_servers.settings(server)
+    except (RequestRefused, *UNANSWERED) as error:
+        return NameServerSeen(address=str(server), fault=str(error))
+    table = fastjson.decode(reply.body, ClusterInfo).broker_addr_table or {}
+    allowed = settings.get("orderMessageEnable")
+    return NameServerSeen(
+        address=str(server),
+        brokers=frozenset(address for data in table.values() for address in data.broker_addrs.values()),
+        allows_strict_order=None if allowed is None else allowed == "true",
+    )
+
+
+async def _broker(admin: Admin, member: BrokerMember, now_ms: int) -> BrokerSeen:
+    state = (await admin.operations.states([member]))[0]
+    if state.fault:
+        return BrokerSeen(state=state)
+    replication = await admin.operations.replication(member)
+    slaves = [] if replication is None else replication.ha_connection_info
+    table = await admin.operations.runtime(member)
+    return BrokerSeen(
+        state=state,
+        clock_ahead_ms=clock_ahead(state, table.get("runtime", ""), now_ms),
+        slaves_behind={each.addr or "": each.diff for each in slaves},
+    )
+
+
+def clock_ahead(state: BrokerState, runtime: str, now_ms: int) -> int | None:
+    """Return a broker's time, from its start and the time since, less our own; None if it does not tell."""
+    found = _span(runtime.strip())
+    if found is None or not state.booted_ms:
+        return None
+    days, hours, minutes, seconds = (int(each) for each in found.groups())
+    return state.booted_ms + ((days * 24 + hours) * 3600 + minutes * 60 + seconds) * 1000 - now_ms
+
+
+async def _order_texts(admin: Admin) -> Mapping[str, str]:
+    for server in admin.name_servers.addresses:
+        try:
+            return await admin.name_servers.texts(server, ORDER_TOPIC_CONFIG)
+        except (RequestRefused, *UNANSWERED):
+            continue
+    return {}
+
+
+async def _topic(admin: Admin, topic: TopicSummary, texts: Mapping[str, str]) -> TopicSeen:
+    route = await admin.brokers.route(topic.name)
+    queues = [] if route is None else route.queue_datas
+    return TopicSeen(
+        name=topic.name,
+        perms={each.broker: each.perm for each in topic.brokers},
+        routed_perms={each.broker_name or "": each.perm for each in queues},
+        wants_strict_order=any(each.order for each in topic.brokers),
+        order_text=texts.get(topic.name, ""),
+    )
+
+
+async def _group(admin: Admin, name: str) -> GroupSeen:
+    try:
+        found = await admin.groups.describe(name)
+    except NoSuchName:
+        return GroupSeen(name=name)  # it was deleted meanwhile
+    members = tuple(each.client_id for each in found.members)
+    holders = await admin.members.holders(members, name)
+    held = {each.queue: each for each in holders.queues}
+    queues = []
+    for each in found.queues:
+        holder = held.get(each.queue)
+        queues.append(
+            QueueSeen(
+                topic=each.queue.topic,
+                broker=each.queue.broker_name,
+                queue=each.queue.queue_id,
+                lag=each.lag,
+                member="" if holder is None else holder.client_id,
+                cached=0 if holder is None else holder.cached,
+                last_consume_ms=0 if holder is None else holder.last_consume_ms,
+            )
+        )
+    return GroupSeen(
+        name=name,
+        is_enabled=found.is_enabled,
+        disagreement=found.disagreement or difference(holders),
+        members=members,
+        silent={each.client_id: each.why for each in holders.silent},
+        queues=tuple(queues),
+        is_broadcasting=found.message_model == BROADCASTING,
+    )
+
+
+def difference(holders: Holders) -> str:
+    """Return how the subscriptions of two members differ; empty if all are the same."""
+    said = {client: _own(each) for client, each in sorted(holders.subscriptions.items())}
+    first = next(iter(said), "")
+    other = next((client for client, each in said.items() if each != said[first]), "")
+    return f"{first} to {_text(said[first])}, {other} to {_text(said[other])}" if other else ""
+
+
+def _own(subscriptions: Mapping[str, str]) -> dict[str, str]:
+    return {topic: expression for topic, expression in sorted(subscriptions.items()) if not is_retry_topic(topic)}
+
+
+def _text(subscriptions: Mapping[str, str]) -> str:
+    return _listed(f"{topic} ({expression})" for topic, expression in subscriptions.items())
+
+
+def _listed(texts: Iterable[str]) -> str:
+    found: Sequence[str] = list(texts)
+    return ", ".join(found) or "nothing"
+
+
+async def _dead_letters(admin: Admin, topic: str) -> DeadLettersSeen:
+    group = topic.removeprefix(DLQ_PREFIX)
+    try:
+        found = await admin.topics.describe(topic)
+    except NoSuchName:
+        return DeadLettersSeen(group=group, messages=0, last_ms=0)  # it was deleted meanwhile
+    last_ms = max((queue.last_stored_ms for queue in found.queues), default=0)
+    return DeadLettersSeen(group=group, messages=found.messages, last_ms=last_ms)

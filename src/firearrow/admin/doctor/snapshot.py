@@ -1,0 +1,95 @@
+"""What is looked at to judge a cluster: name servers, brokers, topics, groups, dead letters, this host. Plain data."""
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from firearrow.admin.broker_state import BrokerState
+
+
+class NameServerSeen(Struct, frozen=True, kw_only=True):
+    """A name server. ``fault`` says why it did not answer."""
+
+    address: str
+    fault: str = ""
+    brokers: frozenset[str] = frozenset()
+    """Addresses of the brokers that it knows."""
+    allows_strict_order: bool | None = None
+    """Its setting ``orderMessageEnable``; None if it does not tell."""
+
+
+class BrokerSeen(Struct, frozen=True, kw_only=True):
+    """A registered broker."""
+
+    state: BrokerState
+    clock_ahead_ms: int | None = None
+    """Its clock less that of this host; None if it does not tell."""
+    slaves_behind: Mapping[str, int] = {}
+    """Bytes by which slaves are behind, by address."""
+
+
+class TopicSeen(Struct, frozen=True, kw_only=True):
+    """A topic: permissions as brokers have them, and as name servers tell clients."""
+
+    name: str
+    perms: Mapping[str, int] = {}
+    routed_perms: Mapping[str, int] = {}
+    wants_strict_order: bool = False
+    order_text: str = ""
+    """``broker:queues;...`` at the name servers."""
+
+
+class QueueSeen(Struct, frozen=True, kw_only=True):
+    """A queue of a group. ``member`` is empty if no member says that it holds the queue."""
+
+    topic: str
+    broker: str
+    queue: int
+    lag: int
+    member: str = ""
+    cached: int = 0
+    last_consume_ms: int = 0
+
+
+class GroupSeen(Struct, frozen=True, kw_only=True):
+    """A consumer group."""
+
+    name: str
+    is_enabled: bool = True
+    disagreement: str = ""
+    """How subscriptions differ, said by a broker or found by comparing what members say."""
+    members: tuple[str, ...] = ()
+    silent: Mapping[str, str] = {}
+    """Members that did not answer, and why."""
+    queues: tuple[QueueSeen, ...] = ()
+    is_broadcasting: bool = False
+
+
+class DeadLettersSeen(Struct, frozen=True, kw_only=True):
+    """The dead letters of a group."""
+
+    group: str
+    messages: int
+    last_ms: int
+
+
+class HostSeen(Struct, frozen=True, kw_only=True):
+    """The host on which the question is asked; None is not known."""
+
+    descriptors: int | None = None
+    swappiness: int | None = None
+    map_count: int | None = None
+
+
+class Snapshot(Struct, frozen=True, kw_only=True):
+    """A cluster at one moment."""
+
+    now_ms: int
+    name_servers: tuple[NameServerSeen, ...] = ()
+    brokers: tuple[BrokerSeen, ...] = ()
+    topics: tuple[TopicSeen, ...] = ()
+    groups: tuple[GroupSeen, ...] = ()
+    dead_letters: tuple[DeadLettersSeen, ...] = ()
+    host: HostSeen = HostSeen()
+    left_out: str = ""
+    """What was not looked at, because there is too much of it."""

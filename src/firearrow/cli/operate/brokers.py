@@ -1,0 +1,209 @@
+"""``firearrow broker list`` and the other commands about running brokers, Apache's too."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Annotated, Final
+
+import typer
+
+from firearrow.admin import Admin, BrokerMember
+from firearrow.admin.broker_state import BrokerState
+from firearrow.cli.cluster import AsJson, NameServers, admin_of, fail, run
+from firearrow.cli.operate.listing import Watch, show
+from firearrow.cli.operate.pairs import pairs_of, print_pairs
+from firearrow.cli.operate.states import print_states, state_fields
+from firearrow.cli.tables import print_table
+from firearrow.cli.times import wait_ms
+from firearrow.errors import SettingsError
+
+ROUTE_WAIT: Final = "40s"
+"""Stock producers look for routes every thirty seconds."""
+QUIET_S: Final = 5.0
+"""A broker that has stored nothing for so long is drained."""
+
+brokers = typer.Typer(add_completion=False, help="Run a broker, or operate running ones.")
+config = typer.Typer(add_completion=False, help="Read and change the settings of a running broker.")
+brokers.add_typer(config, name="config", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(metavar="BROKER", help="The broker, by name or by address.")]
+BrokerName = Annotated[str, typer.Argument(metavar="BROKER", help="The broker, by name.")]
+
+
+@brokers.command("list")
+def list_brokers(
+    context: typer.Context,
+    servers: NameServers = "",
+    cluster: Annotated[str, typer.Option("--cluster", "-c", help="Only brokers of this cluster.")] = "",
+    as_json: AsJson = False,
+    watch: Watch = None,
+) -> None:
+    """List brokers with their versions, messages a second, disk and time since start."""
+
+    async def ask(admin: Admin) -> Sequence[BrokerState]:
+        members = [each for each in await admin.brokers.list() if not cluster or each.cluster == cluster]
+        return await admin.operations.states(members)
+
+    show(
+        context,
+        servers,
+        ask,
+        fields=lambda found: [state_fields(state) for state in found],
+        tables=lambda found: print_states("Brokers", found),
+        as_json=as_json,
+        watch=watch,
+    )
+
+
+@brokers.command("describe")
+def describe_broker(
+    context: typer.Context, name: Name, servers: NameServers = "", as_json: AsJson = False, watch: Watch = None
+) -> None:
+    """Show everything that a broker says of itself, and how far its slaves are."""
+
+    async def ask(admin: Admin) -> tuple[dict[str, str], list[tuple[str, int, str]]]:
+        member = await _broker(admin, name)
+        table = await admin.operations.runtime(member)
+        replication = await admin.operations.replication(member)
+        slaves = [] if replication is None else replication.ha_connection_info
+        return table, [(each.addr or "", each.diff, "yes" if each.in_sync else "no") for each in slaves]
+
+    names = ["slave", "bytes behind", "in sync"]
+
+    def tables(found: tuple[dict[str, str], list[tuple[str, int, str]]]) -> None:
+        print_pairs(f"Broker {name}", found[0])
+        if found[1]:
+            print_table("Slaves", names, found[1])
+
+    show(
+        context,
+        servers,
+        ask,
+        fields=lambda found: {"state": found[0], "slaves": [dict(zip(names, row, strict=True)) for row in found[1]]},
+        tables=tables,
+        as_json=as_json,
+        watch=watch,
+    )
+
+
+@config.command("get")
+def get_config(
+    context: typer.Context,
+    name: Name,
+    settings: Annotated[list[str] | None, typer.Argument(metavar="[SETTINGS]...", help="Only these settings.")] = None,
+    servers: NameServers = "",
+    as_json: AsJson = False,
+    watch: Watch = None,
+) -> None:
+    """Show the settings of a running broker."""
+
+    async def ask(admin: Admin) -> dict[str, str]:
+        found = await admin.operations.settings(await _broker(admin, name))
+        missing = [each for each in settings or [] if each not in found]
+        if missing:
+            raise SettingsError(f"broker {name} has no setting {missing[0]!r}; without a name all settings are shown")
+        return {each: found[each] for each in settings or sorted(found)}
+
+    show(
+        context,
+        servers,
+        ask,
+        fields=lambda found: found,
+        tables=lambda found: print_pairs(f"Settings of {name}", found),
+        as_json=as_json,
+        watch=watch,
+    )
+
+
+@config.command("set")
+def set_config(
+    context: typer.Context,
+    name: Name,
+    changes: Annotated[list[str], typer.Argument(metavar="NAME=VALUE...", help="The settings to change.")],
+    servers: NameServers = "",
+) -> None:
+    """Change settings of a running broker; they outlast a restart."""
+    wanted = pairs_of(context, changes)
+
+    async def change() -> dict[str, str]:
+        async with admin_of(context, servers) as admin:
+            return await admin.operations.change_settings(await _broker(admin, name), wanted)
+
+    for each, value in run(context, change).items():
+        typer.echo(f"{each}={value} on {name}")
+
+
+@brokers.command("wipe-write")
+def wipe_write(context: typer.Context, name: BrokerName, servers: NameServers = "") -> None:
+    """Take the write permission from a broker's queues, at every name server: producers move to other brokers."""
+
+    async def wipe() -> dict[str, int]:
+        async with admin_of(context, servers) as admin:
+            await _broker(admin, name)
+            return await admin.operations.wipe_write(name)
+
+    for server, topics in run(context, wipe).items():
+        typer.echo(f"{name} takes no more messages of {topics} topics, says name server {server}")
+
+
+@brokers.command("restore-write")
+def restore_write(context: typer.Context, name: BrokerName, servers: NameServers = "") -> None:
+    """Give a broker's queues write permission again, at every name server."""
+
+    async def restore() -> dict[str, int]:
+        async with admin_of(context, servers) as admin:
+            await _broker(admin, name)
+            return await admin.operations.restore_write(name)
+
+    for server, topics in run(context, restore).items():
+        typer.echo(f"{name} takes messages of {topics} topics again, says name server {server}")
+
+
+@brokers.command("drain")
+def drain(
+    context: typer.Context,
+    name: BrokerName,
+    wait: Annotated[
+        str, typer.Option(help="Wait at least so long: stock producers look for routes every 30 s.")
+    ] = ROUTE_WAIT,
+    timeout: Annotated[str, typer.Option(help="Give up if messages still come after so long.")] = "5m",
+    servers: NameServers = "",
+) -> None:
+    """Take a broker's write permission and wait until it stores no more messages, so that it can be stopped."""
+    try:
+        least_s, most_s = wait_ms(wait) / 1000, wait_ms(timeout) / 1000
+    except SettingsError as error:
+        fail(context, str(error))
+
+    async def empty() -> bool:
+        async with admin_of(context, servers) as admin:
+            member = await _broker(admin, name)
+            await admin.operations.wipe_write(name)
+            typer.echo(f"{name} takes no more messages; producers have {wait} to notice")
+            await asyncio.sleep(least_s)
+            return await _is_quiet(admin, member, most_s - least_s)
+
+    if not run(context, empty):
+        fail(
+            context,
+            f"messages still come after {timeout}: a producer sends to {name} whatever its route says. Find it with "
+            f"firearrow broker describe {name}, or stop the broker nevertheless; restore-write undoes this",
+        )
+    typer.echo(f"{name} is drained: stop it, start it again, then firearrow broker restore-write {name}")
+
+
+async def _is_quiet(admin: Admin, member: BrokerMember, most_s: float) -> bool:
+    """Whether a broker stores no message for a while, within so many seconds."""
+    loop = asyncio.get_running_loop()
+    ends = loop.time() + most_s
+    stored = -1
+    while loop.time() < ends or stored < 0:
+        now = (await admin.operations.states([member]))[0].put_total
+        if now == stored:
+            return True
+        stored = now
+        await asyncio.sleep(min(QUIET_S, most_s))
+    return False
+
+
+async def _broker(admin: Admin, name: str) -> BrokerMember:
+    return (await admin.brokers.readable(broker=name))[0]

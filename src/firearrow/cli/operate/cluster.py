@@ -1,0 +1,74 @@
+"""``firearrow cluster``: the clusters that name servers know, and the brokers of one."""
+
+from collections.abc import Sequence
+
+import typer
+
+from firearrow.admin import Admin, BrokerMember
+from firearrow.admin.broker_state import BrokerState
+from firearrow.cli.cluster import AsJson, NameServers
+from firearrow.cli.operate.listing import Watch, show
+from firearrow.cli.operate.states import print_states, state_fields
+from firearrow.cli.tables import print_table
+from firearrow.errors import NoSuchName
+
+cluster = typer.Typer(add_completion=False, help="List and describe clusters.", no_args_is_help=True)
+
+
+@cluster.command("list")
+def list_clusters(
+    context: typer.Context, servers: NameServers = "", as_json: AsJson = False, watch: Watch = None
+) -> None:
+    """List the clusters that the name servers know."""
+
+    async def ask(admin: Admin) -> list[tuple[str, int, int, int]]:
+        return _counts(await admin.brokers.list())
+
+    names = ["cluster", "brokers", "masters", "slaves"]
+    show(
+        context,
+        servers,
+        ask,
+        fields=lambda found: [dict(zip(names, row, strict=True)) for row in found],
+        tables=lambda found: print_table("Clusters", names, found),
+        as_json=as_json,
+        watch=watch,
+    )
+
+
+@cluster.command("describe")
+def describe_cluster(
+    context: typer.Context,
+    name: str = typer.Argument(metavar="CLUSTER", help="The cluster."),
+    servers: NameServers = "",
+    as_json: AsJson = False,
+    watch: Watch = None,
+) -> None:
+    """Show the brokers of a cluster: versions, messages a second, disk, time since start."""
+
+    async def ask(admin: Admin) -> Sequence[BrokerState]:
+        members = await admin.brokers.list()
+        chosen = [member for member in members if member.cluster == name]
+        if not chosen:
+            there = ", ".join(sorted({member.cluster for member in members})) or "none"
+            raise NoSuchName(f"no cluster {name!r} is registered; there are: {there}")
+        return await admin.operations.states(chosen)
+
+    show(
+        context,
+        servers,
+        ask,
+        fields=lambda found: {"cluster": name, "brokers": [state_fields(state) for state in found]},
+        tables=lambda found: print_states(f"Cluster {name}", found),
+        as_json=as_json,
+        watch=watch,
+    )
+
+
+def _counts(members: Sequence[BrokerMember]) -> list[tuple[str, int, int, int]]:
+    rows = []
+    for name in sorted({member.cluster for member in members}):
+        chosen = [member for member in members if member.cluster == name]
+        masters = sum(member.is_master for member in chosen)
+        rows.append((name, len({member.name for member in chosen}), masters, len(chosen) - masters))
+    return rows

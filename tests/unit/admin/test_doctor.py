@@ -1,0 +1,148 @@
+"""Faults planted in a snapshot are found and named, each alone; a healthy cluster has none."""
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from firearrow.admin.broker_state import BrokerState
+from firearrow.admin.brokers import BrokerMember
+from firearrow.admin.doctor.collect import clock_ahead, difference
+from firearrow.admin.doctor.faults import ERROR, judge
+from firearrow.admin.doctor.snapshot import (
+    BrokerSeen,
+    DeadLettersSeen,
+    GroupSeen,
+    HostSeen,
+    NameServerSeen,
+    QueueSeen,
+    Snapshot,
+    TopicSeen,
+)
+from firearrow.admin.group_members import Holders
+
+NOW = 1_800_000_000_000
+A = BrokerMember("c", "broker-a", 0, "10.0.0.1:10911")
+B = BrokerMember("c", "broker-b", 0, "10.0.0.2:10911")
+BROKERS = frozenset({A.address, B.address})
+QUEUE = QueueSeen(topic="orders", broker="broker-a", queue=0, lag=7, member="m1", cached=3, last_consume_ms=NOW - 1000)
+GROUP = GroupSeen(name="billing", members=("m1", "m2"), queues=(QUEUE,))
+TOPIC = TopicSeen(
+    name="orders", perms={"broker-a": 6, "broker-b": 6}, routed_perms={"broker-a": 6, "broker-b": 6}, order_text=""
+)
+HEALTHY = Snapshot(
+    now_ms=NOW,
+    name_servers=tuple(
+        NameServerSeen(address=f"10.0.0.{number}:9876", brokers=BROKERS, allows_strict_order=False) for number in (8, 9)
+    ),
+    brokers=(
+        BrokerSeen(state=BrokerState(A, version="5.5.0"), clock_ahead_ms=-900, slaves_behind={"10.0.0.3": 4096}),
+        BrokerSeen(state=BrokerState(B, version="5.5.0"), clock_ahead_ms=200),
+    ),
+    topics=(TOPIC,),
+    groups=(GROUP,),
+    dead_letters=(DeadLettersSeen(group="billing", messages=3, last_ms=NOW - 86_400_000),),
+    host=HostSeen(descriptors=655_350, swappiness=1, map_count=655_360),
+)
+
+
+def with_broker(**changes: Any) -> Snapshot:
+    first, second = HEALTHY.brokers
+    seen = {name: value for name, value in changes.items() if name in ("clock_ahead_ms", "slaves_behind")}
+    state = replace(first.state, **{name: value for name, value in changes.items() if name not in seen})
+    return replace(HEALTHY, brokers=(replace(first, state=state, **seen), second))
+
+
+def with_server(**changes: Any) -> Snapshot:
+    first, second = HEALTHY.name_servers
+    return replace(HEALTHY, name_servers=(replace(first, **changes), second))
+
+
+def with_group(**changes: Any) -> Snapshot:
+    return replace(HEALTHY, groups=(replace(GROUP, **changes),))
+
+
+def with_queue(**changes: Any) -> Snapshot:
+    return with_group(queues=(replace(QUEUE, **changes),))
+
+
+def with_topic(**changes: Any) -> Snapshot:
+    return replace(HEALTHY, topics=(replace(TOPIC, **changes),))
+
+
+PLANTED = {
+    "name-server-dead": with_server(fault="connection refused", brokers=frozenset()),
+    "name-servers-disagree": with_server(brokers=frozenset({A.address})),
+    "broker-unreachable": with_broker(fault="no route to host", version=""),
+    "master-missing": with_broker(member=BrokerMember("c", "broker-a", 1, "10.0.0.1:10911")),
+    "clock-skew": with_broker(clock_ahead_ms=-7000),
+    "disk-nearly-full": with_broker(disk_ratio=0.76),
+    "version-mix": with_broker(version="4.9.7"),
+    "subscriptions-differ": with_group(disagreement="m1 to A, m2 to B"),
+    "group-disabled": with_group(is_enabled=False),
+    "member-silent": with_group(silent={"m2": "timed out"}),
+    "member-stuck": with_queue(last_consume_ms=NOW - 600_000),
+    "queue-without-member": with_queue(member="", cached=0),
+    "strict-order-without-switch": with_topic(wants_strict_order=True),
+    "write-permission-wiped": with_topic(routed_perms={"broker-a": 6, "broker-b": 4}),
+    "topic-on-missing-broker": with_topic(routed_perms={"broker-a": 6, "broker-b": 6, "broker-c": 6}),
+    "dead-letters-growing": replace(
+        HEALTHY, dead_letters=(DeadLettersSeen(group="billing", messages=3, last_ms=NOW - 60_000),)
+    ),
+    "slave-behind": with_broker(slaves_behind={"10.0.0.3": 1 << 30}),
+    "dispatch-behind": with_broker(behind_bytes=1 << 30),
+    "few-descriptors": replace(HEALTHY, host=HostSeen(descriptors=1024)),
+    "swaps-early": replace(HEALTHY, host=HostSeen(swappiness=60)),
+    "few-mappings": replace(HEALTHY, host=HostSeen(map_count=65_530)),
+}
+
+
+def test_a_healthy_cluster_has_no_fault() -> None:
+    assert judge(HEALTHY) == []
+
+
+@pytest.mark.parametrize("fault", PLANTED)
+def test_a_planted_fault_is_found_and_named_alone(fault: str) -> None:
+    (found,) = judge(PLANTED[fault])
+    assert found.name == fault
+    assert found.about
+    assert found.what
+    assert found.next
+
+
+def test_errors_come_before_warnings_and_a_full_disk_is_one() -> None:
+    found = judge(replace(with_broker(disk_ratio=0.95), host=HostSeen(descriptors=1024)))
+    assert [(each.name, each.severity) for each in found] == [
+        ("disk-nearly-full", ERROR),
+        ("few-descriptors", "warning"),
+    ]
+
+
+def test_a_member_that_has_nothing_to_do_or_consumes_is_not_stuck() -> None:
+    assert judge(with_queue(lag=0, last_consume_ms=NOW - 600_000)) == []
+    assert judge(with_queue(cached=0, last_consume_ms=NOW - 600_000)) == []
+
+
+def test_the_order_text_of_a_broker_that_is_gone_is_a_fault() -> None:
+    (found,) = judge(
+        replace(
+            with_topic(order_text="broker-a:4;broker-z:4"),
+            name_servers=tuple(replace(each, allows_strict_order=True) for each in HEALTHY.name_servers),
+        )
+    )
+    assert found.name == "topic-on-missing-broker"
+    assert "broker-z" in found.what
+
+
+def test_the_clock_of_a_broker_is_its_start_and_the_time_since() -> None:
+    state = BrokerState(A, booted_ms=NOW - 90_061_000)
+    assert clock_ahead(state, "[ 1 days, 1 hours, 1 minutes, 11 seconds ]", NOW) == 10_000
+    assert clock_ahead(state, "since yesterday", NOW) is None
+
+
+def test_members_that_subscribe_differently_are_named() -> None:
+    same = {"orders": "*", "%RETRY%billing": "*"}
+    assert difference(Holders(subscriptions={"m1": same, "m2": {"orders": "*"}})) == ""
+    assert difference(Holders(subscriptions={"m1": same, "m2": {"orders": "A"}})) == (
+        "m1 to orders (*), m2 to orders (A)"
+    )

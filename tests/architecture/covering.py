@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from firearrow.cli.app import COMMANDS
+from firearrow.cli.app import COMMANDS, OPERATIONS, PLACES
 
 ROOT: Final = Path(__file__).parents[2]
 TESTS: Final = ROOT / "tests"
@@ -31,7 +31,6 @@ FURTHER: Final = {
     "firearrow.__main__": ["tests/unit/client/test_mistakes.py"],
     "firearrow.broker.settings.changes": ["tests/unit/broker/test_admin.py"],
     "firearrow.client.consumer.division.rebalance": ["tests/simulation/client/test_rebalance_listener.py"],
-    "firearrow.cli.usage": ["tests/mistakes/test_mistakes.py"],
     "firearrow.mirror.target_tail": ["tests/integration/mirror/test_both_ways.py"],
     "firearrow.runtime.forks": ["tests/integration/client/test_workers.py"],
     "firearrow.spark.formats": ["tests/spark/source/test_in_spark.py"],
@@ -82,7 +81,11 @@ def commands(name: str) -> set[str]:
                if isinstance(node, ast.Constant) and isinstance(node.value, str)}  # fmt: skip
     words = {text.removeprefix("firearrow ").partition(" ")[0] for text in strings}
     runs = any(PROGRAM.search(text) for text in strings) or "firearrow.cli.app" in imported(name)
-    return {f"firearrow.cli.{word}" for word in COMMANDS if word in words} if runs else set()
+    if not runs:
+        return set()
+    named = [word for word in COMMANDS if word in words]
+    below = {OPERATIONS[word][0] for word in named if word in OPERATIONS}
+    return {PLACES.get(word, f"firearrow.cli.{word}") for word in named} | below
 
 
 @cache

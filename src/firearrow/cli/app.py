@@ -16,7 +16,7 @@ from firearrow.errors import FireArrowError
 from firearrow.runtime.tls_settings import ClientTls
 
 if TYPE_CHECKING:
-    from firearrow.cli.operate.profiles import Profile
+    from firearrow.cli.operate.user_file import Profile
 
 COMMANDS: Final = {
     "broker": "Run a broker: stores messages and delivers them to consumers.",
@@ -223,7 +223,7 @@ def root(
 
 
 def _profile(context: typer.Context, name: str) -> "Profile":
-    from firearrow.cli.operate.profiles import chosen_profile, profiles_file
+    from firearrow.cli.operate.user_file import chosen_profile, profiles_file
 
     try:
         return chosen_profile(name, profiles_file(os.environ))

@@ -7,40 +7,49 @@ spread evenly. The first message that cannot be sent ends the command with its e
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Sequence
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, NamedTuple, TextIO, cast
+from typing import TYPE_CHECKING, Annotated, Final, TextIO, cast
 
 import msgspec
 import typer
 
 from firearrow.cli.cluster import AsJson, NameServers, fail, name_servers, reach_of, run
 from firearrow.cli.messages.inputs import Delay, InputFormat, Parts, Passed, messages
-from firearrow.cli.messages.lanes import BATCH, Lanes
+from firearrow.cli.messages.lanes import Lanes
+from firearrow.cli.messages.packing import (
+    COMPRESS_OVER,
+    Batch,
+    CompressBy,
+    Compression,
+    CompressOver,
+    Linger,
+    packing,
+)
 from firearrow.cli.output import OutputEnded, standard_output
 from firearrow.cli.times import time_to_come_ms, wait_ms
 from firearrow.client import Message, Producer, SendResult
 from firearrow.errors import FireArrowError, SettingsError
-from firearrow.record.compression import Codec
 from firearrow.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 GROUP: Final = "firearrow-produce"
-COMPRESS_OVER: Final = 4096
-NO_LIMIT: Final = 1 << 62
 PATIENCE_MS: Final = 15_000
 """Deadline of a send: long, so that a broker that is busy for a while does not end the command in mid-input."""
 
 
-class Compression(StrEnum):
-    """How bodies are compressed."""
-
-    NONE = "none"
-    ZLIB = "zlib"
-    LZ4 = "lz4"
-    ZSTD = "zstd"
+DelayLevel = Annotated[int, typer.Option(min=0, help="Deliver later, after this delay level of the broker: 3 is 10s.")]
+DelayTime = Annotated[
+    str, typer.Option(help="Deliver later, after this time: 500ms, 90s, 5m, 2h, 1d. Brokers from 5.0 on.")
+]
+DueTime = Annotated[
+    str,
+    typer.Option(
+        help="Deliver at this time: 2026-12-01T08:00, local or with Z or +08:00; at most timerMaxDelaySec of the "
+        "broker ahead, 3 days unless set. Brokers from 5.0 on."
+    ),
+]
 
 
 def produce(
@@ -65,32 +74,13 @@ def produce(
     sharding_key: Annotated[
         str, typer.Option(help="Messages with the same sharding key go to one queue, in order.")
     ] = "",
-    delay_level: Annotated[
-        int, typer.Option(min=0, help="Deliver later, after this delay level of the broker: 3 is 10s.")
-    ] = 0,
-    delay: Annotated[
-        str, typer.Option(help="Deliver later, after this time: 500ms, 90s, 5m, 2h, 1d. Brokers from 5.0 on.")
-    ] = "",
-    at: Annotated[
-        str,
-        typer.Option(
-            help="Deliver at this time: 2026-12-01T08:00, local or with Z or +08:00; at most timerMaxDelaySec of the "
-            "broker ahead, 3 days unless set. Brokers from 5.0 on."
-        ),
-    ] = "",
-    batch: Annotated[
-        int,
-        typer.Option(
-            min=1, max=BATCH, help="Send so many messages without a sharding key in one request, none delayed."
-        ),
-    ] = 1,
-    linger: Annotated[
-        str, typer.Option(help="Messages wait so long for others to share a request with: 5ms. [not at all]")
-    ] = "",
-    compression: Annotated[
-        Compression, typer.Option("--compression", "-z", help="How bodies over --compress-over are compressed.")
-    ] = Compression.ZLIB,
-    compress_over: Annotated[int, typer.Option(min=0, help="Bodies of more bytes are compressed.")] = COMPRESS_OVER,
+    delay_level: DelayLevel = 0,
+    delay: DelayTime = "",
+    at: DueTime = "",
+    batch: Batch = 1,
+    linger: Linger = "",
+    compression: CompressBy = Compression.ZLIB,
+    compress_over: CompressOver = COMPRESS_OVER,
     rate: Annotated[float, typer.Option(min=0, help="Messages a second at most; 0 is as fast as possible.")] = 0,
     progress: Annotated[
         bool | None, typer.Option("--progress/--no-progress", help="Show progress. [on a terminal]")
@@ -104,7 +94,7 @@ def produce(
     properties = _properties(context, prop or [])
     try:
         later = _delay(delay_level, delay, at)
-        packing = _packing(batch, linger, compression, compress_over, is_delayed=later != Delay())
+        packed = packing(batch, linger, compression, compress_over, is_delayed=later != Delay())
     except SettingsError as error:
         fail(context, str(error))
     parts = Parts(topic, tag, tuple(key or ()), sharding_key, later, properties)
@@ -117,9 +107,9 @@ def produce(
             where,
             group=group,
             send_timeout_ms=PATIENCE_MS,
-            linger_ms=packing.linger_ms,
-            compress_over_bytes=packing.compress_over,
-            compress_codec=packing.codec,
+            linger_ms=packed.linger_ms,
+            compress_over_bytes=packed.compress_over,
+            compress_codec=packed.codec,
             **reach,
         ) as producer:
             results = standard_output() if as_json else None
@@ -228,28 +218,6 @@ def _delay(level: int, wait: str, at: str) -> Delay:
     if at_ms is not None and at_ms <= now_ms:
         raise SettingsError(f"--at {at} is past; give a time to come, such as 2026-12-01T08:00")
     return Delay(level, wait_ms(wait) if wait else 0, at_ms)
-
-
-class _Packing(NamedTuple):
-    """How messages are put into requests."""
-
-    linger_ms: int
-    compress_over: int
-    codec: Codec
-
-
-def _packing(batch: int, linger: str, compression: Compression, compress_over: int, *, is_delayed: bool) -> _Packing:
-    """Return how messages are packed; raise ``SettingsError`` for options that do not go together."""
-    if batch > 1 and linger:
-        raise SettingsError(
-            "--batch waits until so many messages are there, --linger for a time; give one of them, not both"
-        )
-    if batch > 1 and is_delayed:
-        raise SettingsError("brokers take no delayed messages in a batch; leave out --batch or the delay")
-    linger_ms = wait_ms(linger) if linger else 0
-    if compression is Compression.NONE:
-        return _Packing(linger_ms, NO_LIMIT, Codec.ZLIB)
-    return _Packing(linger_ms, compress_over, Codec[compression.name])
 
 
 def _properties(context: typer.Context, given: list[str]) -> dict[str, str]:

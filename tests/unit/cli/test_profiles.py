@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from firearrow.cli.app import app
-from firearrow.cli.operate.profiles import Profile, chosen_profile, profiles_file, read_profiles, write_profiles
+from firearrow.cli.operate.user_file import Profile, chosen_profile, profiles_file, read_profiles, write_profiles
 from firearrow.errors import NoSuchName, SettingsError
 
 RUNNER = CliRunner()

@@ -1,1 +1,1 @@
-"""Finding what is wrong with a cluster: a snapshot is collected over the wire, then judged without asking anybody."""
+"""Finding what is wrong with a cluster."""

@@ -1,1 +1,1 @@
-"""Commands that operate a cluster: brokers, name servers, messages; what topics and groups need beyond listing."""
+"""Commands that operate clusters, and what they print."""

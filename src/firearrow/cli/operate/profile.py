@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from firearrow.cli.cluster import AsJson, NameServers, fail, name_servers, reach_of
-from firearrow.cli.operate.profiles import Profile, chosen_profile, profiles_file, read_profiles, write_profiles
+from firearrow.cli.operate.user_file import Profile, chosen_profile, profiles_file, read_profiles, write_profiles
 from firearrow.cli.tables import print_json, print_table
 from firearrow.client.name_servers import name_server_source
 from firearrow.errors import FireArrowError

@@ -131,9 +131,8 @@ class Broker:
             for part in parts:
                 part.add_to(handlers)
             await replication.start(life)
-            await self._listen(life, identity, handlers, consuming)
-            self._leave_when_fenced(tables.store, registration)
-            await self._register(life, registration)
+            if self._part is None or await self._part.serves():
+                await self._serve_clients(life, tables.store, handlers, consuming, registration)
             mending = Mending(tables.store, self._caller, self._name_servers, identity)
             life.spawn(mending.run(), "mending")
             life.spawn(warn(self._caller, identity, self._instance), "self-check")
@@ -213,7 +212,7 @@ class Broker:
         life.on_stop(store.close)
         if self._part is not None:
             await self._part.begin(store)
-            life.on_stop(lambda: store.log.dispatch_below(store.log.tail))  # nobody reads any more
+        life.on_stop(lambda: store.log.dispatch_below(store.log.tail))  # nobody reads any more
         return store
 
     async def _refuse_pending(self, store: Store) -> None:
@@ -291,12 +290,19 @@ class Broker:
             UnservedHandlers(tables.identity.ip, timers=self._settings.value.timers.timer_wheel_enable),
         ]
 
-    async def _listen(self, life: Lifetime, identity: Identity, handlers: Handlers, consuming: Consuming) -> None:
-        bind = self._settings.broker.bind_address
-        await self._serve(life, Address(bind, identity.port), handlers, consuming)
-        if identity.port > FAST_PORT_BELOW:
+    async def _serve_clients(
+        self, life: Lifetime, store: Store, handlers: Handlers, consuming: Consuming, registration: Registration
+    ) -> None:
+        await self._listen(life, handlers, consuming)
+        self._leave_when_fenced(store, registration)
+        await self._register(life, registration)
+
+    async def _listen(self, life: Lifetime, handlers: Handlers, consuming: Consuming) -> None:
+        bind, port = self._settings.broker.bind_address, self._settings.broker.listen_port
+        await self._serve(life, Address(bind, port), handlers, consuming)
+        if port > FAST_PORT_BELOW:
             fast = handlers.without(NOT_ON_FAST_PORT)
-            await self._serve(life, Address(bind, identity.port - FAST_PORT_BELOW), fast, consuming)
+            await self._serve(life, Address(bind, port - FAST_PORT_BELOW), fast, consuming)
 
     async def _serve(self, life: Lifetime, address: Address, handlers: Handlers, consuming: Consuming) -> None:
         settings = self._settings.value

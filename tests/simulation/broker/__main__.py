@@ -1,4 +1,7 @@
-"""Run random clusters from the command line: ``python -m tests.simulation.broker --clusters 2000 --ledger``.
+"""Run random clusters or groups from the command line.
+
+``python -m tests.simulation.broker --clusters 2000 --ledger`` runs clusters of lone masters, and
+``python -m tests.simulation.broker --failovers 10000 --ledger`` groups of three with a coordinator.
 
 With ``--ledger`` every piece is recorded with its seeds, and the same command goes on behind the last seed that the
 ledger has of this commit. ``--from-seed N --clusters 1 -v`` shows one again. Status 1 when a promise was broken.
@@ -10,67 +13,103 @@ import logging
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
+from typing import NamedTuple
 
 from campaigns.faults.ledger import DEFAULT_PATH, Ledger
-from firearrow.testing.sim.history import History
 from firearrow.testing.sim.invariants import summary
 from tests.simulation.broker.chaos import is_valid, run_chaos
+from tests.simulation.broker.failovers import run_failovers
 
 PIECE = 50
+LEAST_ACKNOWLEDGED = 50
+
+
+class Ran(NamedTuple):
+    """One run that kept every promise."""
+
+    counts: Counter[str]
+    is_valid: bool
+    words: str
+
+
+class Kind(NamedTuple):
+    """What is run for every seed."""
+
+    ledger: str
+    unit: str
+    run: Callable[[int], Ran]
+
+
+def run_cluster(seed: int) -> Ran:
+    history = run_chaos(seed)
+    return Ran(history.counts, is_valid(history), summary(history))
+
+
+def run_group(seed: int) -> Ran:
+    counts = run_failovers(seed)
+    return Ran(counts, counts["acknowledged"] >= LEAST_ACKNOWLEDGED, str(dict(counts)))
+
+
+CLUSTERS = Kind("broker-clusters", "clusters", run_cluster)
+FAILOVERS = Kind("simulated-failovers", "groups", run_group)
 
 
 class Campaign:
     """Seed after seed, in pieces."""
 
-    def __init__(self, ledger: str | None, from_seed: int | None, *, verbose: bool) -> None:
-        self._ledger = Ledger("broker-clusters", ledger)
+    def __init__(self, kind: Kind, ledger: str | None, from_seed: int | None, *, verbose: bool) -> None:
+        self._kind = kind
+        self._ledger = Ledger(kind.ledger, ledger)
         self._verbose = verbose
         done = [] if from_seed is not None else self._ledger.done()
-        self.clusters = sum(entry["clusters"] for entry in done)
+        self.count = sum(entry[kind.unit] for entry in done)
         self.failed: list[int] = [seed for entry in done for seed in entry["failed_seeds"]]
         self.seed = max((entry["to_seed"] for entry in done), default=from_seed or 0)
 
     def piece(self, count: int) -> None:
-        """Run some clusters and write them down."""
+        """Run some seeds and write them down."""
         first, began, failed, invalid = self.seed, time.perf_counter(), [], 0
         counts: Counter[str] = Counter()
         for seed in range(first, first + count):
-            history = self._run(seed)
-            if history is None:
+            ran = self._run(seed)
+            if ran is None:
                 failed.append(seed)
                 continue
-            invalid += not is_valid(history)
-            counts += history.counts
-        self.seed, self.clusters, self.failed = first + count, self.clusters + count, self.failed + failed
-        figures = {"from_seed": first, "to_seed": self.seed, "clusters": count, "failed_seeds": failed}
+            invalid += not ran.is_valid
+            counts += ran.counts
+        self.seed, self.count, self.failed = first + count, self.count + count, self.failed + failed
+        figures = {"from_seed": first, "to_seed": self.seed, self._kind.unit: count, "failed_seeds": failed}
         figures |= {"invalid": invalid, "seconds": round(time.perf_counter() - began), "happened": dict(counts)}
         print(json.dumps(self._ledger.add(figures)), flush=True)
 
-    def _run(self, seed: int) -> History | None:
+    def _run(self, seed: int) -> Ran | None:
         try:
-            history = run_chaos(seed)
+            ran = self._kind.run(seed)
         except Exception as error:  # noqa: BLE001 - every seed is to be heard
             notes = "\n".join(getattr(error, "__notes__", [])[-1:])
             print(f"seed {seed}: {type(error).__name__}: {str(error)[:1500]}\n{notes}", flush=True)
             return None
         if self._verbose:
-            print(f"seed {seed}: {summary(history)}", flush=True)
-        return history
+            print(f"seed {seed}: {ran.words}", flush=True)
+        return ran
 
 
 def main() -> int:
     """Run and print."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.broker", description=__doc__)
     parser.add_argument("--clusters", type=int, default=2_000, help="how many in all, those in the ledger counted")
+    parser.add_argument("--failovers", type=int, default=0, help="groups with a coordinator instead, how many in all")
     parser.add_argument("--from-seed", type=int, default=None, help="the first seed [0, or behind the ledger's last]")
     parser.add_argument("--ledger", default=None, nargs="?", const=DEFAULT_PATH, help="append the figures here")
-    parser.add_argument("-v", "--verbose", action="store_true", help="a line for every cluster")
+    parser.add_argument("-v", "--verbose", action="store_true", help="a line for every seed")
     options = parser.parse_args()
     logging.getLogger("firearrow").propagate = False
-    campaign = Campaign(options.ledger, options.from_seed, verbose=options.verbose)
-    while campaign.clusters < options.clusters:
-        campaign.piece(min(PIECE, options.clusters - campaign.clusters))
-    print(f"{campaign.clusters} clusters, {len(campaign.failed)} broke a promise {campaign.failed}")
+    kind, wanted = (FAILOVERS, options.failovers) if options.failovers else (CLUSTERS, options.clusters)
+    campaign = Campaign(kind, options.ledger, options.from_seed, verbose=options.verbose)
+    while campaign.count < wanted:
+        campaign.piece(min(PIECE, wanted - campaign.count))
+    print(f"{campaign.count} {kind.unit}, {len(campaign.failed)} broke a promise {campaign.failed}")
     return 1 if campaign.failed else 0
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from contextlib import suppress
 
 import pytest
 from msgspec.structs import replace
@@ -14,10 +15,12 @@ from firearrow.broker.settings.failover_settings import FailoverConfig
 from firearrow.errors import FireArrowError
 from firearrow.model.group_state import GroupState
 from firearrow.remoting.caller import Caller
+from firearrow.runtime.coordinator.door import Snapshot
 from firearrow.runtime.machine import Machine
 from firearrow.runtime.network import Address
 from firearrow.testing.sim.coordinator import CoordinatorFaults, SimCoordinator
 from firearrow.testing.sim.world import Node, World
+from tests.unit.broker.test_replication import files
 from tests.unit.broker.whole import PORT, Client, Names, a_send, settings_of
 
 LEASE_S = 3
@@ -78,6 +81,12 @@ class Group:
     @property
     def state(self) -> GroupState | None:
         return decode(self.coordinator.snapshot()).group
+
+    @property
+    def states(self) -> list[GroupState]:
+        """Every state that the group has had."""
+        found = [decode(Snapshot(value, {})).group for value in self.coordinator.backups]
+        return [state for state in found if state is not None]
 
     async def until_in_sync(self, count: int, seconds: float = 120.0) -> GroupState:
         async with asyncio.timeout(seconds):
@@ -207,3 +216,71 @@ def test_a_master_that_answers_for_itself_alone_is_caught(monkeypatch: pytest.Mo
     monkeypatch.setattr(group_master, "confirmed", lambda _in_sync, kept, _copies: kept)
     with pytest.raises((AssertionError, TimeoutError)):
         lose_a_master_without_slaves(3)
+
+
+def read_at_a_new_master() -> None:
+    """A message is on the master and on one slave; that slave leads next, and the other one lacks the message."""
+
+    async def scenario(world: World) -> None:
+        group = Group(world, await Names(world.node("names")).start(), CoordinatorFaults(), sync=True)
+        group.start()
+        state = await group.until_in_sync(3)
+        await group.send_until(5)
+        nodes = {number: member.node for number, member in group.members.items()}
+        has, lacks = (number for number in nodes if number != state.master)
+        world.network.isolate(nodes[lacks].name)
+        group.coordinator.cut(lacks)
+        await group.send()
+        assert len(group.acked) == 5
+        await nodes[state.master].crash()
+        reader = Client(world.node("early reader"), Address(nodes[has].host, PORT))
+        for _ in range(100):
+            await asyncio.sleep(0.1)
+            with suppress(FireArrowError):
+                found = [message.body for message in await reader.stored()]
+                assert found == group.acked, "a consumer has seen an unconfirmed message"
+        after = group.state
+        assert after is not None
+        assert (after.master, lacks in after.iss) == (has, True)
+        world.network.heal()
+        group.coordinator.heal()
+        await nodes[state.master].restart()
+        await group.send_until(5)
+        assert len(await group.stored()) == 11
+
+    World(4).run(scenario)
+
+
+def test_a_new_master_shows_nothing_that_another_in_sync_lacks() -> None:
+    read_at_a_new_master()
+
+
+def cut_after_a_switch() -> None:
+    """The master has bytes that nobody else has, and another one leads next: the files are cut, not only the end."""
+
+    async def scenario(world: World) -> None:
+        group = Group(world, await Names(world.node("names")).start(), CoordinatorFaults(), sync=True)
+        group.start()
+        state = await group.until_in_sync(3)
+        await group.send_until(5)
+        nodes = {number: member.node for number, member in group.members.items()}
+        master = nodes.pop(state.master)
+        world.network.partition([master.name], [node.name for node in nodes.values()])
+        group.coordinator.cut(state.master)
+        for _ in range(3):
+            await group.send()
+        await master.crash()
+        world.network.heal()
+        group.coordinator.heal()
+        await group.send_until(1)
+        await master.restart()
+        await group.until_in_sync(3)
+        await asyncio.sleep(5)
+        same = await files(next(iter(nodes.values())))
+        assert await files(master) == same, "the log has stale bytes behind its cut"
+
+    World(5).run(scenario)
+
+
+def test_a_cut_leaves_no_stale_bytes() -> None:
+    cut_after_a_switch()

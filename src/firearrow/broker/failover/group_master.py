@@ -77,6 +77,8 @@ class GroupMaster(Master):
         self.in_sync = InSyncSet(group)
         self.answers = Confirmation(lambda: settings.broker.sync_flush_timeout, self._is_near)
         self.on_look = self._acknowledged
+        self.on_serves: Callable[[], None] = lambda: None
+        """Called when every replica in sync has all that this master began with."""
 
     # ---- what feeds tell
 
@@ -136,6 +138,8 @@ class GroupMaster(Master):
         if found > self.confirm:
             self._store.log.dispatch_below(found)
             self.answers.confirm(found)
+            if found >= self._epoch_start:
+                self.on_serves()
         self._admit(copies)
 
     def _admit(self, copies: dict[int, Copy]) -> None:

@@ -12,8 +12,9 @@ from firearrow.broker.failover.group_master import GroupMaster
 from firearrow.broker.failover.group_slave import GroupSlave
 from firearrow.broker.failover.group_values import About
 from firearrow.broker.failover.membership import Membership
-from firearrow.broker.replication.metadata import Metadata
+from firearrow.broker.replication.metadata import GROUP_PERIOD_S, Metadata
 from firearrow.broker.replication.replication import Replication
+from firearrow.broker.replication.table_source import MasterOfEpoch
 from firearrow.broker.tables.tables import Tables
 from firearrow.errors import SettingsError
 from firearrow.protocol.requests.naming.registration import RegisterBrokerAnswer
@@ -31,6 +32,7 @@ class GroupPart:
         self.duty = duty
         self._membership = membership
         self._over = asyncio.Event()
+        self._serves = asyncio.Event()
 
     @property
     def leads(self) -> bool:
@@ -55,30 +57,49 @@ class GroupPart:
         member.on_group = master.learn
         member.proposal = master.proposal
         member.is_surrounded = lambda: master.is_surrounded
+        master.on_serves = self._serves.set
         return Replication(tables, network, master=master, confirmation=master.answers)
 
     def _following(self, tables: Tables, network: Network, caller: Caller, delays: DelayedDelivery) -> Replication:
         group, member = self.duty.group, self._membership
         slave = GroupSlave(tables.store, tables.settings, network, tables.clock, member.own.replica, group)
         slave.on_gone = lambda: member.master_is_gone(group.epoch)
-        slave.on_cut = self._over.set
-        metadata = Metadata(tables, delays, caller)
+        slave.on_cut = self._end
+        metadata = Metadata(tables, delays, caller, MasterOfEpoch(caller, group.epoch), GROUP_PERIOD_S)
         replication = _Following(tables, network, slave=slave, metadata=metadata)
         member.on_live = lambda: replication.follow(member.live.get(group.master))
         member.on_live()
         return replication
 
+    async def serves(self) -> bool:
+        """Wait until clients may be served; return False when this part is over before that.
+
+        A master's log may have an end that no other replica has. Consumers must not see it before all replicas in sync
+        have it: another one could be elected without it, and give its queue offsets to other messages.
+        """
+        self._watch()
+        if self.leads:
+            await self._serves.wait()
+        return not self._over.is_set()
+
     def changed(self) -> None:
         """End this part if the duty is another one."""
         duty = self._membership.duty
         if type(duty) is not type(self.duty) or duty.group.epoch != self.duty.group.epoch:
-            self._over.set()
+            self._end()
+
+    def _end(self) -> None:
+        self._over.set()
+        self._serves.set()
 
     async def over(self) -> None:
         """Wait until this part is over."""
+        self._watch()
+        await self._over.wait()
+
+    def _watch(self) -> None:
         self._membership.on_duty = self.changed
         self.changed()
-        await self._over.wait()
 
 
 class _Following(Replication):

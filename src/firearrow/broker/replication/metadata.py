@@ -1,6 +1,7 @@
 """A slave's copies of its master's tables: topics, groups, consumer offsets, delay offsets, the timers' checkpoint.
 
-The tables are asked for when the master is found, every `PERIOD_S`, and soon after a record of an unknown topic came.
+The tables are asked for when the master is found, every `PERIOD_S` (in a group with a coordinator `GROUP_PERIOD_S`),
+and soon after a record of an unknown topic came. `table_source` tells which tables may be taken, and when.
 Offsets that a group has committed here while the master was away stay until the master's own change: a row that is
 the same as at the last look is not taken again. Java: ``SlaveSynchronize``, which overwrites them every time.
 """
@@ -8,9 +9,10 @@ the same as at the last look is not taken again. Java: ``SlaveSynchronize``, whi
 import asyncio
 import logging
 from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 from firearrow.broker.delivery.schedule import DelayedDelivery
+from firearrow.broker.replication.table_source import AnyMaster, TableSource
 from firearrow.broker.tables.tables import Tables
 from firearrow.errors import FireArrowError, RequestRefused
 from firearrow.fastjson import decode
@@ -27,25 +29,48 @@ from firearrow.protocol.requests.replication.replication import (
 )
 from firearrow.remoting.caller import Caller
 from firearrow.runtime.network import Address
-from firearrow.store.placement import Rows
+from firearrow.store.placement import FLUSHED, WRITTEN, Rows
 from firearrow.store.timer.files import keep_copied_check
 from firearrow.store.timer.layout import TimerCheck
 from firearrow.telemetry.damped import Damped
 
 PERIOD_S: Final = 10.0
+GROUP_PERIOD_S: Final = 1.0
 PAUSE_S: Final = 0.2
 """The least time between two looks."""
+PAUSES: Final = 20
+"""A look is followed by a pause of so many times its length, so that large tables do not load the master."""
 TIMEOUT_MS: Final = 10_000
 SEPARATOR: Final = "@"
 
 log = logging.getLogger(__name__)
 
 
+class Told(NamedTuple):
+    """What a master told of deliveries, at some time before its log ended at ``log_end``."""
+
+    log_end: int
+    offsets: dict[str, dict[int, int]]
+    delays: DelayOffsetTable
+    timers: TimerCheck | None
+
+
 class Metadata:
     """Keeps the tables of a slave equal to those of its master."""
 
-    def __init__(self, tables: Tables, delays: DelayedDelivery, caller: Caller) -> None:
+    def __init__(
+        self,
+        tables: Tables,
+        delays: DelayedDelivery,
+        caller: Caller,
+        source: TableSource | None = None,
+        period_s: float = PERIOD_S,
+    ) -> None:
         self._tables = tables
+        self._source = source or AnyMaster(caller)
+        self._period_s = period_s
+        self._level = FLUSHED if tables.settings.value.log.syncs_first else WRITTEN
+        self._told: Told | None = None
         self._topics = tables.topics
         self._delays = delays
         self._caller = caller
@@ -72,15 +97,19 @@ class Metadata:
         """Copy the tables until cancelled."""
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(PERIOD_S):
+                async with asyncio.timeout(self._period_s):
                     await self._wanted.wait()
             self._wanted.clear()
+            began = asyncio.get_running_loop().time()
+            took = 0.0
             if self.master is not None:
                 try:
                     await self._copy(self.master)
+                    took = asyncio.get_running_loop().time() - began
+                    await self._take_told()
                 except FireArrowError as error:
                     self._failed(self.master, error)
-            await asyncio.sleep(PAUSE_S)
+            await asyncio.sleep(max(PAUSE_S, min(PAUSES * took, PERIOD_S)))
 
     def _failed(self, master: Address, error: FireArrowError) -> None:
         if self._failures.count(asyncio.get_running_loop().time()):
@@ -88,26 +117,46 @@ class Metadata:
             log.warning("the tables of master %s are not copied for now: %s", master, error, extra=extra)
 
     async def _copy(self, master: Address) -> None:
+        await self._source.log_end(master)
         topics = await self._caller.call(master, GetAllTopicConfig(), timeout_ms=TIMEOUT_MS)
-        self._topics.adopt(decode(topics.body, TopicConfigAndMappingTable))
         groups = await self._caller.call(master, GetAllSubscriptionGroupConfig(), timeout_ms=TIMEOUT_MS)
-        self._tables.groups.adopt(decode(groups.body, SubscriptionGroupTable))
         offsets = await self._caller.call(master, GetAllConsumerOffset(), timeout_ms=TIMEOUT_MS)
-        self._take_offsets(decode(offsets.body, ConsumerOffsetTable).offset_table)
         delays = await self._caller.call(master, GetAllDelayOffset(), timeout_ms=TIMEOUT_MS)
-        self._take_delays(decode(delays.body, DelayOffsetTable))
-        await self._copy_timers(master)
+        timers = await self._timers_of(master)
+        log_end = await self._source.log_end(master)
+        self._topics.adopt(decode(topics.body, TopicConfigAndMappingTable))
+        self._tables.groups.adopt(decode(groups.body, SubscriptionGroupTable))
+        if self._told is None:  # else the log has not got what belongs to those of an earlier look
+            table = decode(offsets.body, ConsumerOffsetTable).offset_table
+            self._told = Told(log_end, table, decode(delays.body, DelayOffsetTable), timers)
 
-    async def _copy_timers(self, master: Address) -> None:
-        """Keep how far the master's timers are: a slave that is started as master makes its wheel from the log."""
+    async def _timers_of(self, master: Address) -> TimerCheck | None:
         try:
             reply = await self._caller.call(master, GetTimerCheckPoint(), timeout_ms=TIMEOUT_MS)
         except RequestRefused as refused:
             if refused.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:  # Apache's 4.9 has no timers
                 raise
+            return None
+        return TimerCheck.decode(reply.body)
+
+    async def _take_told(self) -> None:
+        """Take what was told of deliveries once the log here has all that belongs to it; later, if that takes long."""
+        told = self._told
+        if told is None:
             return
-        check = TimerCheck.decode(reply.body)
-        if check.queue_offset and check != self._timers_seen:
+        try:
+            async with asyncio.timeout(PERIOD_S):
+                await self._tables.store.reached(told.log_end, self._level)
+        except TimeoutError:
+            return
+        self._told = None
+        self._take_offsets(told.offsets)
+        self._take_delays(told.delays)
+        await self._take_timers(told.timers)
+
+    async def _take_timers(self, check: TimerCheck | None) -> None:
+        """Keep how far the master's timers are: a slave that is started as master makes its wheel from the log."""
+        if check is not None and check.queue_offset and check != self._timers_seen:
             await keep_copied_check(self._tables.disk, check)
             self._timers_seen = check
 

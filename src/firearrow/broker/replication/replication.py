@@ -12,7 +12,6 @@ from firearrow.broker.replication.metadata import Metadata
 from firearrow.broker.replication.near_slaves import NearSlaves
 from firearrow.broker.replication.slave import Slave
 from firearrow.broker.send.replies import Confirmation
-from firearrow.broker.settings.live import LiveSettings
 from firearrow.broker.tables.tables import Tables
 from firearrow.errors import ListenFailed, SettingsError
 from firearrow.protocol.requests.naming.registration import RegisterBrokerAnswer
@@ -53,7 +52,7 @@ class Replication:
             slave = Slave(store, settings, network, tables.clock)
             return cls(tables, network, slave=slave, metadata=Metadata(tables, delays, caller))
         master = Master(store, settings)
-        return cls(tables, network, master=master, confirmation=_confirmation(master, settings))
+        return cls(tables, network, master=master, confirmation=_confirmation(master, tables))
 
     async def start(self, life: Lifetime) -> None:
         """Begin to serve slaves, or to copy a master."""
@@ -89,10 +88,11 @@ class Replication:
             log.warning("a name server told a wrong address of the master: %s", error, extra={"reason": str(error)})
 
 
-def _confirmation(master: Master, settings: LiveSettings) -> Confirmation | None:
+def _confirmation(master: Master, tables: Tables) -> Confirmation | None:
+    settings = tables.settings
     if settings.value.replication.broker_role != "SYNC_MASTER":
         return None
-    slaves = NearSlaves(lambda: master.acked, lambda: master.end, settings)
+    slaves = NearSlaves(lambda: master.acked, lambda: master.end, settings, tables.store.log.dispatch_below)
     master.on_look = slaves.look
     settings.on_change.append(slaves.look)
     slaves.look()

@@ -131,12 +131,19 @@ class Ends:
             offset = end.request.tran_state_table_offset
             half = ledger.open_at(offset)
             if half is None and self._is_early(offset):
-                self._waiting.append(end)
+                self._put_off(end)
                 continue
             ends.append(end)
             half = half or ledger.pending.get(ledger.now_at(offset))
             size += 0 if half is None else half.size
         return ends, count
+
+    def _put_off(self, end: _End) -> None:
+        """Look at a request again later; refuse it where its half message waits for slaves that are away."""
+        if self.slaves is not None and self.slaves.refusal is not None:
+            end.answer(self.slaves.refusal)
+        else:
+            self._waiting.append(end)
 
     def _is_early(self, offset: int) -> bool:
         """Whether the half message is appended and not folded yet, or its end is."""

@@ -110,6 +110,13 @@ class Node:
         self._world.trace.add("power_loss", repr(self.process))
         await self._die(power=True)
 
+    async def lose_disk(self) -> None:
+        """Kill the process and put an empty disk into the machine."""
+        self._world.trace.add("lose_disk", repr(self.process))
+        await self._die(power=False)
+        self.image = DiskImage(self._world.split_rng(f"{self.name}/disk"), self._world.trace, self.name, self.clock)
+        self._new_process()
+
     async def restart(self, program: Program | None = None) -> None:
         """Start again after a crash or a stop, by default what ran last."""
         program = program or self._program

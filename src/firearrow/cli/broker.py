@@ -15,7 +15,7 @@ from firearrow.broker.broker import Broker
 from firearrow.broker.group_broker import GroupBroker
 from firearrow.broker.settings.config import BrokerSettings, load_settings
 from firearrow.cli.environment import server_environment
-from firearrow.cli.servers.level import Level, LogLevel
+from firearrow.cli.servers.level import Level, LogFile, LogForm, LogLevel, start_logging
 from firearrow.cli.servers.operation import MetricsPort, metrics_flags, metrics_line
 from firearrow.cli.servers.workers import Supervisor, Workers
 from firearrow.errors import DiskError, FireArrowError, SettingsError
@@ -26,8 +26,9 @@ from firearrow.runtime.garbage_collector import settle
 from firearrow.runtime.loops import run
 from firearrow.runtime.machine import Machine, numeric, this_machine
 from firearrow.runtime.network import SystemNetwork
+from firearrow.runtime.systemd import notify
 from firearrow.settings import Source
-from firearrow.telemetry.logs import log_to_stderr
+from firearrow.telemetry.logs import Form
 
 
 def broker(
@@ -55,9 +56,10 @@ def broker(
         int, typer.Option(min=1, help="Run so many brokers on this host, each with a store and a port of its own.")
     ] = 1,
     log_level: LogLevel = Level.INFO,
+    log_format: LogForm = Form.TEXT,
+    log_file: LogFile = None,
 ) -> None:
     """Run a broker: stores messages and delivers them to consumers."""
-    log_to_stderr(log_level)
     flags = {
         "namesrv_addr": name_servers,
         "store_path_root_dir": None if store is None else str(store),
@@ -68,11 +70,14 @@ def broker(
     }
     directory = store
     try:
+        start_logging(log_level, log_format, None if workers > 1 else log_file)
         settings = read_settings(config, flags)
         directory = Path(settings.broker.store_path_root_dir or Path.home() / "store").expanduser()
         if workers > 1:
-            shared = _shared_arguments(name_servers, config, bind, advertise, log_level, drain=drain)
-            _supervise(settings, directory, shared, workers, metrics_port, drains=drain)
+            given = {"-n": name_servers, "-c": config, "--bind": bind, "--advertise": advertise}
+            given |= {"--log-level": log_level.value, "--log-format": log_format.value}
+            shared = _shared_arguments(given, drain=drain)
+            _supervise(settings, directory, shared, workers, metrics_port, log_file, drains=drain)
             return
         run(lambda: _serve(settings, this_machine(), directory, drains=drain))
     except* FireArrowError as group:
@@ -82,17 +87,8 @@ def broker(
         raise typer.Exit(1) from None
 
 
-def _shared_arguments(
-    name_servers: str | None,
-    config: Path | None,
-    bind: str | None,
-    advertise: str | None,
-    log_level: Level,
-    *,
-    drain: bool,
-) -> tuple[str, ...]:
+def _shared_arguments(given: Mapping[str, object], *, drain: bool) -> tuple[str, ...]:
     """Return the arguments that every worker gets as they were given."""
-    given = {"-n": name_servers, "-c": config, "--bind": bind, "--advertise": advertise, "--log-level": log_level.value}
     words = [word for option, value in given.items() if value is not None for word in (option, str(value))]
     return (*words, "--drain") if drain else tuple(words)
 
@@ -103,6 +99,7 @@ def _supervise(
     shared: tuple[str, ...],
     count: int,
     metrics_port: int | None,
+    log_file: Path | None,
     *,
     drains: bool,
 ) -> None:
@@ -111,7 +108,8 @@ def _supervise(
     if not broker.listen_port:
         raise SettingsError("--workers needs a port: worker K listens on it plus 10 times K; give --port")
     name = broker.broker_name or this_machine().name
-    workers = Workers(count, name, str(directory), broker.listen_port, metrics_port, shared)
+    log = None if log_file is None else str(log_file)
+    workers = Workers(count, name, str(directory), broker.listen_port, metrics_port, shared, log)
     drain_s = broker.drain_wait_seconds if drains else 0
     asyncio.run(Supervisor(workers.plan(), drain_s).run())
 
@@ -171,9 +169,11 @@ async def _serve(settings: BrokerSettings, machine: Machine, directory: Path, *,
             shown = metrics_line(None if served.metrics is None else served.metrics.address)
             print(f"broker {identity.name} {where}{shown}", flush=True)
             settle()
+            notify("READY=1")
             try:
                 await asyncio.get_running_loop().create_future()
             except asyncio.CancelledError:
+                notify("STOPPING=1")
                 if drains:
                     print(
                         "broker drains: producers move to other brokers, requests are still answered", file=sys.stderr

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from firearrow.broker.settings.config import BrokerSettings
 from firearrow.cli.broker import leaves, read_settings
-from firearrow.cli.servers.level import Level, LogLevel
+from firearrow.cli.servers.level import Level, LogLevel, start_logging
 from firearrow.embedded.cluster import Doors, cluster, small
 from firearrow.errors import FireArrowError
 from firearrow.nameserver.config import NameServerConfig
@@ -22,7 +22,6 @@ from firearrow.runtime.garbage_collector import settle
 from firearrow.runtime.loops import run
 from firearrow.runtime.machine import this_machine
 from firearrow.runtime.network import SystemNetwork
-from firearrow.telemetry.logs import log_to_stderr
 
 LOOPBACK = "127.0.0.1"
 
@@ -39,7 +38,7 @@ def dev(
     log_level: LogLevel = Level.WARNING,
 ) -> None:
     """Run a name server and a broker for development, reachable from this machine only."""
-    log_to_stderr(log_level)
+    start_logging(log_level)
     flags = {"listen_port": port, "bind_address": LOOPBACK, "broker_ip1": LOOPBACK}
     names = NameServerConfig(listen_port=name_server_port, bind_address=LOOPBACK)
     try:

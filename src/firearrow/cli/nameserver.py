@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from firearrow.cli.broker import leaves
 from firearrow.cli.environment import server_environment
-from firearrow.cli.servers.level import Level, LogLevel
+from firearrow.cli.servers.level import Level, LogFile, LogForm, LogLevel, start_logging
 from firearrow.cli.servers.operation import MetricsPort, metrics_flags, metrics_line
 from firearrow.errors import FireArrowError, SettingsError
 from firearrow.nameserver.config import WITHOUT_EFFECT, NameServerConfig
@@ -23,9 +23,10 @@ from firearrow.runtime.disk.real_disk import RealDisk
 from firearrow.runtime.garbage_collector import settle
 from firearrow.runtime.loops import run
 from firearrow.runtime.network import SystemNetwork
+from firearrow.runtime.systemd import notify
 from firearrow.runtime.tls_settings import ServerTls
 from firearrow.settings import Source, load
-from firearrow.telemetry.logs import log_to_stderr
+from firearrow.telemetry.logs import Form
 
 
 class NameServerSettings(Struct, frozen=True):
@@ -48,10 +49,12 @@ def nameserver(
     ] = None,
     metrics_port: MetricsPort = None,
     log_level: LogLevel = Level.INFO,
+    log_format: LogForm = Form.TEXT,
+    log_file: LogFile = None,
 ) -> None:
     """Run a name server: tells clients which broker holds which topic."""
-    log_to_stderr(log_level)
     try:
+        start_logging(log_level, log_format, log_file)
         settings = _settings(config, {"listen_port": port, "bind_address": bind, **metrics_flags(metrics_port)})
         run(lambda: _serve(settings, directory or Path.home() / "namesrv"))
     except* FireArrowError as group:
@@ -98,8 +101,10 @@ async def _serve(settings: NameServerSettings, directory: Path) -> None:
                 flush=True,
             )
             settle()
+            notify("READY=1")
             await asyncio.get_running_loop().create_future()
     finally:
+        notify("STOPPING=1")
         await disk.close()
         if serves:
             print("name server stopped", file=sys.stderr)

@@ -1,9 +1,14 @@
-"""How much servers log."""
+"""How servers log: from which level on, as text or JSON lines, to standard error or to files that rotate."""
 
+import signal
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from firearrow.errors import SettingsError
+from firearrow.telemetry.logs import Form, change_level, log_to_file, log_to_stderr
 
 
 class Level(StrEnum):
@@ -15,4 +20,28 @@ class Level(StrEnum):
     ERROR = "ERROR"
 
 
-LogLevel = Annotated[Level, typer.Option(case_sensitive=False, help="Lowest level that is logged.")]
+LogLevel = Annotated[
+    Level,
+    typer.Option(
+        case_sensitive=False,
+        help="Lowest level that is logged. SIGUSR1 makes it DEBUG while the server runs, SIGUSR2 this one again.",
+    ),
+]
+LogForm = Annotated[Form, typer.Option("--log-format", help="Lines of text, or one JSON object a line.")]
+LogFile = Annotated[
+    Path | None,
+    typer.Option(help="Log to this file; at 128 MiB it is renamed to FILE.1 and so on, ten are kept. [standard error]"),
+]
+
+
+def start_logging(level: Level, form: Form = Form.TEXT, file: Path | None = None) -> None:
+    """Begin to log; the level changes by signals from then on."""
+    if file is None:
+        log_to_stderr(level, form)
+    else:
+        try:
+            log_to_file(str(file), level, form)
+        except OSError as error:
+            raise SettingsError(f"{file} cannot be written: {error}; check the path after --log-file") from error
+    signal.signal(signal.SIGUSR1, lambda _number, _frame: change_level(Level.DEBUG))
+    signal.signal(signal.SIGUSR2, lambda _number, _frame: change_level(level))

@@ -46,6 +46,8 @@ class Workers(Struct, frozen=True):
     metrics_port: int | None
     rest: tuple[str, ...]
     """Arguments that every worker gets."""
+    log_file: str | None = None
+    """Worker K logs to this file with ``.K`` added."""
 
     def plan(self) -> list[Worker]:
         """Return what each worker is started with."""
@@ -55,6 +57,8 @@ class Workers(Struct, frozen=True):
         own = ["--store", f"{self.store}/{number}", "--port", str(self.port + PORTS_APART * number)]
         if self.metrics_port is not None:
             own += ["--metrics-port", str(self.metrics_port + number if self.metrics_port else 0)]
+        if self.log_file is not None:
+            own += ["--log-file", f"{self.log_file}.{number}"]
         # A port for slaves in the file would be the same for all: each takes the one after its own.
         environment = {"FIREARROW_BROKER_NAME": f"{self.name}-{number}", "FIREARROW_HA_LISTEN_PORT": "0"}
         return Worker(number, ("broker", *own, *self.rest), environment)

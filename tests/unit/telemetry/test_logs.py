@@ -1,0 +1,68 @@
+"""Log lines of servers: text or JSON, files that rotate, a level that changes while the server runs."""
+
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from firearrow.telemetry import logs
+from firearrow.telemetry.logs import Form, change_level, log_to_file
+
+log = logging.getLogger("firearrow.test")
+
+
+@pytest.fixture(autouse=True)
+def as_before() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    for handler in root.handlers:
+        if handler not in handlers:
+            handler.close()
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def test_an_event_is_one_json_object_with_its_values_and_its_trace(tmp_path: Path) -> None:
+    log_to_file(str(tmp_path / "log"), "INFO", Form.JSON)
+    log.warning("broker %s is removed", "a", extra={"broker": "a", "path": Path("x")})
+    try:
+        raise ValueError("two\nlines")
+    except ValueError:
+        log.exception("it failed")
+    first, second = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    assert first.pop("time").endswith("+00:00")
+    assert first == {
+        "level": "WARNING",
+        "logger": "firearrow.test",
+        "event": "broker a is removed",
+        "broker": "a",
+        "path": "x",
+    }
+    assert "ValueError: two\nlines" in second["trace"]
+
+
+def test_a_large_file_is_renamed_and_old_ones_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "FILE_BYTES", 500)
+    monkeypatch.setattr(logs, "FILES_KEPT", 2)
+    log_to_file(str(tmp_path / "log"))
+    for number in range(40):
+        log.info("line %d", number)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["log", "log.1", "log.2"]
+    assert (tmp_path / "log").read_text().splitlines()[-1].endswith("line 39")
+
+
+def test_the_level_changes_while_the_program_runs(tmp_path: Path) -> None:
+    log_to_file(str(tmp_path / "log"), "WARNING")
+    for level in ("DEBUG", "WARNING"):
+        log.debug("before %s", level)
+        change_level(level)
+        log.debug("after %s", level)
+    text = (tmp_path / "log").read_text()
+    assert "the log level is DEBUG now" in text
+    assert "after DEBUG" in text
+    assert "before WARNING" in text
+    assert "before DEBUG" not in text
+    assert "after WARNING" not in text

@@ -25,6 +25,7 @@ def as_before() -> Iterator[None]:
     root.setLevel(level)
 
 
+@pytest.mark.complaints("it failed")
 def test_an_event_is_one_json_object_with_its_values_and_its_trace(tmp_path: Path) -> None:
     log_to_file(str(tmp_path / "log"), "INFO", Form.JSON)
     log.warning("broker %s is removed", "a", extra={"broker": "a", "path": Path("x")})

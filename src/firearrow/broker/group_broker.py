@@ -93,6 +93,7 @@ class GroupBroker:
         own = Own(
             settings.broker.broker_id,
             Promised(promise.epoch, promise.master),
+            run=1 + self._chance.getrandbits(62),
             has_log=self._disk.exists(COMMIT_LOG) and bool(await self._disk.list(COMMIT_LOG)),
             may_lack=run_file.lost_power and not settings.log.syncs_first,
         )

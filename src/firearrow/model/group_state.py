@@ -26,6 +26,8 @@ class GroupState(Struct, frozen=True):
     """Whether an operator chose the master against the rules."""
     named: int = 0
     """The last epoch whose master an operator chose against the rules; 0 for none."""
+    elector: int = 0
+    """The run of the process that proposed the last election, a random number; 0 for none."""
 
 
 class Promised(Struct, frozen=True):

@@ -51,6 +51,8 @@ class FailoverOptions:
     latency_s: float
     kinds: tuple[str, ...] = ()
     """Faults; all where none is named."""
+    crashes: float = 0.3
+    """How often a broker dies within a partition."""
 
     @classmethod
     def draw(cls, rng: random.Random) -> "FailoverOptions":
@@ -203,7 +205,7 @@ class FailoverRun:
         elif shape in ("one way", "bridge"):
             network.partition([name[left]], [name[right]], one_way=shape == "one way")
         await asyncio.sleep(self.rng.choice((0.5, 2.0, 8.0)))
-        if self.rng.random() < 0.3:
+        if self.rng.random() < self.options.crashes:
             self.counts["crash in a partition"] += 1
             await self.group.members[self.rng.choice((alone, master))].node.crash()
         coordinator.heal()

@@ -1,7 +1,9 @@
 """Small parts of failover: values at the coordinator, the greeting of replicas, the run file, answers that wait."""
 
 import pytest
+from msgspec.structs import replace
 
+from firearrow.broker.failover.elections import Heard, Own, Propose, Wait, next_step
 from firearrow.broker.failover.group_slave import is_refused
 from firearrow.broker.failover.group_values import About, decode, encode
 from firearrow.broker.failover.run_file import RunFile
@@ -10,7 +12,7 @@ from firearrow.broker.settings.failover_settings import FailoverConfig, check_me
 from firearrow.broker.settings.replication_settings import ReplicationConfig
 from firearrow.errors import BadBody, BadFrame, ConnectionFailed, SettingsError
 from firearrow.model.epochs import Epochs
-from firearrow.model.group_state import GroupState
+from firearrow.model.group_state import GroupState, Promised
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.ha_handshake import (
     Hello,
@@ -97,3 +99,17 @@ def test_only_a_refused_connection_tells_of_a_dead_process() -> None:
     refused.__cause__ = ConnectionRefusedError()
     assert is_refused(refused)
     assert not is_refused(ConnectionFailed("timed out"))
+
+
+def test_a_first_election_whose_answer_was_lost_is_known_by_its_run() -> None:
+    own, alive = Own(3, Promised(), run=77), frozenset({1, 2, 3})
+    founded = GroupState(epoch=0, master=0, iss=(3,), iss_seq=0, min_iss=2)
+    first = next_step(own, Heard(founded, alive), 2)
+    assert isinstance(first, Propose)
+    since = replace(first.new, iss_seq=first.new.iss_seq + 2)  # others have swapped since
+    again = next_step(own, Heard(since, alive), 2)
+    assert isinstance(again, Propose)
+    assert (again.new.master, again.new.iss) == (3, (3,))
+    other = next_step(replace(own, run=78), Heard(since, alive), 2)  # a later run, whose directory may be lost
+    assert isinstance(other, Wait)
+    assert other.is_trouble

@@ -466,3 +466,29 @@ def test_delayed_messages_are_delivered_by_the_master_only() -> None:
         await eventually(lambda: readable(group.reader), 1)
 
     run(scenario)
+
+
+@pytest.mark.parametrize(("least", "alone"), [(1, 1), (2, 0)])
+def test_consumers_of_a_sync_master_see_what_its_slave_has(least: int, alone: int) -> None:
+    """``alone``: whether a message is seen when the slave that lacks it is gone, by minInSyncReplicas."""
+
+    async def scenario(_world: World, group: Group) -> None:
+        await group.slave.start()
+        await eventually(lambda: refusals(group), 0)  # sends messages
+        await group.copied()
+        await asyncio.sleep(1)
+        before = await readable(group.client)
+        assert before > 0
+        group.slave.node.freeze()
+        late = frozenset({ResponseCode.FLUSH_SLAVE_TIMEOUT})
+        await group.client.ask(a_send(), b"late", accept=late, timeout_ms=9_000)
+        assert not await group.client.stored(offset=before), "an unconfirmed message is seen"
+        await group.slave.node.crash()
+        await asyncio.sleep(1)
+        assert len(await group.client.stored(offset=before)) == alone
+        await group.slave.start()
+        async with asyncio.timeout(WAIT_S):
+            while not await group.client.stored(offset=before):  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+
+    run(scenario, broker_role="SYNC_MASTER", min_in_sync_replicas=least)

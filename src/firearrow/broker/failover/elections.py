@@ -28,6 +28,8 @@ class Own(Struct, frozen=True):
     """The ``iss_seq`` of the last state that this run of the process swapped in, and heard so; -1 for none."""
     elected: int = 0
     """The epoch for which this run of the process last won an election, and heard so; 0 for none."""
+    run: int = 0
+    """The number of this run of the process, drawn by lot; 0 for none."""
     has_log: bool = False
     """Whether the log has any record."""
     may_lack: bool = False
@@ -90,12 +92,12 @@ def next_step(own: Own, heard: Heard, min_iss: int) -> Step:
     if group.master in heard.alive and group.master in group.iss and not heard.master_is_gone:
         return Follow(group)
     if own.replica in group.iss:
-        return Propose(elected(group, own.replica, _without_gone(group, heard)), "the master is gone")
+        return Propose(elected(group, own.replica, _without_gone(group, heard), own.run), "the master is gone")
     return Wait(f"master {group.master} of epoch {group.epoch} is gone, and this replica is not in sync")
 
 
-def elected(group: GroupState, chosen: int, alive: frozenset[int]) -> GroupState:
-    """Return the state in which ``chosen``, a member of the in-sync set, leads the next epoch.
+def elected(group: GroupState, chosen: int, alive: frozenset[int], run: int = 0) -> GroupState:
+    """Return the state in which ``chosen``, a member of the in-sync set, leads the next epoch, as a run proposes it.
 
     Members that are not alive leave the set, as long as ``min_iss`` members stay: while there are fewer, nothing is
     acknowledged, so a member that is only away may still be elected later.
@@ -110,6 +112,7 @@ def elected(group: GroupState, chosen: int, alive: frozenset[int]) -> GroupState
         iss=tuple(sorted(staying)),
         iss_seq=group.iss_seq + 1,
         by_name=False,
+        elector=run,
     )
 
 
@@ -121,7 +124,7 @@ def elected_by_name(group: GroupState, chosen: int, epoch: int = 0) -> GroupStat
     """
     epoch = max(group.epoch + 1, epoch)
     seq = group.iss_seq + 1
-    return replace(group, epoch=epoch, master=chosen, iss=(chosen,), iss_seq=seq, by_name=True, named=epoch)
+    return replace(group, epoch=epoch, master=chosen, iss=(chosen,), iss_seq=seq, by_name=True, named=epoch, elector=0)
 
 
 def _found_group(own: Own, min_iss: int) -> Step:
@@ -172,8 +175,12 @@ def _leave(replica: int, group: GroupState) -> Step:
 
 
 def _is_new(own: Own, group: GroupState) -> bool:
-    """Whether a replica comes with a new directory, and the master may not know that yet."""
-    is_told = own.swapped == group.iss_seq or own.elected == group.epoch
+    """Whether a replica comes with a new directory, and the master may not know that yet.
+
+    An election that this run proposed is known by its number, also when the answer to the swap was lost.
+    """
+    is_own = group.master == own.replica and group.elector == own.run != 0
+    is_told = own.swapped == group.iss_seq or own.elected == group.epoch or is_own
     return bool(group.epoch) and not own.promised.epoch and not is_told
 
 
@@ -181,7 +188,7 @@ def _master(own: Own, group: GroupState, alive: frozenset[int]) -> Step:
     if own.leads == group.epoch or own.swapped == group.iss_seq:
         return Lead(group)
     if own.promised.epoch == group.epoch:
-        return Propose(elected(group, own.replica, alive), "the master starts anew")
+        return Propose(elected(group, own.replica, alive, own.run), "the master starts anew")
     return Propose(replace(group, iss_seq=group.iss_seq + 1), "the election is confirmed")
 
 

@@ -16,10 +16,12 @@ from firearrow.broker.replication.metadata import GROUP_PERIOD_S, Metadata
 from firearrow.broker.replication.replication import Replication
 from firearrow.broker.replication.table_source import MasterOfEpoch
 from firearrow.broker.tables.tables import Tables
+from firearrow.broker.tables.topic_book import Topics
 from firearrow.errors import SettingsError
 from firearrow.protocol.requests.naming.registration import RegisterBrokerAnswer
 from firearrow.remoting.caller import Caller
 from firearrow.runtime.network import Address, Network
+from firearrow.store.placement import Rows, UniformRows
 from firearrow.store.store import Store
 
 log = logging.getLogger(__name__)
@@ -58,6 +60,7 @@ class GroupPart:
         member.proposal = master.proposal
         member.is_surrounded = lambda: master.is_surrounded
         master.on_serves = self._serves.set
+        tables.store.views.dispatch.views.append(_MissingTopics(tables.topics).arrived)
         return Replication(tables, network, master=master, confirmation=master.answers)
 
     def _following(self, tables: Tables, network: Network, caller: Caller, delays: DelayedDelivery) -> Replication:
@@ -100,6 +103,21 @@ class GroupPart:
     def _watch(self) -> None:
         self._membership.on_duty = self.changed
         self.changed()
+
+
+class _MissingTopics:
+    """Makes topics anew that died with a master: messages that were delayed or prepared there come to them later."""
+
+    def __init__(self, topics: Topics) -> None:
+        self._topics = topics
+
+    def arrived(self, rows: Rows) -> None:
+        """Make the topics of new records that have none."""
+        tails = (rows.tail,) if type(rows) is UniformRows else [row[0] for row in rows]
+        known = self._topics.table
+        missing = [(tail.topic, tail.queue_id) for tail in tails if tail.topic not in known]
+        if missing:
+            self._topics.restore(missing)
 
 
 class _Following(Replication):

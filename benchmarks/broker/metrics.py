@@ -1,8 +1,8 @@
 """What metrics cost: ``python -m benchmarks.broker.metrics [rounds]``.
 
-Two brokers, one with ``metricsExporterType=PROM`` and one without, and a bare client share one process and one loop.
-Rounds of 64 sends go to them in turns, so that both see the same machine; printed are microseconds of CPU a message of
-both and the difference. Then a broker with 12,500 topics of 4 queues, a message in every queue, is asked for
+Three brokers, one with ``metricsExporterType=PROM`` and two without, and a bare client share one process and one loop.
+Rounds of 64 sends go to them in turns, so that all see the same machine; printed are microseconds of CPU a message and
+the differences. Then a broker with 12,500 topics of 4 queues, a message in every queue, is asked for
 ``/metrics``: the time until the page is there, its size, and the longest hold of the loop meanwhile.
 """
 
@@ -41,6 +41,7 @@ SIZE = 1024
 TOPICS, QUEUES, AT_ONCE = 12_500, 4, 500
 SENDS_AT_ONCE = 50
 LOOK_S = 0.001
+WARM_UP = 20
 
 
 @asynccontextmanager
@@ -65,23 +66,29 @@ async def serving(*, shows_metrics: bool) -> AsyncIterator[tuple[Broker, int]]:
 
 
 async def compare_sends(rounds: int) -> None:
-    """Print what a send costs with metrics and without."""
-    async with serving(shows_metrics=False) as (_, off), serving(shows_metrics=True) as (_, on):
+    """Print what a send costs with metrics and without; a second broker without shows how much chance there is."""
+    async with (
+        serving(shows_metrics=False) as (_, off),
+        serving(shows_metrics=True) as (_, on),
+        serving(shows_metrics=False) as (_, again),
+    ):
         gc.freeze()
         loop = asyncio.get_running_loop()
-        clients = [(await loop.create_connection(Client, LOOPBACK, port))[1] for port in (off, on)]
+        clients = [(await loop.create_connection(Client, LOOPBACK, port))[1] for port in (off, on, again)]
         data = frames(Encoding.JSON, b"x" * SIZE, DEPTH)
-        spent: list[list[float]] = [[], []]
-        for number in range(rounds + 20):
-            for place in (0, 1) if number % 2 else (1, 0):
+        spent: list[list[float]] = [[], [], []]
+        for number in range(rounds + WARM_UP):
+            for step in range(3):
+                place = (number + step) % 3
                 before = time.process_time()
                 await clients[place].exchange(data, DEPTH)
-                if number >= 20:
+                if number >= WARM_UP:
                     spent[place].append((time.process_time() - before) / DEPTH * 1e6)
     for name, of in (("mean", mean), ("median", median)):
-        without, with_metrics = of(spent[0]), of(spent[1])
-        more = (with_metrics / without - 1) * 100
-        print(f"{name:6}  off {without:6.2f} us   on {with_metrics:6.2f} us   metrics cost {more:+5.2f} %")
+        without, with_metrics, control = (of(each) for each in spent)
+        more, chance = (with_metrics / without - 1) * 100, (control / without - 1) * 100
+        figures = f"off {without:6.2f} us, on {with_metrics:6.2f} us, off again {control:6.2f} us"
+        print(f"{name:6}  {figures}: metrics cost {more:+5.2f} %, chance {chance:+5.2f} %")
 
 
 async def scrape() -> None:

@@ -5,6 +5,7 @@ counted as records become visible, many at a time. There are samples by topic, a
 and at most `metricsOtelCardinalityLimit` in a metric, so that a page stays short however many topics there are.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Final, TypeVar
@@ -51,9 +52,12 @@ class RecordSizes:
     def arrived(self, rows: Rows) -> None:
         """Count records."""
         sizes = rows.sizes if type(rows) is UniformRows else [row[2] for row in rows]
+        if not sizes:
+            return
         histogram = self.histogram
-        if max(sizes, default=0) <= SIZES[0]:  # what `observe` does, for all of them at once
-            histogram.counts[0] += len(sizes)
+        place = bisect_left(SIZES, max(sizes))
+        if not place or SIZES[place - 1] < min(sizes):  # all lie between two bounds: `observe` all of them at once
+            histogram.counts[place] += len(sizes)
             histogram.total += sum(sizes)
             return
         for size in sizes:

@@ -138,11 +138,13 @@ class Costs:
         frozen.__getstate__()
         sender, ordinal = Sender(options, frozen.queues), 0
         link = link_of(self._options.connection, self._options.fetching)
+        link.portal.call(sender.open())
         for batch in pq.read_table(self._made()).to_batches(BATCH_ROWS):
             table = Table(batch, options.shape, Origin("costs", 0, 0), ordinal)
             ordinal += len(table)
             queues, drawn = link.portal.call(sender.begin(table.topics, len(table)))
             table.lanes(queues, drawn, sender.most_bytes)
+        link.portal.call(sender.close())
 
     def _write(self) -> None:
         rows = self._spark.read.parquet(str(self._made()))

@@ -10,7 +10,7 @@ MESSAGES ?= 1000000
 MINUTES ?= 30
 
 .PHONY: help venv check format test test-all-pythons sim integration interop fuzz bench bench-codec bench-remoting \
-        spark spark-kills spark-changes spark-versions \
+        spark spark-kills spark-changes spark-small-batches spark-versions \
         bench-nameserver bench-client bench-store bench-spark bench-versus bench-overload bench-size \
         pages surface docs dist new-user judges matrix broker-deaths replication-copies soak hostile clean
 
@@ -77,6 +77,9 @@ spark-kills: venv ## KILLS kills of driver, executor and broker while a topic is
 spark-changes: venv ## KILLS kills while the schema of an archive changes, its tables are typed and have partitions
 	$(BIN)/python -m tests.spark.kills --points $(KILLS) --directory build/spark-changes \
 	    --formats changing-iceberg,changing-delta --ledger
+
+spark-small-batches: venv ## a day of small batches into Iceberg and Delta, upkeep beside them; goes on where it stopped
+	$(BIN)/python -m tests.spark.small_batches --directory build/small-batches --ledger
 
 spark-versions: venv ## the same on other versions of Spark with native Iceberg and Delta
 	$(BIN)/python -m tests.spark.versions kills --ledger

@@ -9,7 +9,7 @@ import typer
 import typer.core
 import typer.main
 
-from firearrow.cli.cluster import Given, fail
+from firearrow.cli.cluster import Given
 from firearrow.cli.environment import Reach, unread
 from firearrow.cli.operate.examples import EXAMPLES
 from firearrow.errors import FireArrowError
@@ -208,27 +208,29 @@ def root(
     ] = False,
 ) -> None:
     """A message platform compatible with Apache RocketMQ."""
-    if profile and not context.resilient_parsing:
-        known = _profile(context, profile)
-        tls = tls if _is_given(context, "tls") else known.tls
-        trust = trust if _is_given(context, "trust") else known.trust
-        if not _is_given(context, "access_key"):
-            access_key, secret_key = known.access_key, known.secret_key
-        name_servers = name_servers or known.name_servers
+    fault = ""
+    if profile and context.invoked_subcommand != "profile":
+        try:
+            known = _profile(profile)
+        except FireArrowError as error:
+            fault = str(error)  # said by a command that reaches a cluster
+        else:
+            tls = tls if _is_given(context, "tls") else known.tls
+            trust = trust if _is_given(context, "trust") else known.trust
+            if not _is_given(context, "access_key"):
+                access_key, secret_key = known.access_key, known.secret_key
+            name_servers = name_servers or known.name_servers
     speaks_tls = ClientTls(enabled=tls or bool(trust), verify_server=bool(trust), trust_path=trust)
-    context.obj = Given(Reach(tls=speaks_tls, access_key=access_key, secret_key=secret_key), name_servers)
+    context.obj = Given(Reach(tls=speaks_tls, access_key=access_key, secret_key=secret_key), name_servers, fault)
     if not context.resilient_parsing:
         for line in unread(os.environ):
             typer.echo(f"warning: {line}", err=True)
 
 
-def _profile(context: typer.Context, name: str) -> "Profile":
+def _profile(name: str) -> "Profile":
     from firearrow.cli.operate.user_file import chosen_profile, profiles_file
 
-    try:
-        return chosen_profile(name, profiles_file(os.environ))
-    except FireArrowError as error:
-        fail(context, str(error))
+    return chosen_profile(name, profiles_file(os.environ))
 
 
 def _is_given(context: typer.Context, option: str) -> bool:

@@ -42,6 +42,8 @@ class Given(NamedTuple):
 
     reach: Reach
     name_servers: str = ""
+    fault: str = ""
+    """Why the profile cannot be used."""
 
 
 def reach_of(context: typer.Context) -> Reach:
@@ -60,6 +62,8 @@ def admin_of(context: typer.Context, servers: str) -> "Admin":
 def name_servers(context: typer.Context, given: str) -> str:
     """Return the name servers given after the command, before it, or in the environment; fail if there are none."""
     root = context.find_object(Given)
+    if root is not None and root.fault:
+        fail(context, root.fault)
     source = context.get_parameter_source("servers")
     if root is not None and root.name_servers and (source is None or source.name != "COMMANDLINE"):
         given = root.name_servers

@@ -27,7 +27,8 @@ def test_a_profile_is_kept_for_its_owner_alone_and_used_by_name(environment: dic
     file = profiles_file(environment)
     assert file.stat().st_mode & 0o777 == 0o600
     assert chosen_profile("prod", file) == Profile("127.0.0.1:1", access_key="ops", secret_key=SECRET)
-    for asked in (["--profile", "prod", "topic", "list"], ["topic", "list", "--profile", "prod"]):
+    asking = ["topic list --profile prod", "--profile prod topic list", "broker list --profile prod"]
+    for asked in [words.split() for words in asking]:
         assert "127.0.0.1:1" in RUNNER.invoke(app, asked, env=environment).stderr
     named = {**environment, "FIREARROW_PROFILE": "prod", "NAMESRV_ADDR": "127.0.0.1:2"}
     assert "127.0.0.1:1" in RUNNER.invoke(app, ["topic", "list"], env=named).stderr
@@ -67,6 +68,9 @@ def test_a_profile_that_is_not_there_is_named_with_those_that_are(environment: d
     write_profiles(file, {"prod": Profile("127.0.0.1:1")})
     with pytest.raises(NoSuchName, match="there are: prod"):
         chosen_profile("prd", file)
-    result = RUNNER.invoke(app, ["topic", "list", "--profile", "prd"], env=environment)
-    assert result.exit_code == 1
-    assert "firearrow profile add prd" in result.stderr
+    wrong = {**environment, "FIREARROW_PROFILE": "prd"}
+    assert RUNNER.invoke(app, ["profile", "list"], env=wrong).exit_code == 0
+    for words in (["topic", "list"], ["broker", "list"], ["produce", "T", "-m", "x"]):
+        result = RUNNER.invoke(app, words, env=wrong)
+        assert result.exit_code == 1
+        assert "firearrow profile add prd" in result.stderr

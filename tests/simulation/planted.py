@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 import pytest
 
+from tests.simulation.failoverplants import FAILOVER_PART_PLANTS, FAILOVER_PLANTS, GroupPlant
 from tests.simulation.messageplants import MESSAGE_PLANTS
 from tests.simulation.partplants import PART_PLANTS, PartPlant
 from tests.simulation.plants import PLANTS, Plant
@@ -30,7 +31,7 @@ class Caught(NamedTuple):
     """Whether it is what this fault should be seen as."""
 
 
-def caught(plant: Plant | PartPlant, seeds: int = SEEDS) -> Caught | None:
+def caught(plant: Plant | PartPlant | GroupPlant, seeds: int = SEEDS) -> Caught | None:
     """Put a fault back and run seed after seed until it is seen; None when it is not."""
     with pytest.MonkeyPatch.context() as patch:
         plant.put_back(patch)
@@ -47,13 +48,14 @@ def caught(plant: Plant | PartPlant, seeds: int = SEEDS) -> Caught | None:
 def main() -> int:
     """Print the table."""
     logging.getLogger("firearrow").propagate = False
-    plants: list[Plant | PartPlant] = [*PLANTS, *PART_PLANTS, *MESSAGE_PLANTS]
+    plants: list[Plant | PartPlant | GroupPlant] = [*PLANTS, *PART_PLANTS, *MESSAGE_PLANTS]
+    plants += [*FAILOVER_PLANTS, *FAILOVER_PART_PLANTS]
     wanted = [plant for plant in plants if not sys.argv[1:] or plant.finding.split()[0] in sys.argv[1:]]
     missed = 0
     print("| finding | planted bug | caught | seeds needed | seen as | seconds |\n|---|---|---|---|---|---|")
     for plant in wanted:
         began = time.perf_counter()
-        found = caught(plant, SEEDS if isinstance(plant, Plant) else 1)
+        found = caught(plant, 1 if isinstance(plant, PartPlant) else SEEDS)
         missed += found is None or not found.is_expected
         row = ["yes", str(found.seeds), found.words[:90]] if found else ["**no**", "", ""]
         print(f"| {plant.finding} | {plant.what} | {' | '.join(row)} | {time.perf_counter() - began:.0f} |", flush=True)

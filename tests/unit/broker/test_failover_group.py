@@ -284,3 +284,67 @@ def cut_after_a_switch() -> None:
 
 def test_a_cut_leaves_no_stale_bytes() -> None:
     cut_after_a_switch()
+
+
+def start_one_that_lacks_messages() -> None:
+    """A slave has left the in-sync set and lacks messages, and the others die: it must wait for one of them."""
+
+    async def scenario(world: World) -> None:
+        group = Group(world, await Names(world.node("names")).start(), CoordinatorFaults(), sync=True)
+        group.start()
+        state = await group.until_in_sync(3)
+        nodes = {number: member.node for number, member in group.members.items()}
+        lacks = next(number for number in nodes if number != state.master)
+        world.network.isolate(nodes[lacks].name)
+        group.coordinator.cut(lacks)
+        await group.send_until(5)
+        for number, node in nodes.items():
+            if number != lacks:
+                await node.crash()
+        world.network.heal()
+        group.coordinator.heal()
+        for _ in range(10):
+            await asyncio.sleep(1)
+            state = group.state or state
+            assert state.master != lacks, "a replica that is not in sync leads"
+        for number, node in nodes.items():
+            if number != lacks:
+                await node.restart()
+        await group.send_until(1)
+        found = set(await group.stored())
+        assert [body for body in group.acked if body not in found] == []
+
+    World(6).run(scenario)
+
+
+def test_a_replica_that_lacks_messages_is_not_elected() -> None:
+    start_one_that_lacks_messages()
+
+
+def send_without_the_coordinator() -> None:
+    """A master and one slave see neither the coordinator nor the other slave, which is elected meanwhile."""
+
+    async def scenario(world: World) -> None:
+        group = Group(world, await Names(world.node("names")).start(), CoordinatorFaults(), sync=True)
+        group.start()
+        state = await group.until_in_sync(3)
+        await group.send_until(5)
+        other, chosen = (number for number in group.members if number != state.master)
+        pair = [group.members[number].node.name for number in (state.master, other)]
+        world.network.partition(pair, [group.members[chosen].node.name])
+        group.coordinator.cut(state.master, other)
+        began = world.loop.time()
+        while world.loop.time() < began + 30:
+            await group.send()
+        world.network.heal()
+        group.coordinator.heal()
+        await group.send_until(5)
+        found = set(await group.stored())
+        lost = [body for body in group.acked if body not in found]
+        assert not lost, f"{len(lost)} acknowledged messages are lost"
+
+    World(7).run(scenario)
+
+
+def test_a_master_that_sees_no_coordinator_keeps_its_in_sync_set() -> None:
+    send_without_the_coordinator()

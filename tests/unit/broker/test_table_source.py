@@ -1,17 +1,24 @@
 """Which tables of a master a slave may take."""
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
 import pytest
 
+from firearrow.broker.replication.metadata import Metadata, Told
 from firearrow.broker.replication.table_source import AnyMaster, MasterOfEpoch
+from firearrow.broker.settings.config import BrokerSettings
+from firearrow.broker.settings.live import LiveSettings
+from firearrow.broker.tables.tables import Tables
 from firearrow.errors import StaleEpoch
 from firearrow.protocol.bodies.body import encode_body
+from firearrow.protocol.bodies.group.offset import DelayOffsetTable
 from firearrow.protocol.bodies.naming.route import KVTable
 from firearrow.protocol.bodies.replication.replication import EpochEntry, EpochEntryCache
 from firearrow.remoting.caller import Caller
 from firearrow.runtime.network import Address
+from firearrow.testing.sim.loop import SimLoop
 
 MASTER = Address("10.0.0.1", 10911)
 
@@ -48,3 +55,41 @@ def test_tables_are_taken_from_the_master_of_the_epoch_only() -> None:
 
 def test_a_master_without_a_coordinator_tells_the_end_of_its_log() -> None:
     assert asyncio.run(AnyMaster(caller(KVTable(table={"commitLogMaxOffset": "77"}))).log_end(MASTER)) == 77
+
+
+class Copied:
+    """A store whose log reaches what is asked for when it is told to."""
+
+    def __init__(self) -> None:
+        self.views = SimpleNamespace(dispatch=SimpleNamespace(views=[]))
+        self.has_all = asyncio.Event()
+
+    async def reached(self, _offset: int, _level: object) -> None:
+        await self.has_all.wait()
+
+
+def test_offsets_are_taken_after_the_log_that_belongs_to_them() -> None:
+    async def scenario() -> None:
+        store, taken = Copied(), list[tuple[object, ...]]()
+        tables = SimpleNamespace(
+            store=store,
+            topics=None,
+            settings=LiveSettings(BrokerSettings()),
+            offsets=SimpleNamespace(commit=lambda *row: taken.append(row)),
+            offset_file=SimpleNamespace(changed=lambda: None),
+        )
+        delays = SimpleNamespace(offsets=None, file=SimpleNamespace(changed=lambda: None))
+        metadata = Metadata(cast("Tables", tables), cast("Any", delays), caller(KVTable()))
+        metadata._told = Told(900, {"T@g": {0: 7}}, DelayOffsetTable(), None)
+        await metadata._take_told()
+        assert not taken, "offsets are taken before the log"
+        store.has_all.set()
+        await metadata._take_told()
+        assert taken == [("g", "T", 0, 7)]
+        assert metadata._told is None
+
+    loop = SimLoop()
+    try:
+        loop.run_until_complete(scenario())
+    finally:
+        loop.close()

@@ -1,0 +1,182 @@
+"""Faults of replication and failover, put in one at a time: the bugs that such systems have had, ours among them.
+
+One is hunted in random groups of three, the others by the test of their part or by one scenario.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pytest
+
+from firearrow.broker.failover import elections, membership
+from firearrow.broker.failover.elections import Heard, Own, Propose, Step, Wait, elected
+from firearrow.broker.failover.group_master import GroupMaster
+from firearrow.broker.failover.group_part import GroupPart
+from firearrow.broker.failover.in_sync_set import InSyncSet
+from firearrow.broker.replication.metadata import Metadata
+from firearrow.broker.replication.slave import Slave
+from firearrow.broker.replication.table_source import MasterOfEpoch
+from firearrow.broker.tables.offset_rows import OffsetRows
+from firearrow.broker.tables.offsets import OffsetTable
+from firearrow.model.group_state import GroupState
+from firearrow.store.epochs.promise import Promise
+from firearrow.store.placement import WRITTEN
+from firearrow.store.recovery import owed_cut
+from tests.simulation.broker.failovers import FailoverOptions, run_failovers
+from tests.simulation.partplants import PartPlant
+from tests.unit.broker import test_failover_group, test_owed_cut, test_table_source
+from tests.unit.store import test_epoch_files
+
+PutBack = Callable[[pytest.MonkeyPatch], None]
+
+
+def acknowledges_before_the_flush(patch: pytest.MonkeyPatch) -> None:
+    """A slave reports what it has written, not what it has flushed."""
+    made = Slave.__init__
+
+    def init(self: Slave, *arguments: Any) -> None:
+        made(self, *arguments)
+        self._level = WRITTEN
+
+    patch.setattr(Slave, "__init__", init)
+
+
+def promises_in_memory(patch: pytest.MonkeyPatch) -> None:
+    """The promise of an epoch is not on disk when the replica answers in it."""
+
+    async def make(self: Promise, epoch: int, master: int) -> None:
+        self.check(epoch, master)
+        self.epoch, self.master = epoch, master
+
+    patch.setattr(Promise, "make", make)
+
+
+def elects_anybody(patch: pytest.MonkeyPatch) -> None:
+    """A replica that is not in sync takes over when the master is gone."""
+    right = elections.next_step
+
+    def next_step(own: Own, heard: Heard, min_iss: int) -> Step:
+        step, group = right(own, heard, min_iss), heard.group
+        if isinstance(step, Wait) and "not in sync" in step.why and group is not None and own.promised.epoch:
+            return Propose(elected(group, own.replica, heard.alive), "the master is gone")
+        return step
+
+    patch.setattr(membership, "next_step", next_step)
+
+
+def takes_offsets_before_the_log(patch: pytest.MonkeyPatch) -> None:
+    """A slave takes offsets whose deliveries its log has not got."""
+
+    async def take_told(self: Metadata) -> None:
+        told, self._told = self._told, None
+        if told is not None:
+            self._take_offsets(told.offsets)
+            self._take_delays(told.delays)
+
+    patch.setattr(Metadata, "_take_told", take_told)
+
+
+def keeps_offsets_ahead_of_the_log(patch: pytest.MonkeyPatch) -> None:
+    """Offsets ahead of a log that was cut stay, and skip what comes in its place."""
+    patch.setattr(OffsetTable, "cut", lambda _self, _end_of: 0)
+    patch.setattr(OffsetRows, "_shown", lambda _self, _topic, _queue_id, offset: offset)
+
+
+def takes_tables_of_any_epoch(patch: pytest.MonkeyPatch) -> None:
+    """A slave takes the tables of whoever answers at the master's address."""
+
+    async def log_end(_self: MasterOfEpoch, _master: object) -> int:
+        return 900
+
+    patch.setattr(MasterOfEpoch, "log_end", log_end)
+
+
+def leaves_stale_bytes(patch: pytest.MonkeyPatch) -> None:
+    """A cut moves the end in memory, and the bytes behind it stay in the files."""
+
+    async def cut_off(*_arguments: object) -> int:
+        return 0
+
+    patch.setattr(owed_cut, "cut_off", cut_off)
+
+
+def shrinks_without_the_coordinator(patch: pytest.MonkeyPatch) -> None:
+    """A master counts a smaller in-sync set without a swap at the coordinator."""
+    right = GroupMaster.wanted
+
+    def wanted(self: GroupMaster) -> GroupState | None:
+        found = right(self)
+        if found is None or len(found.iss) >= len(self.in_sync.group.iss):
+            return found
+        self.in_sync = InSyncSet(found)
+        self._acknowledged()
+        return None
+
+    patch.setattr(GroupMaster, "wanted", wanted)
+
+
+def shows_what_others_lack(patch: pytest.MonkeyPatch) -> None:
+    """A new master serves consumers before the replicas in sync have its log."""
+
+    async def serves(_self: GroupPart) -> bool:
+        return True
+
+    patch.setattr(GroupPart, "serves", serves)
+
+
+@dataclass(frozen=True)
+class GroupPlant:
+    """A fault, and the groups in which it is hunted."""
+
+    finding: str
+    what: str
+    put_back: PutBack
+    rule: str
+    """What the first complaint begins with, as a regular expression."""
+    kinds: tuple[str, ...]
+
+    def hunt(self, seed: int) -> None:
+        """Raise what is wrong in one group."""
+        options = FailoverOptions(sync_flush=True, lies=False, steps=4, sync_s=0.05, latency_s=0.005, kinds=self.kinds)
+        run_failovers(seed, options)
+
+
+FAILOVER_PLANTS: Final = (
+    GroupPlant(
+        "H1", "a slave acknowledges before its flush", acknowledges_before_the_flush, "F[1-5]", ("power of all",),
+    ),
+)  # fmt: skip
+FAILOVER_PART_PLANTS: Final = (
+    PartPlant(
+        "H2", "the promise of an epoch is not durable", promises_in_memory,
+        test_epoch_files.test_every_crash_within_a_promise_keeps_a_promise, "found",
+    ),
+    PartPlant(
+        "H3", "a replica that is not in sync is elected", elects_anybody,
+        test_failover_group.start_one_that_lacks_messages, "not in sync leads",
+    ),
+    PartPlant(
+        "H4", "a slave takes offsets before the log that belongs to them", takes_offsets_before_the_log,
+        test_table_source.test_offsets_are_taken_after_the_log_that_belongs_to_them, "before the log",
+    ),
+    PartPlant(
+        "H5", "a cut leaves stale bytes", leaves_stale_bytes, test_failover_group.cut_after_a_switch, "stale bytes",
+    ),
+    PartPlant(
+        "H6", "the in-sync set shrinks without compare-and-swap", shrinks_without_the_coordinator,
+        test_failover_group.send_without_the_coordinator, "acknowledged messages are lost|TimeoutError",
+    ),
+    PartPlant(
+        "H7", "offsets ahead of the log after a switch are kept", keeps_offsets_ahead_of_the_log,
+        test_owed_cut.test_offsets_ahead_of_the_cut_are_lowered_and_new_messages_are_read, "assert",
+    ),
+    PartPlant(
+        "H8", "a new master shows what others in sync lack", shows_what_others_lack,
+        test_failover_group.read_at_a_new_master, "unconfirmed",
+    ),
+    PartPlant(
+        "H9", "a slave takes tables of another epoch", takes_tables_of_any_epoch,
+        test_table_source.test_tables_are_taken_from_the_master_of_the_epoch_only, "DID NOT RAISE",
+    ),
+)  # fmt: skip

@@ -208,6 +208,7 @@ class Broker:
         except BaseException:
             await store.close()
             raise
+        self._settings.on_change.append(lambda: store.retention.configure(self._settings.value.retention))
         life.spawn(store.run(), "store")
         life.on_stop(store.close)
         if self._part is not None:
@@ -337,8 +338,8 @@ class Broker:
         life.spawn(registration.run(), "registration")
 
     def _disk_watch(self) -> DiskWatch:
-        settings = self._settings.value
-        return DiskWatch(self._disk, settings.broker.store_path_root_dir, settings.retention)
+        settings = self._settings
+        return DiskWatch(self._disk, settings.broker.store_path_root_dir, lambda: settings.value.retention)
 
 
 def _addresses(text: str) -> list[Address]:

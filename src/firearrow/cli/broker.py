@@ -4,7 +4,7 @@ import asyncio
 import os
 import random
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from firearrow.broker.broker import Broker
 from firearrow.broker.group_broker import GroupBroker
+from firearrow.broker.identity import Identity
 from firearrow.broker.settings.config import BrokerSettings, load_settings
 from firearrow.cli.environment import server_environment
 from firearrow.cli.servers.level import Level, LogFile, LogForm, LogLevel, start_logging
@@ -29,6 +30,8 @@ from firearrow.runtime.network import SystemNetwork
 from firearrow.runtime.systemd import notify
 from firearrow.settings import Source
 from firearrow.telemetry.logs import Form
+
+Says = Callable[[Identity], str]
 
 
 def broker(
@@ -72,19 +75,29 @@ def broker(
     try:
         start_logging(log_level, log_format, None if workers > 1 else log_file)
         settings = read_settings(config, flags)
-        directory = Path(settings.broker.store_path_root_dir or Path.home() / "store").expanduser()
+        directory = store_directory(settings)
         if workers > 1:
             given = {"-n": name_servers, "-c": config, "--bind": bind, "--advertise": advertise}
             given |= {"--log-level": log_level.value, "--log-format": log_format.value}
             shared = _shared_arguments(given, drain=drain)
             _supervise(settings, directory, shared, workers, metrics_port, log_file, drains=drain)
             return
-        run(lambda: _serve(settings, this_machine(), directory, drains=drain))
+        serve(settings, drains=drain)
     except* FireArrowError as group:
         for error in leaves(group):
             where = f" (the store is {directory})" if isinstance(error, DiskError) else ""
             typer.echo(f"firearrow broker: {error}{where}", err=True)
         raise typer.Exit(1) from None
+
+
+def store_directory(settings: BrokerSettings) -> Path:
+    """Return the directory of the store."""
+    return Path(settings.broker.store_path_root_dir or Path.home() / "store").expanduser()
+
+
+def serve(settings: BrokerSettings, *, drains: bool = False, says: Says | None = None) -> None:
+    """Run a broker in this process until SIGINT or SIGTERM. ``says`` makes the line that tells that it serves."""
+    run(lambda: _serve(settings, this_machine(), store_directory(settings), drains=drains, says=says))
 
 
 def _shared_arguments(given: Mapping[str, object], *, drain: bool) -> tuple[str, ...]:
@@ -157,7 +170,9 @@ def _made(settings: BrokerSettings, machine: Machine, disk: RealDisk) -> Broker 
     return GroupBroker(settings, machine, coordinator, network=network, disk=disk, clock=clock, chance=chance)
 
 
-async def _serve(settings: BrokerSettings, machine: Machine, directory: Path, *, drains: bool) -> None:
+async def _serve(
+    settings: BrokerSettings, machine: Machine, directory: Path, *, drains: bool, says: Says | None
+) -> None:
     disk = RealDisk(str(directory))
     served = _made(settings, machine, disk)
     serves = False
@@ -167,7 +182,7 @@ async def _serve(settings: BrokerSettings, machine: Machine, directory: Path, *,
             names = settings.broker.namesrv_addr or "no name server: clients cannot find it, give one with -n"
             where = f"serves on {identity.address}, registers at {names}, keeps its files in {directory}"
             shown = metrics_line(None if served.metrics is None else served.metrics.address)
-            print(f"broker {identity.name} {where}{shown}", flush=True)
+            print(says(identity) if says else f"broker {identity.name} {where}{shown}", flush=True)
             settle()
             notify("READY=1")
             try:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -22,11 +23,13 @@ from firearrow.remoting.operation_port import OperationConfig
 from firearrow.runtime.disk.real_disk import RealDisk
 from firearrow.runtime.garbage_collector import settle
 from firearrow.runtime.loops import run
-from firearrow.runtime.network import SystemNetwork
+from firearrow.runtime.network import Address, SystemNetwork
 from firearrow.runtime.systemd import notify
 from firearrow.runtime.tls_settings import ServerTls
 from firearrow.settings import Source, load
 from firearrow.telemetry.logs import Form
+
+Says = Callable[[Address], str]
 
 
 class NameServerSettings(Struct, frozen=True):
@@ -55,15 +58,21 @@ def nameserver(
     """Run a name server: tells clients which broker holds which topic."""
     try:
         start_logging(log_level, log_format, log_file)
-        settings = _settings(config, {"listen_port": port, "bind_address": bind, **metrics_flags(metrics_port)})
-        run(lambda: _serve(settings, directory or Path.home() / "namesrv"))
+        settings = read_settings(config, {"listen_port": port, "bind_address": bind, **metrics_flags(metrics_port)})
+        serve(settings, directory)
     except* FireArrowError as group:
         for error in leaves(group):
             typer.echo(f"firearrow nameserver: {error}", err=True)
         raise typer.Exit(1) from None
 
 
-def _settings(file: Path | None, flags: dict[str, object]) -> NameServerSettings:
+def serve(settings: NameServerSettings, directory: Path | None = None, *, says: Says | None = None) -> None:
+    """Run a name server in this process until SIGINT or SIGTERM. ``says`` makes the line that tells that it serves."""
+    run(lambda: _serve(settings, directory or Path.home() / "namesrv", says))
+
+
+def read_settings(file: Path | None, flags: dict[str, object]) -> NameServerSettings:
+    """Load settings from file, environment and flags; print warnings to standard error."""
     sources = [Source.from_environment(server_environment(os.environ)), Source.from_flags(flags)]
     if file is not None:
         sources.insert(0, Source.from_text(file.name, _text(file)))
@@ -81,7 +90,7 @@ def _text(file: Path) -> str:
         raise SettingsError(f"the settings file {file} cannot be read: {error}; check the path after -c") from error
 
 
-async def _serve(settings: NameServerSettings, directory: Path) -> None:
+async def _serve(settings: NameServerSettings, directory: Path, says: Says | None) -> None:
     disk = RealDisk(str(directory))
     server = NameServer(
         settings.nameserver,
@@ -95,11 +104,8 @@ async def _serve(settings: NameServerSettings, directory: Path) -> None:
     try:
         async with server.serving() as address:
             serves = True
-            print(
-                f"name server listens on {address}, keeps its files in {directory}"
-                f"{metrics_line(server.operation_address)}",
-                flush=True,
-            )
+            where = f"name server listens on {address}, keeps its files in {directory}"
+            print(says(address) if says else f"{where}{metrics_line(server.operation_address)}", flush=True)
             settle()
             notify("READY=1")
             await asyncio.get_running_loop().create_future()

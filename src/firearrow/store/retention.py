@@ -87,6 +87,10 @@ class Retention:
         # Every send reads `refusal`, so it is computed here, when it changes.
         self.refusal = self._disk_full or self._views.pressure.refusal
 
+    def configure(self, config: RetentionConfig) -> None:
+        """Take other settings, from the next round on."""
+        self._config = config
+
     def delete_expired_now(self, rounds: int = 20) -> None:
         """Let the next rounds delete expired files whatever the hour."""
         self._asked = rounds

@@ -90,7 +90,7 @@ def test_status_says_what_failed() -> None:
 
 
 def test_a_disk_that_fills_up_is_said_with_bytes_and_path(caplog: pytest.LogCaptureFixture) -> None:
-    watch = DiskWatch(InstantDisk(fresh_image()), "/data/store", RetentionConfig())
+    watch = DiskWatch(InstantDisk(fresh_image()), "/data/store", RetentionConfig)
     gib = 1 << 30
     for free in (50, 24, 24, 14, 9, 50):
         watch.look(Usage(100 * gib, free * gib))

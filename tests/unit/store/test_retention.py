@@ -106,6 +106,22 @@ def test_a_round_deletes_log_queue_and_index_files_and_reads_go_on(caplog: pytes
         asyncio.run(main())
 
 
+def test_other_settings_hold_from_the_next_round_on() -> None:
+    async def main() -> None:
+        shop = await open_shop(fresh_image())
+        for number in range(200):
+            shop.append(draft(b"x" * 100, "T", 0, f"UNIQ_KEY\x01{number:032X}\x02"))
+        await shop.flush_all()
+        retention = _retention(shop, Usage(1 << 20, 1 << 19))
+        retention.delete_expired_now()
+        assert (await retention.round()).delete == [], "no file is 72 hours old"
+        retention.configure(RetentionConfig(file_reserved_time=0))
+        shop.clock.at_ms += 1
+        assert (await retention.round()).delete
+
+    asyncio.run(main())
+
+
 def test_sends_are_refused_with_a_reason_and_taken_again() -> None:
     async def main() -> None:
         shop = await open_shop(fresh_image())

@@ -6,6 +6,7 @@ files that are not expired are deleted too; at the third, sends are refused.
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from firearrow.runtime.disk.door import Disk, Usage
@@ -20,7 +21,7 @@ log = logging.getLogger(__name__)
 class DiskWatch:
     """Watches the disk usage of a path."""
 
-    def __init__(self, disk: Disk, path: str, config: RetentionConfig) -> None:
+    def __init__(self, disk: Disk, path: str, config: Callable[[], RetentionConfig]) -> None:
         self._disk = disk
         self._path = path
         self._config = config
@@ -55,7 +56,7 @@ class DiskWatch:
         self._passed = passed
 
     def _levels(self) -> list[tuple[int, str]]:
-        config = self._config
+        config = self._config()
         forced = "files that are not expired are deleted too" if config.clean_file_forcibly_enable else "make room"
         return [
             (config.disk_max_used_space_ratio, "expired log files are deleted at any hour"),

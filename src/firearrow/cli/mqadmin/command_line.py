@@ -60,8 +60,8 @@ def _group(known: dict[str, Option], group: tuple[str, ...]) -> str:
     return "[" + ", ".join(f"-{short} {known[short].help}" for short in group) + "]"
 
 
-def usage(verb: Verb) -> str:
-    """Return the usage of a command."""
+def usage(verb: Verb, called: str = "") -> str:
+    """Return the usage of a command, or of a script that is called by its own name."""
     known = options_of(verb)
     grouped = {short: group for group in verb.either for short in group}
     words: list[str] = []
@@ -71,7 +71,7 @@ def usage(verb: Verb) -> str:
                 words.append(" | ".join(_short(known[each]) for each in sorted(grouped[short])))
         else:
             words.append(_short(option) if option.required else f"[{_short(option)}]")
-    start = f"usage: mqadmin {verb.name} "
+    start = f"usage: {called or f'mqadmin {verb.name}'} "
     lines = textwrap.wrap(start + " ".join(words), WIDTH, subsequent_indent=" " * 7, break_on_hyphens=False)
     left = {short: _both(option) for short, option in known.items()}
     margin = max(len(text) for text in left.values()) + 3

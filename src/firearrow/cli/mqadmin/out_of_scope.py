@@ -41,7 +41,7 @@ _REASONS: Final = {
     "dumpCompactionLog": ("Parse compaction log to message.", COMPACTION),
     "rocksDBConfigToJson": ("Convert RocksDB kv config to json.", ROCKSDB),
     "checkRocksdbCqWriteProgress": ("check if rocksdb cq is same as file cq", ROCKSDB),
-    "switchTimerEngine": ("Switch the engine of timer message in broker.", TIMERS),
+    "switchTimerEngine": ("switch the engine of timer message in broker", TIMERS),
     "getBrokerLiteInfo": ("Get broker lite info.", LITE),
     "getParentTopicInfo": ("Get parent topic info.", LITE),
     "getLiteTopicInfo": ("Get lite topic info.", LITE),

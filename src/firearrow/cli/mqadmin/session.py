@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import sys
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
@@ -13,6 +14,7 @@ from firearrow.cli.output import standard_output
 from firearrow.errors import FireArrowError, NoSuchName, SettingsError
 from firearrow.protocol.bodies.naming.route import BrokerData, ClusterInfo, KVTable, TopicRouteData
 from firearrow.protocol.conversation import A, Request
+from firearrow.protocol.requests.admin.stats import GetBrokerRuntimeInfo
 from firearrow.protocol.requests.naming.route import GetBrokerClusterInfo
 from firearrow.remoting.reply import SUCCESS_ONLY, Reply
 from firearrow.runtime.network import Address
@@ -45,8 +47,6 @@ class Session:
 
     def failed(self, error: FireArrowError) -> None:
         """Report that a part of the work failed, on the other stream; the rest goes on."""
-        import sys
-
         self.failures += 1
         print(f"mqadmin: {error}", file=sys.stderr)
 
@@ -196,6 +196,4 @@ class ClusterView:
 
 async def runtime(session: Session, address: str) -> dict[str, str]:
     """Return everything that a broker says of its run."""
-    from firearrow.protocol.requests.admin.stats import GetBrokerRuntimeInfo
-
     return (await session.read(address, GetBrokerRuntimeInfo(), KVTable)).table

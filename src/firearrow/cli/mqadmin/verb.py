@@ -1,7 +1,7 @@
 """A command of ``mqadmin`` as data: its name, its options, its function, or the reason why there is none."""
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from msgspec import Struct
 
@@ -69,7 +69,7 @@ HELP: Final = Option("h", "help", "Print help", alone=True)
 NAME_SERVERS: Final = Option("n", "namesrvAddr", "Name server address list, eg: '192.168.0.1:9876;192.168.0.2:9876'")
 
 
-def usage_needed() -> Any:  # noqa: ANN401 - never returns
+def usage_needed() -> NoReturn:
     """End a command that got too few options."""
     raise UsageNeeded
 

@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from firearrow import fastjson
+from firearrow.cli.mqadmin.broker.settings import settings_of
 from firearrow.cli.mqadmin.java_text import second_text
 from firearrow.cli.mqadmin.session import Session
 from firearrow.cli.mqadmin.topic.views import json_text
@@ -114,8 +115,6 @@ async def remove_cold_limit(session: Session, given: Given) -> None:
 
 async def export_pop_record(session: Session, given: Given) -> None:
     """Write the pop records of brokers from RocksDB into the revive topic."""
-    from firearrow.cli.mqadmin.broker.settings import settings_of
-
     dry = given.text("d").lower() == "false"  # as in Apache's tool
     if given.has("b"):
         name = (await settings_of(session, given.text("b"))).get("brokerName", "")

@@ -1,18 +1,19 @@
 """``queryMsgById``, ``queryMsgByKey``, ``queryMsgByUniqueKey``, ``queryMsgByOffset``, ``queryMsgTraceById``."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from firearrow import fastjson
 from firearrow.admin.messages import FoundMessage
 from firearrow.cli.mqadmin.group.clients import TYPE, running_info
 from firearrow.cli.mqadmin.java_text import java
-from firearrow.cli.mqadmin.message.message_text import offset_id, print_message, shown_id, tracks
+from firearrow.cli.mqadmin.message.message_text import offset_id, print_message, pulled_properties, shown_id, tracks
 from firearrow.cli.mqadmin.message.sending import producing, result_text
 from firearrow.cli.mqadmin.message.trace_text import print_traces
 from firearrow.cli.mqadmin.session import Session
 from firearrow.cli.mqadmin.verb import Given, Option, Verb
 from firearrow.client import MessageQueue, PullConsumer, PullStatus
-from firearrow.errors import FireArrowError, NoSuchName
+from firearrow.errors import FireArrowError, NoSuchName, SettingsError
 from firearrow.model import Message, StoredMessage
 from firearrow.model.names import TOOLS_CONSUMER_GROUP, TRACE_TOPIC
 from firearrow.protocol.bodies.group.heartbeat import ConsumeType
@@ -21,6 +22,9 @@ from firearrow.protocol.conversation import INT64_MAX
 from firearrow.protocol.requests.group.push import ConsumeMessageDirectly
 
 KEYS_MOST: Final = 64
+KEYS: Final = "K"
+TAGS: Final = "T"
+HOUR_MS: Final = 3_600_000
 
 
 async def query_by_id(session: Session, given: Given) -> None:
@@ -44,10 +48,12 @@ async def _found(session: Session, message_id: str, topic: str) -> FoundMessage:
     return (await session.admin.messages.get(message_id, topic))[0]
 
 
-async def print_found(session: Session, message: StoredMessage, charset: str = "") -> None:
+async def print_found(
+    session: Session, message: StoredMessage, charset: str = "", more: Mapping[str, str] | None = None
+) -> None:
     """Print a message and where groups stand with it."""
     session.line("%-20s %s", "OffsetID:", offset_id(message))
-    print_message(session, message, charset)
+    print_message(session, message, charset, more=more)
     await _print_tracks(session, message, "\n")
 
 
@@ -92,6 +98,11 @@ async def _send_again(session: Session, message: StoredMessage, message_id: str)
 
 async def query_by_key(session: Session, given: Given) -> None:
     """Print the messages of a topic that have a key."""
+    kind = given.text("p", KEYS)
+    if kind not in (KEYS, TAGS):
+        raise SettingsError("index type error, just support K for keys or T for tags")
+    if kind == TAGS:
+        raise SettingsError("tags are indexed in RocksDB alone, which is not supported; filter with printMsg -s TAG")
     found = await session.admin.messages.query(
         given.text("t"),
         given.text("k"),
@@ -99,9 +110,11 @@ async def query_by_key(session: Session, given: Given) -> None:
         end_ms=given.number("e", INT64_MAX),
         most=given.number("m", KEYS_MOST),
     )
-    session.line("%-50s %4s %40s", "#Message ID", "#QID", "#Offset")
-    for each in found:
-        session.line("%-50s %4d %40d", shown_id(each.stored), each.stored.queue_id, each.stored.queue_offset)
+    session.line("%-50s %4s %40s %-200s", "#Message ID", "#QID", "#Offset", "#IndexKey")
+    for stored in (each.stored for each in found):
+        hour = stored.store_timestamp // HOUR_MS * HOUR_MS
+        key = f"{hour}@{stored.topic}@{kind}@{given.text('k')}@{shown_id(stored)}@{stored.physical_offset}"
+        session.line("%-50s %4d %40d %-200s", shown_id(stored), stored.queue_id, stored.queue_offset, key)
 
 
 async def query_by_unique_key(session: Session, given: Given) -> None:
@@ -126,7 +139,8 @@ async def query_by_offset(session: Session, given: Given) -> None:
             f"queue {queue.queue_id} of {queue.topic} at {queue.broker_name} has no message at {given.number('o')}; "
             f"mqadmin topicStatus -t {queue.topic} shows its bounds"
         )
-    await print_found(session, pulled.messages()[0], given.text("f"))
+    more = pulled_properties(pulled.min_offset, pulled.max_offset)
+    await print_found(session, pulled.messages()[0], given.text("f"), more)
 
 
 async def query_trace(session: Session, given: Given) -> None:
@@ -160,17 +174,22 @@ VERBS: Final = (
          query_by_id),
     Verb("queryMsgByKey", "Query Message by Key.",
          (Option("t", "topic", "Topic name", required=True), Option("k", "msgKey", "Message Key", required=True),
-          *SPAN, Option("m", "maxNum", "The maximum number of messages returned by the query, default:64"), CLUSTER),
+          *SPAN, Option("m", "maxNum", "The maximum number of messages returned by the query, default:64"), CLUSTER,
+          Option("p", "keyType",
+                 "Index key type, default index key type is K, you can use K for keys OR T for tags"),
+          Option("l", "lastKey", "Last Key")),
          query_by_key),
     Verb("queryMsgByUniqueKey", "Query Message by Unique key.",
          (Option("i", "msgId", "Message Id", required=True), *MEMBER,
           Option("t", "topic", "The topic of msg", required=True),
-          Option("a", "showAll", "Print all message, the limit is 32", alone=True), CLUSTER),
+          Option("a", "showAll", "Print all message, the limit is 32", alone=True), CLUSTER,
+          Option("s", "startTime", "startTime"), Option("e", "endTime", "endTime")),
          query_by_unique_key),
     Verb("queryMsgByOffset", "Query Message by offset.",
          (TOPIC, Option("b", "brokerName", "Broker Name", required=True),
           Option("i", "queueId", "Queue Id", required=True), Option("o", "offset", "Queue Offset", required=True),
-          Option("f", "bodyFormat", "print message body by the specified format")),
+          Option("f", "bodyFormat", "print message body by the specified format"),
+          Option("r", "routeTopic", "the topic which is used to find route info")),
          query_by_offset),
     Verb("queryMsgTraceById", "Query a message trace.",
          (Option("i", "msgId", "Message Id", required=True),

@@ -53,7 +53,14 @@ def _host(host: Host) -> str:
     return f"/{host.ip}:{host.port}"
 
 
-def print_message(session: Session, message: StoredMessage, charset: str = "", suffix: str = "") -> None:
+def pulled_properties(least: int, end: int) -> dict[str, str]:
+    """Return the properties that a client adds to what it pulls: the bounds of the queue."""
+    return {keys.MIN_OFFSET: str(least), keys.MAX_OFFSET: str(end)}
+
+
+def print_message(
+    session: Session, message: StoredMessage, charset: str = "", suffix: str = "", more: Mapping[str, str] | None = None
+) -> None:
     """Print the fields of a message, and write its body into a file."""
     rows = {
         "Topic:": message.topic,
@@ -68,7 +75,7 @@ def print_message(session: Session, message: StoredMessage, charset: str = "", s
         "Born Host:": str(message.born_host),
         "Store Host:": str(message.store_host),
         "System Flag:": message.sys_flag,
-        "Properties:": message.properties,
+        "Properties:": {**message.properties, **(more or {})},
         "Message Body Path:": saved_body(message, suffix),
     }
     for name, value in rows.items():

@@ -4,14 +4,13 @@ from collections import Counter
 from typing import Final
 
 from firearrow.cli.mqadmin.java_text import read_time
-from firearrow.cli.mqadmin.message.message_text import message_text, shown_id, text_of
+from firearrow.cli.mqadmin.message.message_text import message_text, pulled_properties, shown_id, text_of
 from firearrow.cli.mqadmin.session import Session
 from firearrow.cli.mqadmin.topic.views import json_text
 from firearrow.cli.mqadmin.verb import Given, Option, Verb
 from firearrow.client import MessageQueue, PullConsumer, PullStatus
 from firearrow.client.consumer.broker_queries import PulledBytes
 from firearrow.errors import NoSuchName, SettingsError
-from firearrow.model import keys
 from firearrow.model.names import TOOLS_CONSUMER_GROUP
 from firearrow.protocol.bodies.message.query import QueryConsumeQueueBody
 from firearrow.protocol.requests.message.query import QueryConsumeQueue
@@ -62,7 +61,7 @@ class _Bounds:
 
 
 def _lines(pulled: PulledBytes, queue: MessageQueue, charset: str, *, with_body: bool) -> list[str]:
-    more = {keys.MIN_OFFSET: str(pulled.min_offset), keys.MAX_OFFSET: str(pulled.max_offset)}
+    more = pulled_properties(pulled.min_offset, pulled.max_offset)
     return [
         f"MSGID: {shown_id(message)} {message_text(message, queue.broker_name, more)} "
         f"BODY: {text_of(message.body, charset) if with_body else 'NOT PRINT BODY'}"

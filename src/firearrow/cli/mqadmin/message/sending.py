@@ -1,6 +1,7 @@
 """``sendMessage``, ``sendMsgStatus``, ``checkMsgSendRT``, ``clusterRT``."""
 
 import asyncio
+from datetime import datetime, timedelta, timezone
 from typing import Final
 
 from firearrow.cli.mqadmin.java_text import java
@@ -119,8 +120,6 @@ async def cluster_rt(session: Session, given: Given) -> None:
 
 def _china_time() -> str:
     """Return the time in China, in which Apache's tool writes its log."""
-    from datetime import datetime, timedelta, timezone
-
     zone = timezone(timedelta(seconds=CHINA_S))
     return datetime.fromtimestamp(SystemClock().now_ms() / 1000, zone).strftime("%Y-%m-%d %H:%M:%S")
 

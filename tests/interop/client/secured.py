@@ -14,6 +14,7 @@ from judges.process import Child
 
 OWNER = ("firearrow", "owner-secret")
 """The account that may do everything."""
+ENFORCING = "-Dtls.server.mode=enforcing"
 READER = ("readeronly", "reader-secret")
 """An account that may consume and not send (4.9 only)."""
 
@@ -41,11 +42,15 @@ _ACCOUNTS_4 = f"""accounts:
 
 
 class SecuredBroker(ApacheBroker):
-    """A broker that serves nobody without an account; ready when its name server lists it."""
+    """A broker that serves nobody without an account; ready when its name server lists it.
 
-    def __init__(self, version: str, name_server: str) -> None:
+    With ``flags`` that show a certificate it speaks TLS and nothing else.
+    """
+
+    def __init__(self, version: str, name_server: str, flags: tuple[str, ...] = ()) -> None:
         settings = {"aclEnable": "true"} if version.startswith("4.") else _ACCOUNTS_5
-        super().__init__(version, name_servers=[name_server], settings=settings)
+        secured = (*flags, ENFORCING) if flags else ()
+        super().__init__(version, name_servers=[name_server], settings=settings, flags=secured)
 
     def _launch(self) -> Child:
         (self.home / "conf").mkdir(exist_ok=True)
@@ -60,7 +65,7 @@ class TlsBroker(ApacheBroker):
     """A broker that speaks TLS and nothing else; ready when its name server lists it."""
 
     def __init__(self, version: str, name_server: str, flags: tuple[str, ...]) -> None:
-        super().__init__(version, name_servers=[name_server], flags=(*flags, "-Dtls.server.mode=enforcing"))
+        super().__init__(version, name_servers=[name_server], flags=(*flags, ENFORCING))
 
     def _ready(self) -> bool:
         return all(map(self._listed_by, self.name_servers))

@@ -24,7 +24,7 @@ class RolledBack(Exception):
     """Ends a transaction."""
 
 
-TOPICS = ["orders", "later", "paid", "%DLQ%kitchen", "SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer"]
+TOPICS = ["orders", "later", "paid", "%DLQ%kitchen", "%RETRY%bar", "SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer"]
 TOPICS += ["RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"]
 
 
@@ -43,6 +43,7 @@ async def _fill(address: str) -> None:
     await _transactions(address)
     async with Admin(address) as admin:
         await _dead_letters(address, admin)
+        await _retries(address)
         async with asyncio.timeout(30):
             while (await admin.topics.describe("later")).messages < 1:  # noqa: ASYNC110 - the delayed one
                 await asyncio.sleep(0.1)
@@ -90,6 +91,24 @@ async def _dead_letters(address: str, admin: Admin) -> None:
         await running
 
 
+async def _retries(address: str) -> None:
+    """Put a message back, and take it at the second delivery."""
+    taken = asyncio.Event()
+
+    async def fail_first(message: ReceivedMessage) -> None:
+        if message.body == b"yes":
+            if message.reconsume_times == 0:
+                raise ValueError("not now")
+            taken.set()
+
+    consumer = Consumer(address, group="bar", topics="paid", start="first", max_reconsume_times=3)
+    async with consumer, asyncio.timeout(60):
+        running = asyncio.create_task(consumer.run(fail_first))
+        await taken.wait()
+        consumer.stop()
+        await running
+
+
 @pytest.mark.parametrize("door", ["topics", "files"])
 def test_views_tell_what_a_broker_holds(spark: "SparkSession", cluster: Cluster, door: str) -> None:
     if door == "files":
@@ -110,6 +129,7 @@ def test_views_tell_what_a_broker_holds(spark: "SparkSession", cluster: Cluster,
         ("in an hour", "later", False, True),
         ("in two hours", "later", False, True),
         ("soon", "later", True, True),
+        ("yes", "%RETRY%bar", True, True),
     ]
     states = "SELECT cast(body AS string), target_topic, state FROM my_transactions"
     assert sorted(map(tuple, ask(states).collect())) == [
@@ -119,5 +139,10 @@ def test_views_tell_what_a_broker_holds(spark: "SparkSession", cluster: Cluster,
     ]
     dead = "SELECT consumer_group, origin_topic, count(*) FROM my_dead_letters GROUP BY ALL"
     assert list(map(tuple, ask(dead).collect())) == [("kitchen", "orders", 6)]
+    again = "SELECT consumer_group, origin_topic, reconsume_times, cast(body AS string) FROM my_retries"
+    assert list(map(tuple, ask(again).collect())) == [("bar", "paid", 1, "yes")]
+    (origin,) = ask("SELECT origin_message_id FROM my_retries").collect()[0]
+    ids = "SELECT message_id FROM {rows} WHERE topic = 'paid' AND cast(body AS string) = 'yes'"
+    assert [row.message_id for row in spark.sql(ids, rows=rows).collect()] == [origin]
     newest = "SELECT keys, cast(body AS string) FROM my_current WHERE topic = 'orders'"
     assert sorted(map(tuple, ask(newest).collect())) == [("k0", "v4"), ("k1", "v5")]

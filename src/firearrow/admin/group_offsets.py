@@ -3,12 +3,12 @@
 Offsets are written directly to brokers, so the group must have no running members there: they would overwrite them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from firearrow import fastjson
 from firearrow.admin.brokers import BrokerMember, Brokers, together
-from firearrow.errors import NotNow, RequestRefused
+from firearrow.errors import FireArrowError, NotNow, RequestRefused
 from firearrow.model import MessageQueue
 from firearrow.protocol.bodies.admin.stats import ConsumeStats
 from firearrow.protocol.bodies.body import encode_body
@@ -49,9 +49,15 @@ class GroupOffsets:
         return found
 
     async def create(self, group: SubscriptionGroupConfig, cluster: str = "") -> None:
-        """Make a group with these settings at every master."""
+        """Make a group with these settings at every master; raise the first failure when all have been asked."""
+        failures: list[FireArrowError] = []
         for member in await self._brokers.masters(cluster):
-            await self._brokers.ask(member.at, UpdateAndCreateSubscriptionGroup(), encode_body(group))
+            try:
+                await self._brokers.ask(member.at, UpdateAndCreateSubscriptionGroup(), encode_body(group))
+            except FireArrowError as failure:
+                failures.append(failure)
+        if failures:
+            raise failures[0]
 
     async def committed(self, group: str, topic: str, cluster: str = "") -> dict[MessageQueue, int]:
         """Return the offsets of a group in the queues of a topic that are above 0: those in which it has consumed."""
@@ -70,16 +76,47 @@ class GroupOffsets:
         return any(await together(self._is_met(member, group) for member in members))
 
     async def write(self, group: str, offsets: Mapping[MessageQueue, int], cluster: str = "") -> None:
-        """Write offsets of a group without members."""
-        masters: Sequence[BrokerMember] = await self._brokers.masters(cluster)
-        by_name = {member.name: member for member in masters}
+        """Write offsets of a group without members; raise the first failure when all brokers have been asked."""
+        failures = await self.write_each(group, offsets, cluster)
+        for failure in failures.values():
+            raise failure
+
+    async def write_each(
+        self, group: str, offsets: Mapping[MessageQueue, int], cluster: str = ""
+    ) -> dict[MessageQueue, FireArrowError]:
+        """Write offsets of a group without members; return the failures. A broker that fails holds up no other."""
+        masters = {member.name: member for member in await self._brokers.masters(cluster)}
+        parts: dict[str, dict[MessageQueue, int]] = {}
         for queue, offset in offsets.items():
-            if queue.broker_name not in by_name:
-                raise NotNow(f"broker {queue.broker_name} has no master now; try again when it has one")
+            parts.setdefault(queue.broker_name, {})[queue] = offset
+        found = await together(self._write_at(masters.get(name), group, part) for name, part in parts.items())
+        return {queue: failure for failures in found for queue, failure in failures.items()}
+
+    async def _write_at(
+        self, master: BrokerMember | None, group: str, offsets: Mapping[MessageQueue, int]
+    ) -> dict[MessageQueue, FireArrowError]:
+        """Write the offsets of one broker. One that does not answer is not asked again."""
+        if master is None:
+            return {
+                queue: NotNow(f"broker {queue.broker_name} has no master now; try again when it has one")
+                for queue in offsets
+            }
+        failures: dict[MessageQueue, FireArrowError] = {}
+        silence: FireArrowError | None = None
+        for queue, offset in offsets.items():
+            if silence is not None:
+                failures[queue] = silence
+                continue
             request = UpdateConsumerOffset(
                 consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
             )
-            await self._brokers.ask(by_name[queue.broker_name].at, request)
+            try:
+                await self._brokers.ask(master.at, request)
+            except RequestRefused as refusal:
+                failures[queue] = refusal
+            except FireArrowError as failure:
+                failures[queue] = silence = failure
+        return failures
 
     async def _is_met(self, member: BrokerMember, group: str) -> bool:
         try:

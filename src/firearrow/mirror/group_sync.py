@@ -4,6 +4,9 @@ For every queue that is copied, the committed offset of a group is translated by
 forwards, and only while the group has no members at the target: a group that has moved commits for itself, and what it
 has consumed there must not come again. A group that is not known at the target is made with its settings of the source.
 
+Marks of archives are offsets of groups too, and are left out: they say what a lake has of the source's messages, and
+the target may not delete its copies for that.
+
 An offset says that the group has had everything before it. That holds for a translated offset too, so a mirror the
 other way may translate it back.
 """
@@ -14,7 +17,7 @@ from fnmatch import fnmatchcase
 from firearrow.admin import Admin
 from firearrow.mirror.marks import Marks, QueueMark
 from firearrow.model import MessageQueue
-from firearrow.model.names import is_system_group, retry_topic
+from firearrow.model.names import LAKE_GROUP_PREFIX, is_system_group, retry_topic
 
 
 def translated(
@@ -68,7 +71,9 @@ class GroupSync:
         return await self._source.groups.lag(group, retry_topic(group)) or 0
 
     def _wants(self, group: str) -> bool:
-        return not is_system_group(group) and any(fnmatchcase(group, pattern) for pattern in self._patterns)
+        if is_system_group(group) or group.startswith(LAKE_GROUP_PREFIX):
+            return False
+        return any(fnmatchcase(group, pattern) for pattern in self._patterns)
 
     async def _offsets(self, group: str) -> tuple[dict[MessageQueue, int], dict[MessageQueue, int]]:
         """Return the translated offsets of a group, and those that it has at the target."""

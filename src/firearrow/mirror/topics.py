@@ -1,7 +1,8 @@
 """The topics of a mirror: which are copied, and the topics at the target that take the copies.
 
-A target topic has the permissions, the order and the attributes of its source, and at least as many queues. A topic
-that exists with fewer queues is given more, because every source queue needs a queue of its own.
+A target topic has the permissions, the order and the attributes of its source, and at least as many queues. Its
+attribute ``lake.retention`` is left out: it is about the lake of one cluster. A topic that exists with fewer queues is
+given more, because every source queue needs a queue of its own.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ from firearrow.mirror.marks import Marks, QueueMark
 from firearrow.mirror.placement import place, queue_counts
 from firearrow.model import MessageQueue
 from firearrow.model.flags import PERM_READ
+from firearrow.model.names import LAKE_RETENTION
 
 NORMAL: Final = "normal"
 WILD: Final = "*?["
@@ -82,10 +84,11 @@ class TargetTopics:
                 name, broker=broker, queues=count, perm=like.perm, order=like.order, attributes=attributes
             )
 
+        attributes = {name: value for name, value in like.attributes.items() if name != LAKE_RETENTION}
         try:
-            await create(dict(like.attributes))
+            await create(attributes)
         except RequestRefused as refusal:
-            if not like.attributes:
+            if not attributes:
                 raise
             self._say(
                 f"the target refuses the attributes of topic {name}, so it is made without them: {refusal.remark}"

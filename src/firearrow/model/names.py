@@ -57,6 +57,8 @@ TRANSACTION_GROUP: Final = "CID_RMQ_SYS_TRANS"
 """The group under which brokers keep how far they are in the two topics of transactions."""
 LAKE_GROUP_PREFIX: Final = "FIREARROW_LAKE_"
 """Groups without members, under which archives mark at the brokers what their tables have of a topic."""
+LAKE_RETENTION: Final = "lake.retention"
+"""The attribute of topics that a broker keeps until a lake has their messages."""
 
 PREDEFINED_GROUPS: Final = (
     TOOLS_CONSUMER_GROUP,

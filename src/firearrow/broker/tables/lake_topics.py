@@ -9,8 +9,8 @@ offsets in the topic has consumed them too.
 from collections.abc import Mapping, Sequence
 
 from firearrow.broker.tables.offsets import OffsetTable
-from firearrow.broker.tables.topic_attributes import LAKE_RETENTION, RELEASE
-from firearrow.model.names import LAKE_GROUP_PREFIX
+from firearrow.broker.tables.topic_attributes import RELEASE
+from firearrow.model.names import LAKE_GROUP_PREFIX, LAKE_RETENTION
 from firearrow.protocol.bodies.admin.topic import TopicConfig
 from firearrow.store.lake_topics import LakeTopic
 

@@ -11,13 +11,13 @@ from typing import Final
 
 from msgspec import Struct
 
+from firearrow.model.names import LAKE_RETENTION
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.refusal import Refused
 
 LONG_MAX: Final = 2**63 - 1
 
 
-LAKE_RETENTION: Final = "lake.retention"
 KEEP: Final = "KEEP"
 """Messages expire only once a lake has them."""
 RELEASE: Final = "RELEASE"

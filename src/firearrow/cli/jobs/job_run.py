@@ -43,7 +43,7 @@ class Shown(Struct, frozen=True):
     """``host:port`` for metrics over HTTP."""
     say: Callable[[str], None] = typer.echo
     on_batch: "Callable[[BatchProgress], None]" = lambda _batch: None
-    """Called with every batch that is finished."""
+    """Called with every batch that is finished, also if it had no rows."""
 
 
 class Quiet:
@@ -199,7 +199,8 @@ def _look_at_all(queries: "list[StreamingQuery]", watched: Any, shown: Shown) ->
 def _look(query: "StreamingQuery", watched: Any, shown: Shown, *, is_active: bool) -> None:  # noqa: ANN401
     name, now_s = str(query.id), time.time()
     for batch in watched.fresh(name, [plain(report) for report in query.recentProgress], now_s):
-        shown.say(batch.line())
+        if batch.rows:
+            shown.say(batch.line())
         shown.on_batch(batch)
     watched.saw(name, now_s, is_active=is_active)
     if is_active and not query.status["isTriggerActive"]:

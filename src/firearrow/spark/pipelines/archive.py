@@ -91,12 +91,16 @@ class Archive(Struct, frozen=True):
         return found
 
 
+def source_of(given: Mapping[str, str]) -> dict[str, str]:
+    """Return the options of an archive's source: it begins with everything, unless they say where."""
+    is_told = any(name.lower().startswith("starting") for name in given)
+    return dict(given) if is_told else {**given, "startingOffsets": "earliest"}
+
+
 def stream(spark: "SparkSession", archive: Archive) -> "DataFrame":
     """The rows of the topics. A body that does not inflate is kept as it is stored: it must not stop an archive."""
     given = [name.lower() for name in archive.source]
-    options = dict(archive.source)
-    if not any(name.startswith("starting") for name in given):
-        options["startingOffsets"] = "earliest"
+    options = source_of(archive.source)
     if "maxoffsetspertrigger" not in given:
         options["maxOffsetsPerTrigger"] = str(upserts.ROWS_PER_BATCH if archive.upsert else ROWS_PER_BATCH)
     if "badbodies" not in given:

@@ -56,6 +56,11 @@ class BatchProgress(Struct, frozen=True):
         """Messages that are stored and not read."""
         return sum(queue.lag for queue in self.queues)
 
+    @property
+    def ends(self) -> dict[str, int]:
+        """The end of the batch in each queue."""
+        return {queue.queue: queue.offset for queue in self.queues}
+
     def line(self) -> str:
         """One line for people."""
         return (
@@ -135,6 +140,7 @@ class Watched:
 
     def __init__(self) -> None:
         self._last: dict[str, int] = {}
+        self._ends: dict[str, dict[str, int]] = {}
         self.queries: dict[str, QueryState] = {}
         """The state of each query, by its id."""
 
@@ -144,15 +150,20 @@ class Watched:
         return {query: state.latest for query, state in self.queries.items()}
 
     def fresh(self, query: str, reports: Iterable[Mapping[str, Any]], now_s: float = 0.0) -> list[BatchProgress]:
-        """The batches among these reports that were not seen before, idle ones left out."""
+        """The batches among these reports that were not seen before, those without rows only if an end moved forward.
+
+        A filter may leave out every row of a batch. Where Spark made no batch, it reports the end of the last one.
+        """
         found = []
         for report in reports:
             batch = read_progress(report)
             state = self.queries.setdefault(query, QueryState(batch))
             if batch.batch > self._last.get(query, -1):
-                if batch.rows:
-                    self._last[query] = batch.batch
+                if batch.rows or self._moves(query, batch):
                     found.append(batch)
+                if batch.rows:
+                    self._ends[query] = batch.ends
+                    self._last[query] = batch.batch
                     state.batches += 1
                     state.rows += batch.rows
                     state.written += batch.rows if batch.written is None else batch.written
@@ -160,6 +171,13 @@ class Watched:
                     state.reported_s = now_s
                 state.latest = batch
         return found
+
+    def _moves(self, query: str, batch: BatchProgress) -> bool:
+        """Note the ends of a batch without rows; return whether one lies before all that were seen of its queue."""
+        known = self._ends.setdefault(query, {})
+        ahead = {queue: offset for queue, offset in batch.ends.items() if offset > known.get(queue, -1)}
+        known.update(ahead)
+        return bool(ahead)
 
     def begin(self, query: str, name: str, now_s: float) -> None:
         """Note a query that begins."""

@@ -129,3 +129,11 @@ def test_the_page_has_a_bar_for_every_kind_that_was_found_and_escapes_names() ->
     assert "&lt;t&gt;" in made
     assert "<t>" not in made
     assert page([]).startswith("<!doctype html>")
+
+
+def test_a_batch_without_rows_is_told_once_if_its_end_moved() -> None:
+    watched = Watched()
+    seen = [report(0, 5, end=10), report(1, 0, end=50), report(2, 0, end=90)]
+    assert [batch.ends["orders/broker-a/0"] for batch in watched.fresh("q", seen)] == [10, 50, 90]
+    assert watched.fresh("q", seen) == []
+    assert watched.queries["q"].batches == 1

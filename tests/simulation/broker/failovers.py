@@ -17,7 +17,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
 
-from firearrow.errors import FireArrowError
+from firearrow.errors import FireArrowError, RequestRefused
+from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.requests.group.offset import QueryConsumerOffset, UpdateConsumerOffset
 from firearrow.runtime.network import Address
 from firearrow.testing.sim.coordinator import CoordinatorFaults
@@ -161,8 +162,13 @@ class FailoverRun:
 
     async def _offset(self, client: Client, queue: int) -> int:
         asked = QueryConsumerOffset(consumer_group=GROUP, topic="T", queue_id=queue, set_zero_if_not_found=True)
-        reply = await client.ask(asked, accept=frozenset({0, 22}), timeout_ms=TIMEOUT_MS)
-        offset = int(reply.answer.offset) if reply.code == 0 and reply.answer.offset is not None else 0
+        try:
+            reply = await client.ask(asked, timeout_ms=TIMEOUT_MS)
+        except RequestRefused as refusal:
+            if refusal.code != ResponseCode.QUERY_NOT_FOUND:
+                raise
+            return 0
+        offset = int(reply.answer.offset) if reply.answer.offset is not None else 0
         most = self.committed[queue]
         assert offset <= most, f"F4: the group is at {offset} of queue {queue}, and committed {most} at most"
         return max(offset, 0)

@@ -38,6 +38,7 @@ JOBS = {
     "archive": ARCHIVE,
     "archive --mark": (*ARCHIVE, "--mark", "lake"),
     "replay": ("replay", "--job", "again", "--to-topic", "copies", *TABLE, *AT_ONCE),
+    "stats": ("stats", "--topics", "orders", *ONCE),
     "dlq list": ("dlq", "list", "--group", "G"),
     "dlq show": ("dlq", "show", "G"),
     "dlq redrive": ("dlq", "redrive", "G", "--all", "--audit", "AUDIT"),
@@ -108,7 +109,13 @@ def _as_spark_does(monkeypatch: pytest.MonkeyPatch) -> None:
         rows = pa.RecordBatch.from_pylist([{"body": b"x", "topic": how.topic}])
         DefaultSource(dict(how.sink)).writer(shape, overwrite=False).write(iter([rows]))
 
-    monkeypatch.setattr("firearrow.cli.pipeline.session", lambda *_: nullcontext(SimpleNamespace(version="4.3.0")))
+    def plan(_spark: Any, _store: str, _table: Any, options: dict[str, str], _where: str) -> None:
+        DefaultSource(dict(options)).reader(BODIES).partitions()
+
+    for module in ("pipeline", "jobs.stats_job"):
+        made = lambda *_: nullcontext(SimpleNamespace(version="4.3.0"))  # noqa: E731
+        monkeypatch.setattr(f"firearrow.cli.{module}.session", made)
+    monkeypatch.setattr("firearrow.cli.jobs.stats_job._rows", plan)
     monkeypatch.setattr("firearrow.cli.pipeline.watch", lambda *_: None)
     monkeypatch.setattr("firearrow.cli.pipeline.history", lambda *_: None)
     monkeypatch.setattr(lake_marks, "committed_end", lambda *_: {})

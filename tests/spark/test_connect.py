@@ -12,9 +12,9 @@ import pytest
 pytest.importorskip("grpc_status")
 
 from firearrow.blocking import Message
+from tests.spark.cluster import daemon
 from tests.spark.conftest import SETTINGS
 from tests.spark.serving import Served, send, served
-from tests.spark.test_cluster import daemon
 
 COUNT = 300
 BODIES = [b"order %d" % number for number in range(COUNT)]

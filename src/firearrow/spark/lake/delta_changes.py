@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from firearrow.spark.lake import delta, delta_log
+from firearrow.spark.lake.files import CommitRefused
 from firearrow.spark.lake.fit import Fit
 from firearrow.spark.lake.keys import DELETED, bounds, columns_of, shaped
 from firearrow.spark.lake.order import later, order_columns
@@ -71,24 +72,31 @@ def replace(table: LakeTable, rows: pa.Table, key: Sequence[str], *, only_later:
         if not counted.num_rows or (_only_deletes(counted) and not near.num_rows):
             return
         try:
-            _merge(found, table, counted, key)
+            if _merged(found, table, counted, key):
+                return
         except CommitFailedError:  # another writer committed meanwhile
             if attempt == delta.ATTEMPTS - 1:
                 raise
-        else:
-            return
+    raise CommitRefused(
+        f"table {table.called} got columns until the last attempt to change its rows; start the job again"
+    )
 
 
 def _only_deletes(rows: pa.Table) -> bool:
     return bool(pc.all(rows.column(DELETED)).as_py())
 
 
-def _merge(found: "DeltaTable", table: LakeTable, rows: pa.Table, key: Sequence[str]) -> None:
+def _merged(found: "DeltaTable", table: LakeTable, rows: pa.Table, key: Sequence[str]) -> bool:
+    """Commit rows that were chosen against the found version; or only add their columns, and return False.
+
+    Columns are added behind whatever was committed since, so that the rows must be chosen again.
+    """
     from deltalake import CommitProperties
 
     compared = Fit(delta.schema(table)) if _only_deletes(rows) else delta.fitting(found, table, columns_of(rows))
     if compared.is_change:
-        delta_log.add_columns(found, compared)  # which leaves `found` at its own commit, or fails
+        delta_log.add_columns(found, compared)
+        return False
     changes = shaped(rows, compared.target).append_column(DELETED, rows.column(DELETED))
     same = " AND ".join(f"{OLD}.`{column}` = {NEW}.`{column}`" for column in key)
     columns = {f"`{column}`": f"{NEW}.`{column}`" for column in compared.target.names}
@@ -97,3 +105,4 @@ def _merge(found: "DeltaTable", table: LakeTable, rows: pa.Table, key: Sequence[
     merge = merge.when_matched_delete(f"{NEW}.{DELETED}")
     merge = merge.when_matched_update(columns, f"NOT {NEW}.{DELETED}")
     merge.when_not_matched_insert(columns, f"NOT {NEW}.{DELETED}").execute()
+    return True

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from firearrow.errors import SettingsError, Unsupported
-from firearrow.spark.lake import changes, delta, delta_changes, iceberg, iceberg_changes
+from firearrow.spark.lake import changes, delta, delta_changes, delta_log, iceberg, iceberg_changes
 from firearrow.spark.lake.files import write_files
 from firearrow.spark.lake.fit import DoesNotFit
 from firearrow.spark.lake.iceberg import catalog
@@ -279,6 +279,36 @@ def test_a_writer_that_crosses_another_changes_nothing_that_is_later(
     if looks[0] <= step:
         pytest.fail(f"there were {looks[0]} looks")
     assert held(table) == {(1, "a"): "at 20"}
+
+
+@pytest.mark.parametrize("what", ["update", "insert", "delete"])
+def test_a_writer_that_adds_a_column_crosses_another_and_changes_nothing_that_is_later(
+    tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Columns of Delta are added in a commit of their own, which goes behind that of the other writer."""
+    table, chance = table_at("delta", tmp_path, evolve="add"), random.Random(what)
+    real, crossed = delta_log.add_columns, []
+
+    def row(offset: int, name: int, deleted: bool = False) -> Change:
+        own = {"id": name, "shop": "a", "name": f"at {offset}", DELETED: deleted}
+        return {**change(chance, offset, 1, False), "_queue_id": 0, **own}
+
+    def crossing(found: Any, compared: Any) -> None:
+        if not crossed:
+            crossed.append(what)
+            apply(table, [row(20, 1, what == "delete")])
+        real(found, compared)
+
+    if what != "insert":
+        apply(table, [row(1, 1)])
+    monkeypatch.setattr(delta_log, "add_columns", crossing)
+    schema = CHANGES.append(pa.field("price", pa.float64()))
+    batch = [{**row(5, 1), "price": 2.5}, {**row(6, 2), "price": 3.5}]
+    changes.apply(table, pa.Table.from_pylist(batch, schema), KEY)
+    assert crossed
+    newest = {} if what == "delete" else {(1, "a"): "at 20"}
+    assert held(table) == newest | {(2, "a"): "at 6"}
+    assert {row["id"]: row["price"] for row in rows_of(table)}[2] == 3.5
 
 
 @pytest.mark.parametrize("form", FORMATS)

@@ -20,6 +20,9 @@ MISTAKES: Final = frozenset(
     }
 )
 """Errors of libraries that mean a mistake in what was asked."""
+CATALOGS: Final = frozenset({"requests", "urllib3", "sqlalchemy", "botocore", "thrift"})
+"""Packages through which catalogs are reached."""
+_ESCAPES: Final = re.compile("\x1b\\[[0-9;]*m")
 _OURS: Final = re.compile(r"firearrow\.errors\.(\w+): (.+)")
 _PYTHON: Final = re.compile(r"^(?:pyspark\.errors[\w.]*\.)?(\w+(?:Error|Exception)): (.+)", re.MULTILINE)
 _JAVA: Final = re.compile(r"^: ([\w.$]+(?:: .+)?)", re.MULTILINE)
@@ -43,6 +46,9 @@ def explain(error: BaseException) -> Explanation:
     ours = _OURS.findall(words)
     if ours:
         return Explanation(_short(ours[-1][1]), is_known=True)
+    outside = _of_storage(error)
+    if outside:
+        return Explanation(outside, is_known=True)
     kind = type(error).__name__
     is_mistake = kind in MISTAKES
     if not is_mistake:
@@ -60,6 +66,25 @@ def explain(error: BaseException) -> Explanation:
         return Explanation(_short(raised[1]), is_known=False)
     first = next((line for line in words.splitlines() if line.strip()), kind)
     return Explanation(_short(_STATE.sub("", _CLASS.sub("", first))), is_known=is_mistake)
+
+
+def is_of_storage(error: BaseException) -> bool:
+    """Whether an error came from a catalog or from a storage that cannot be used."""
+    return bool(_of_storage(error))
+
+
+def _of_storage(error: BaseException) -> str:
+    packages = {kind.__module__.split(".")[0] for kind in type(error).__mro__}
+    if packages & CATALOGS:
+        return f"the catalog cannot be used: {_line(error)}; check --catalog uri=..., and whether it runs"
+    if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
+        return f"the storage cannot be used: {_line(error)}; check --location and --storage, and the rights to it"
+    return ""
+
+
+def _line(error: BaseException) -> str:
+    """What an error says, in one line."""
+    return _short(" ".join(_ESCAPES.sub("", str(error)).split()) or type(error).__name__).rstrip(".;")
 
 
 def _short(text: str) -> str:

@@ -20,6 +20,8 @@ from firearrow.cli.jobs.job_options import pairs
 from firearrow.cli.jobs.job_run import Shown, explained, usual_master, watch
 from firearrow.cli.pipeline import _print_report, pipeline
 from firearrow.errors import SettingsError
+from firearrow.spark.lake import iceberg
+from firearrow.spark.lake.table import LakeTable
 
 
 def said(*words: str) -> tuple[int, str]:
@@ -68,6 +70,11 @@ def test_a_typo_in_an_option_is_told_in_one_line_before_spark_starts(
 
 
 NOBODY = ("-n", "127.0.0.1:1")
+REST = ("--table", "a.b", "--catalog", "type=rest", "--catalog")
+SQL = ("--location", "/x", "--table", "a.b", "--catalog", "type=sql", "--catalog")
+KEYS = ("s3.endpoint=http://127.0.0.1:1", "s3.region=us-east-1", "s3.access-key-id=a", "s3.secret-access-key=b")
+S3 = [word for key in KEYS for word in ("--storage", key)]
+REGISTRY = ("--registry", "http://127.0.0.1:1")
 EARLY = {
     "a name server without a port": (
         ("archive", "-n", "h", "--topics", "t", "--checkpoint", "/c", *TABLE),
@@ -98,6 +105,32 @@ EARLY = {
         ("mirror", "--topics", "t", "--to", "127.0.0.1:1", "--state", "/tmp/none", *NOBODY),
         "127.0.0.1:1",
     ),
+    "a REST catalog that is not there": (
+        ("maintain", *REST, "uri=http://127.0.0.1:1", "--compact"),
+        "the catalog cannot be used",
+    ),
+    "a REST catalog without an address": (("maintain", *REST, "uri=nonsense", "--compact"), "uri=https://"),
+    "a SQL catalog without an address": (("maintain", *SQL, "uri=nonsense", "--compact"), "uri=sqlite:"),
+    "a SQL catalog in no directory": (
+        ("maintain", *SQL, "uri=sqlite:////nonexistent/x.db", "--compact"),
+        "there is no iceberg table a.b",
+    ),
+    "a SQL catalog that cannot be opened": (
+        ("maintain", *SQL, "uri=sqlite:////proc", "--compact"),
+        "unable to open database file",
+    ),
+    "a location that cannot be": (
+        ("maintain", "--location", "/proc/nowhere", "--table", "a.b", "--compact"),
+        "there is no iceberg table a.b at /proc/nowhere",
+    ),
+    "a store that refuses": (
+        ("maintain", "--format", "delta", "--location", "s3://lake/x", *S3, "--compact"),
+        "the storage cannot be used",
+    ),
+    "a registry that does not answer": (
+        ("archive", *NOBODY, "--topics", "t", "--checkpoint", "/c", *TABLE, "--body-format", "avro", *REGISTRY),
+        "the registry http://127.0.0.1:1 did not answer",
+    ),
     "a file of Spark": (("precompile", "--spark-home", "/none"), "/none"),
 }
 
@@ -112,6 +145,27 @@ def test_a_mistake_is_told_in_three_lines_before_spark_starts(monkeypatch: pytes
     assert done.stderr.startswith("firearrow pipeline ")
     assert says in done.stderr
     assert "Traceback" not in done.output
+
+
+def test_a_location_that_cannot_be_made_is_told_in_three_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    table = LakeTable("iceberg", "/proc/nowhere", "a.b")
+    with pytest.raises(typer.Exit) as ended, explained("archive"):
+        iceberg.ensure(table, pa.schema([("id", pa.int64())]))
+    assert ended.value.exit_code == 2
+    text = capsys.readouterr().err
+    assert "/proc/nowhere" in text
+    assert "check --location" in text
+    assert len(text.splitlines()) <= 3
+
+
+@pytest.mark.parametrize("form", ["iceberg", "delta"])
+def test_upkeep_of_a_table_that_is_not_there_makes_nothing(tmp_path: Path, form: str) -> None:
+    code, text = said("maintain", "--format", form, "--location", f"{tmp_path}/typo", "--table", "a.b", "--compact")
+    assert (code, "there is no" in text) == (2, True)
+    catalog = ("--catalog", "type=sql", "--catalog", f"uri=sqlite:///{tmp_path}/typo.db")
+    code, text = said("maintain", "--location", f"{tmp_path}/typo", "--table", "a.b", *catalog, "--compact")
+    assert (code, "there is no" in text) == (2, True)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_pairs_are_keys_and_values() -> None:

@@ -24,7 +24,7 @@ class BodyGiven(NamedTuple):
 
 def body_format_of(given: BodyGiven, topics: str) -> "BodyFormat | None":
     """Return how bodies are read; None if they are not."""
-    from firearrow.spark.bodies.body_format import BY_DDL, BodyFormat
+    from firearrow.spark.bodies.body_format import BY_DDL, BodyFormat, resolved
 
     if given.kind in BY_DDL and not given.schema:
         if given.kind != "json" or given.file or given.registry:
@@ -40,4 +40,5 @@ def body_format_of(given: BodyGiven, topics: str) -> "BodyFormat | None":
     is_one = bool(topics) and "," not in topics
     subject = given.subject or (f"{topics}-value" if given.registry and is_one else "")
     how = BodyFormat(given.kind, schema, given.rescued, given.message, given.registry, subject)  # type: ignore[arg-type]
-    return how.checked()
+    # A registry that does not answer is told before Spark starts.
+    return resolved(how) if how.registry and how.kind not in BY_DDL else how.checked()

@@ -132,10 +132,10 @@ def explained(command: str, *, verbose: bool = False) -> Iterator[Quiet]:
         _tell(f"this needs {missing.name}: pip install 'firearrow[spark,iceberg,delta,bodies]'")
         raise typer.Exit(2) from None
     except Exception as error:
-        if not _is_of_a_library(error):
-            raise
-        from firearrow.spark.explanation import explain
+        from firearrow.spark.explanation import explain, is_of_storage
 
+        if not _is_of_a_library(error) and not is_of_storage(error):
+            raise
         reason = explain(error)
         _fail(command, reason.text, quiet)
         if not verbose:

@@ -23,13 +23,15 @@ class Kind(Struct, frozen=True):
     """A module that its client needs beside pyiceberg."""
     extra: str = ""
     """The extra of pyiceberg that brings it."""
+    example: str = ""
+    """What its address looks like."""
 
 
 KINDS: Final = {
-    "rest": Kind(("uri",)),
-    "sql": Kind(("uri",), "sqlalchemy", "sql-sqlite"),
+    "rest": Kind(("uri",), example="https://host/path"),
+    "sql": Kind(("uri",), "sqlalchemy", "sql-sqlite", "sqlite:////path/of/catalog.db"),
     "glue": Kind((), "boto3", "glue"),
-    "hive": Kind(("uri",), "thrift", "hive"),
+    "hive": Kind(("uri",), "thrift", "hive", "thrift://host:9083"),
     "dynamodb": Kind((), "boto3", "dynamodb"),
     "bigquery": Kind(("gcp.bigquery.project-id",), "google.cloud.bigquery", "bigquery"),
 }
@@ -41,7 +43,7 @@ UNITY: Final = (
 
 def require_complete(properties: Mapping[str, str]) -> None:
     """Raise ``SettingsError`` unless the properties of a catalog name a kind that can be opened here."""
-    name = properties.get("type", "") or _inferred(properties.get("uri", ""))
+    name = kind_of(properties)
     if not name:
         if "py-catalog-impl" in properties:
             return
@@ -58,6 +60,14 @@ def require_complete(properties: Mapping[str, str]) -> None:
             f"a catalog of type {name} needs {kind.module}, which is not installed: "
             f"pip install 'pyiceberg[{kind.extra}]'"
         )
+    uri = properties.get("uri", "")
+    if "uri" in kind.needs and "://" not in uri:
+        raise SettingsError(f"a catalog of type {name} cannot be at {uri!r}: give --catalog uri={kind.example}")
+
+
+def kind_of(properties: Mapping[str, str]) -> str:
+    """The kind of a catalog by its properties; empty if they do not say it."""
+    return properties.get("type", "") or _inferred(properties.get("uri", ""))
 
 
 def _inferred(uri: str) -> str:

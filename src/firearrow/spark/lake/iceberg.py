@@ -5,11 +5,13 @@ table, in one transaction: ``firearrow.sink.<writer>.last-batch``. A noted batch
 repeats it.
 """
 
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from firearrow.errors import Unsupported
 from firearrow.spark.lake import fit
+from firearrow.spark.lake.catalogs import kind_of
 from firearrow.spark.lake.files import DataFile, Form, LiveFiles, require_cut
 from firearrow.spark.lake.fit import Fit
 from firearrow.spark.lake.partitioning import Rule, Rules, iceberg_values, require_same, require_supported
@@ -27,27 +29,53 @@ LOCAL_CATALOG: Final = "firearrow.db"
 
 
 def catalog(table: LakeTable) -> "Catalog":
-    """The catalog that knows the table."""
+    """The catalog that knows the table. A catalog in a file must exist: nothing is made for what is only read."""
+    from pyiceberg.exceptions import NoSuchTableError
+
+    file = _file(table)
+    if file and not os.path.exists(file):
+        raise NoSuchTableError(f"there is no Iceberg table {table.name}: its catalog would be {file}, which is missing")
+    return _opened(table)
+
+
+def _opened(table: LakeTable) -> "Catalog":
     from pyiceberg.catalog import load_catalog
 
     place = for_python(table.location)
+    if table.is_placed_by_catalog:  # servers know warehouses by name: --catalog warehouse=NAME
+        return load_catalog("firearrow", **{**table.storage, **table.catalog})
     if table.catalog:
         return load_catalog("firearrow", **{"warehouse": place, **table.storage, **table.catalog})
-    door, root = filesystem(place)
-    door.create_dir(root, recursive=True)
-    return load_catalog("firearrow", type="sql", uri=f"sqlite:///{root}/{LOCAL_CATALOG}?timeout=60", warehouse=place)
+    return load_catalog("firearrow", type="sql", uri=f"sqlite:///{_file(table)}?timeout=60", warehouse=place)
+
+
+def _file(table: LakeTable) -> str:
+    """The file of a catalog that is one; empty for others."""
+    if not table.catalog:
+        return f"{filesystem(for_python(table.location))[1]}/{LOCAL_CATALOG}"
+    uri = table.catalog.get("uri", "")
+    if kind_of(table.catalog) != "sql" or not uri.startswith("sqlite"):
+        return ""
+    from sqlalchemy.engine import make_url
+
+    named = make_url(uri).database or ""
+    return "" if named == ":memory:" or named.startswith("file:") else named
 
 
 def exists(table: LakeTable) -> bool:
     """Whether the table was created."""
-    return catalog(table).table_exists(table.name)
+    file = _file(table)
+    return (not file or os.path.exists(file)) and _opened(table).table_exists(table.name)
 
 
 def ensure(table: LakeTable, schema: "pa.Schema") -> "pa.Schema":
     """Create the table if it is missing; return the columns that it will have when it takes rows of this schema."""
     from pyiceberg.exceptions import NoSuchTableError
 
-    kept_in = catalog(table)
+    if not table.catalog:
+        door, root = filesystem(for_python(table.location))
+        door.create_dir(root, recursive=True)
+    kept_in = _opened(table)
     try:
         found = kept_in.load_table(table.name)
     except NoSuchTableError:

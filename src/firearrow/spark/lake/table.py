@@ -7,7 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from firearrow.errors import SettingsError
-from firearrow.spark.lake.catalogs import require_complete
+from firearrow.spark.lake.catalogs import kind_of, require_complete
 from firearrow.spark.lake.fit import EVOLVE, Evolve
 from firearrow.spark.lake.partitioning import Rules, parse
 from firearrow.spark.lake.storage import KNOWN, known
@@ -23,11 +23,11 @@ class LakeTable(Struct, frozen=True):
     """A table.
 
     ``location`` is a directory or URI: of the table itself for Parquet and Delta, of the warehouse for Iceberg, whose
-    tables have a ``name`` (``namespace.table``) in a catalog. ``catalog`` holds properties as pyiceberg takes them;
-    without any it is a SQLite file in the warehouse. ``storage`` holds settings of the file system (see `storage`),
-    which reach catalog, committer, writers, and Spark's readers and checkpoints. With ``native`` the runtime inside
-    Spark does the work, and ``name`` is the table's name in Spark's catalog (``catalog.namespace.table``); Delta tables
-    may go by location.
+    tables have a ``name`` (``namespace.table``) in a catalog; a REST catalog places them itself, and they need none.
+    ``catalog`` holds properties as pyiceberg takes them; without any it is a SQLite file in the warehouse. ``storage``
+    holds settings of the file system (see `storage`), which reach catalog, committer, writers, and Spark's readers and
+    checkpoints. With ``native`` the runtime inside Spark does the work, and ``name`` is the table's name in Spark's
+    catalog (``catalog.namespace.table``); Delta tables may go by location.
 
     ``evolve`` says how the table may change to take rows that do not fit it: ``fail`` not at all, ``add`` by new
     columns, ``widen`` also by wider types. ``partition_by`` is what a table is partitioned by when it is created, such
@@ -58,6 +58,11 @@ class LakeTable(Struct, frozen=True):
         """The settings of the file system, from ``storage`` and ``catalog``."""
         return known({**self.catalog, **self.storage})
 
+    @property
+    def is_placed_by_catalog(self) -> bool:
+        """Whether the table is where its catalog puts it: a REST catalog knows its warehouses itself, by name."""
+        return self.format == "iceberg" and kind_of(self.catalog) == "rest"
+
     def checked(self) -> "LakeTable":
         """Return this table; raise ``SettingsError`` if it is incomplete."""
         if self.format not in FORMATS:
@@ -68,9 +73,9 @@ class LakeTable(Struct, frozen=True):
             raise SettingsError("plain Parquet has no log that could note columns or partitions: use iceberg or delta")
         if self.native and self.format == "iceberg" and not self.name:
             raise SettingsError("a native Iceberg table needs its name in Spark's catalog: catalog.namespace.table")
-        if not self.native and not self.location:
+        if not self.native and not self.location and not self.is_placed_by_catalog:
             raise SettingsError(f"a {self.format} table needs a location")
-        if not self.native and "://" not in self.location and not self.location.startswith("/"):
+        if self.location and not self.native and "://" not in self.location and not self.location.startswith("/"):
             raise SettingsError(
                 f"location {self.location!r} is relative; give an absolute path, the same for every process of Spark"
             )

@@ -31,7 +31,8 @@ def _told(table: LakeTable) -> Iterator[None]:
     except Exception as wrong:
         kind = type(wrong).__name__
         if kind in ("NoSuchTableError", "NoSuchNamespaceError", "TableNotFoundError"):
-            raise SettingsError(f"there is no {table.format} table {table.called} at {table.location}") from wrong
+            place = f" at {table.location}" if table.location else " in its catalog"
+            raise SettingsError(f"there is no {table.format} table {table.called}{place}") from wrong
         if kind in ("CommitFailedException", "CommitFailedError"):
             raise CommitRefused(
                 f"other writers changed table {table.called} before every attempt to commit. Steps that were told are "

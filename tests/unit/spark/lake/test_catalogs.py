@@ -3,7 +3,7 @@
 import pytest
 
 from firearrow.errors import SettingsError
-from firearrow.spark.lake import catalogs
+from firearrow.spark.lake import catalogs, iceberg
 from firearrow.spark.lake.catalogs import KINDS, require_complete
 from firearrow.spark.lake.table import LakeTable
 
@@ -30,6 +30,7 @@ def test_what_pyiceberg_opens_is_accepted(given: dict[str, str]) -> None:
         ({"type": "unity"}, "speaks Iceberg's REST protocol: give type=rest"),
         ({"warehouse": "w"}, "needs its type"),
         ({"uri": "ftp://h"}, "needs its type"),
+        ({"type": "rest", "uri": "nonsense"}, "cannot be at 'nonsense': give --catalog uri=https://"),
     ],
 )
 def test_what_it_cannot_open_is_told_with_what_to_do(given: dict[str, str], says: str) -> None:
@@ -44,6 +45,29 @@ def test_a_missing_library_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
     table = LakeTable("iceberg", "s3://lake", "shop.orders", given)
     with pytest.raises(SettingsError, match=rf"pip install 'pyiceberg\[{KINDS[name].extra}\]'"):
         table.checked()
+
+
+@pytest.mark.parametrize(
+    ("location", "more"), [("", {}), ("s3://lake", {}), ("", {"warehouse": "prod"}), ("s3://lake", {"warehouse": "w"})]
+)
+def test_a_rest_catalog_gets_the_warehouse_that_was_named_and_no_location(
+    monkeypatch: pytest.MonkeyPatch, location: str, more: dict[str, str]
+) -> None:
+    asked: list[dict[str, str]] = []
+    monkeypatch.setattr("pyiceberg.catalog.load_catalog", lambda _name, **given: asked.append(given))
+    given = {"uri": "http://catalog:8181", **more}
+    iceberg.catalog(LakeTable("iceberg", location, "shop.orders", given).checked())
+    assert asked == [given]
+
+
+def test_other_catalogs_get_the_location_as_warehouse(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, str]] = []
+    monkeypatch.setattr("pyiceberg.catalog.load_catalog", lambda _name, **given: asked.append(given))
+    given = {"uri": "postgresql://catalog/lake"}
+    iceberg.catalog(LakeTable("iceberg", "s3a://lake", "shop.orders", given).checked())
+    assert asked == [{**given, "warehouse": "s3://lake"}]
+    with pytest.raises(SettingsError, match="needs a location"):
+        LakeTable("iceberg", "", "shop.orders", given).checked()
 
 
 def test_every_kind_is_one_of_pyicebergs_with_an_extra_of_its() -> None:

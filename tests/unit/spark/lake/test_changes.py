@@ -287,7 +287,8 @@ def test_a_writer_that_adds_a_column_crosses_another_and_changes_nothing_that_is
 ) -> None:
     """Columns of Delta are added in a commit of their own, which goes behind that of the other writer."""
     table, chance = table_at("delta", tmp_path, evolve="add"), random.Random(what)
-    real, crossed = delta_log.add_columns, []
+    real = delta_log.add_columns
+    crossed: list[str] = []
 
     def row(offset: int, name: int, deleted: bool = False) -> Change:
         own = {"id": name, "shop": "a", "name": f"at {offset}", DELETED: deleted}

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from msgspec.structs import replace
+from pyiceberg.catalog import load_catalog
 
 from firearrow.errors import SettingsError, Unsupported
 from firearrow.spark.lake import delta, iceberg
@@ -239,7 +240,9 @@ class Stream:
 
 def test_a_table_of_another_writer_is_compacted_and_read(tmp_path: Path) -> None:
     where = table("iceberg", tmp_path)
-    known = iceberg.catalog(where)
+    Path(where.location).mkdir()
+    place = {"uri": f"sqlite:///{where.location}/{iceberg.LOCAL_CATALOG}", "warehouse": where.location}
+    known = load_catalog("firearrow", type="sql", **place)
     known.create_namespace("shop")
     made = known.create_table(where.name, SCHEMA)
     for number in range(3):

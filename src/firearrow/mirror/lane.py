@@ -58,14 +58,18 @@ class Ends:
     """The clients of a mirror, and what it needs beside them."""
 
     def __init__(
-        self, source: PullConsumer, target: BatchProducer, reader: PullConsumer, clock: Clock, chance: random.Random
+        self,
+        clients: tuple[PullConsumer, BatchProducer, PullConsumer],
+        clock: Clock,
+        chance: random.Random,
+        save: Callable[[], Awaitable[None]],
     ) -> None:
-        self.source: Final = source
-        self.target: Final = target
-        self.reader: Final = reader
-        """Reads at the target what answers to sends do not tell."""
+        self.source, self.target, self.reader = clients
+        """The last one reads at the target what answers to sends do not tell."""
         self.clock: Final = clock
         self.chance: Final = chance
+        self.save: Final = save
+        """Makes the marks durable."""
 
 
 class Lane:
@@ -87,6 +91,8 @@ class Lane:
             mark.next = await self._patiently(self._first_offset)
             mark.is_dirty = True
         await self._patiently(self._tail.begin)
+        if mark.is_dirty:
+            await self._ends.save()
         state.next, end = mark.next, None
         state.progress_ms = self._ends.clock.now_ms()
         while True:

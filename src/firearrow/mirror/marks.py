@@ -2,12 +2,14 @@
 
     lock            held while a mirror runs on the directory
     mirror.json     the names of the two clusters
-    TOPIC.json      for each queue: its place at the target, the next source offset, the offset map and the loops
+    TOPIC.json      for each queue: its place at the target, where that queue ended before the first copy, the next
+                    source offset, the offset map and the loops
 
 A file is replaced whole. A mark is written after the target has acknowledged the copies before it, so a restart copies
 again what was acknowledged since the last save, and never leaves anything out.
 """
 
+import asyncio
 from typing import Final, TypeVar
 
 import msgspec
@@ -38,6 +40,8 @@ class StoredMark(Struct, frozen=True):
     runs: list[Run]
     loops: list[Run] = []
     loops_stored_ms: int = 0
+    floor: int | None = None
+    """Where the target queue ended before the first copy; None before that is known."""
 
 
 class QueueMark:
@@ -49,6 +53,7 @@ class QueueMark:
         self.next = None if stored is None else stored.next
         self.map: Final = OffsetMap(() if stored is None else stored.runs)
         self.loops: Final = Loops() if stored is None else Loops(stored.loops, stored.loops_stored_ms)
+        self.floor = None if stored is None else stored.floor
         self.is_dirty = False
 
     def translate(self, offset: int, had: int) -> int:
@@ -66,6 +71,7 @@ class QueueMark:
             list(self.map.runs),
             list(self.loops.runs),
             self.loops.stored_ms,
+            self.floor,
         )
 
 
@@ -75,6 +81,7 @@ class Marks:
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         self._lock: Lock | None = None
+        self._saving = asyncio.Lock()
         self._topics: dict[str, dict[MessageQueue, QueueMark]] = {}
 
     async def open(self, names: Names) -> None:
@@ -140,7 +147,11 @@ class Marks:
 
     async def save(self) -> None:
         """Write the files of all topics that have changed."""
-        for topic, marks in self._topics.items():
+        async with self._saving:
+            await self._save()
+
+    async def _save(self) -> None:
+        for topic, marks in list(self._topics.items()):
             dirty = [mark for mark in marks.values() if mark.is_dirty]
             if not dirty:
                 continue

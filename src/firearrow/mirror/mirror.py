@@ -103,7 +103,7 @@ class Mirror:
                 await self._marks.open(names)
                 stack.callback(self._marks.close)
                 self.progress.name = f"{names.source}->{names.target}"
-                ends = Ends(*await self._clients(stack), self._clock, self._chance)
+                ends = Ends(await self._clients(stack), self._clock, self._chance, self._marks.save)
                 await self._copy(_Work(source, target, ends, self._manner(names)), once=once)
         except* FireArrowError as failures:
             raise first_of(failures) from failures

@@ -26,17 +26,21 @@ class TargetTail:
         self._source = source
         self._reader = reader
         self._floor = 0
-        """Without a noted copy: where the queue ended at the start. What lies before it stays unknown."""
+        """Without a noted copy: where the queue ended before the first one. What lies before it stays unknown."""
         self._is_sure = False
         self._found = 0
         """The source offset behind the last copy that was found by reading."""
         self._looks = 0
 
     async def begin(self) -> None:
-        """Look where the queue ends, if nothing is noted of it."""
-        if not self._mark.map.runs:
-            bounds = (await self._reader.bounds(self._mark.target.topic)).get(self._mark.target)
-            self._floor, self._is_sure = 0 if bounds is None else bounds.end, True
+        """Look where the queue ends, if nothing is noted of it. Save the mark before the first copy is sent."""
+        mark = self._mark
+        if mark.map.runs:
+            return
+        if mark.floor is None:
+            bounds = (await self._reader.bounds(mark.target.topic)).get(mark.target)
+            mark.floor, mark.is_dirty, self._is_sure = 0 if bounds is None else bounds.end, True, True
+        self._floor = mark.floor
 
     async def tells(self, first: int, offsets: tuple[int, ...], *, is_first_try: bool) -> bool:
         """Whether the copies of these source offsets are noted, or cannot be; if not, the answer ``first`` is exact."""

@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 import typer
-from click.exceptions import UsageError as ClickUsageError
 
 from firearrow.cli.app import COMMANDS, app, load_command, options_first
 from firearrow.cli.operate.examples import EXAMPLES
 from firearrow.cli.usage import usage_line
 
-USAGE_ERROR = typer.BadParameter.__mro__[1]
+USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 LISTINGS = {"list", "describe", "route", "get", "query", "by-time"}
 """Words of commands that list something."""
 
@@ -77,6 +76,6 @@ def test_options_of_a_server_do_not_go_with_commands_about_running_ones() -> Non
 
 def failure(words: list[str]) -> Exception:
     """The usage error of a command line."""
-    with pytest.raises((USAGE_ERROR, ClickUsageError)) as raised:
+    with pytest.raises(USAGE_ERROR) as raised:
         app(words, standalone_mode=False, prog_name="firearrow")
     return raised.value

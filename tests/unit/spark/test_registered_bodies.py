@@ -142,14 +142,15 @@ def test_json_of_a_registered_schema_is_what_follows_the_id(registry: RegistrySe
         made.decode(b'{"id": 5}')
 
 
-def test_what_is_said_about_bodies(tmp_path: Path) -> None:
+def test_what_is_said_about_bodies(tmp_path: Path, registry: RegistryServer) -> None:
     file = tmp_path / "order.avsc"
     file.write_text(OLD)
     assert body_format_of(BodyGiven("json", "", None, "", "", "", "_r"), "t") is None
     avro = body_format_of(BodyGiven("avro", "", file, "", "", "", "_r"), "t")
     assert avro == BodyFormat("avro", OLD, "_r")
-    asked = body_format_of(BodyGiven("avro", "", None, "", "http://h:1", "", "_r"), "orders")
-    assert asked == BodyFormat("avro", "", "_r", "", "http://h:1", "orders-value")
+    registry.register("orders-value", NEW)
+    asked = body_format_of(BodyGiven("avro", "", None, "", registry.url, "", "_r"), "orders")
+    assert asked == BodyFormat("avro", NEW, "_r", "", registry.url, "orders-value")
     packed = body_format_of(BodyGiven("protobuf", "", file, "shop.Order", "", "", "_r"), "t")
     assert packed is not None
     assert base64.b64decode(packed.schema) == OLD.encode()

@@ -16,6 +16,7 @@ from campaigns.broker import cluster_checks as clustered
 from campaigns.broker import handover as transactions
 from campaigns.broker import killed_transactions, matrix
 from campaigns.broker import replay as replaying
+from campaigns.broker import rolling as rollings
 from campaigns.broker import upkeep as operations
 from campaigns.broker.clusters import KINDS, Cluster, Kind
 from campaigns.broker.deaths import killed, unpowered
@@ -87,6 +88,14 @@ def upkeep(_given: argparse.Namespace) -> Iterator[Piece]:
         yield {"check": check.__name__}, work
 
 
+def rolling(given: argparse.Namespace) -> Iterator[Piece]:
+    """Restart three brokers one after the other, upgrade and roll them back, migrate them from Apache's and back."""
+    pace = rollings.QUICK if given.quick else rollings.STOCK
+    for change in given.change:
+        key = {"change": change, "drain_s": pace.drain_s, "clients": list(pace.clients)}
+        yield key, lambda change=change: _tried(lambda: rollings.rolls(change, pace))  # type: ignore[misc]
+
+
 def replay(given: argparse.Namespace) -> Iterator[Piece]:
     """Groups moved back and forward by time with mqadmin, running and off-line."""
     for tools in given.tools:
@@ -148,6 +157,7 @@ CAMPAIGNS: dict[str, Callable[[argparse.Namespace], Iterator[Piece]]] = {
     "power": power,
     "cluster": cluster,
     "upkeep": upkeep,
+    "rolling": rolling,
     "replay": replay,
     "handover": handover,
     "transactions": transactions_killed,
@@ -171,6 +181,9 @@ def main() -> None:
             command.add_argument("--mutant", choices=("", "ack-before-sync"), default="")
         if name == "cluster":
             command.add_argument("--kind", choices=KINDS, nargs="+", default=list(KINDS))
+        if name == "rolling":
+            command.add_argument("--change", choices=rollings.CHANGES, nargs="+", default=list(rollings.CHANGES))
+            command.add_argument("--quick", action="store_true", help="clients look at routes every second")
         if name == "handover":
             command.add_argument(
                 "--halves", type=int, default=1000, help="half messages that are open at each handover"

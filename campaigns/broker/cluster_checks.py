@@ -82,7 +82,7 @@ def keeps_strict_order(cluster: Cluster) -> Figures:
         assert not findings.broken, findings.broken
         assert findings.failed > 0, "no send to the dead master failed: it must have gone elsewhere"
         moved = [complaint for one in load.produced for complaint in _moved(one)]
-        breaks = [complaint for one in load.received for complaint in _order_breaks(one)]
+        breaks = [complaint for one in load.received for complaint in order_breaks(one)]
         assert not moved, moved[:5]
         assert not breaks, breaks[:5]
         return {**findings.figures(), "order_breaks": len(breaks), "moved_shards": len(moved)}
@@ -119,7 +119,7 @@ def _moved(produced: Produced) -> list[str]:
     return [f"shard {shard} went to {sorted(found)}" for shard, found in queues.items() if len(found) > 1]
 
 
-def _order_breaks(received: ReceiveReport) -> list[str]:
+def order_breaks(received: ReceiveReport) -> list[str]:
     """Messages that a consumer was given for the first time after a later one of the same queue."""
     highest: dict[str, int] = {}
     seen: dict[str, set[int]] = defaultdict(set)

@@ -1,11 +1,16 @@
-"""``firearrow broker --workers 2``: one cluster of two processes; a killed one comes back, both restart one by one."""
+"""``firearrow broker --workers 2``: one cluster of two processes.
+
+A killed one comes back, both restart one by one, and a second signal ends those that drain.
+"""
 
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,6 +23,8 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
 MAIN = "import sys; from firearrow.cli import main; sys.exit(main())"
 SEND, ROUTE = 310, 105
 PATIENCE_S = 240.0
+DRAIN_S = 30.0
+"""Less than a drain takes by default."""
 
 
 def until(wanted: Callable[[], bool], what: str) -> None:
@@ -48,20 +55,52 @@ def listener(process: subprocess.Popen[str], store: str) -> int | None:
     return None
 
 
-def test_two_workers_are_one_cluster_and_come_back(tmp_path: Path) -> None:
-    names, port, log = free_port(), free_broker_port(), tmp_path / "log"
+@contextmanager
+def two_workers(directory: Path, names: int, port: int, *more: str) -> Iterator[subprocess.Popen[str]]:
+    """A name server and the supervisor of two workers, which log to ``directory/log``."""
     commands = [
-        ["nameserver", "--port", str(names), "--bind", "127.0.0.1", "--directory", f"{tmp_path}/names"],
+        ["nameserver", "--port", str(names), "--bind", "127.0.0.1", "--directory", f"{directory}/names"],
         ["broker", "--workers", "2", "-n", f"127.0.0.1:{names}", "--port", str(port), "--bind", "127.0.0.1",
-         "--advertise", "127.0.0.1", "--store", f"{tmp_path}/store"],
+         "--advertise", "127.0.0.1", "--store", f"{directory}/store", *more],
     ]  # fmt: skip
-    with log.open("w") as output:
+    with (directory / "log").open("w") as output:
         running = [
             subprocess.Popen([sys.executable, "-c", MAIN, *words], stdout=output, stderr=output, text=True)
             for words in commands
         ]
-    supervisor = running[1]
     try:
+        yield running[1]
+    finally:
+        for process in running:
+            process.terminate()
+            process.wait()
+
+
+def test_a_second_signal_ends_workers_that_drain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names, port = free_port(), free_broker_port()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(tmp_path / "notify"))
+        systemd.settimeout(PATIENCE_S)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        with two_workers(tmp_path, names, port, "--drain") as supervisor:
+            told = [systemd.recv(100) for _ in range(2)]
+            assert told == [b"READY=1"] * 2, "the name server and the supervisor, and no worker"
+            assert sends(port)
+            assert sends(port + 10)
+            until(lambda: _brokers(names) == 2, "a route over both workers")
+            supervisor.send_signal(signal.SIGTERM)
+            assert systemd.recv(100) == b"STOPPING=1"
+            until(lambda: _permissions(names) == {"4"}, "a route without writes")
+            assert sends(port), "a worker that drains still answers"
+            began = time.monotonic()
+            supervisor.send_signal(signal.SIGTERM)
+            assert supervisor.wait(PATIENCE_S) == 0
+            assert time.monotonic() - began < DRAIN_S, "the workers have drained to the end"
+
+
+def test_two_workers_are_one_cluster_and_come_back(tmp_path: Path) -> None:
+    names, port, log = free_port(), free_broker_port(), tmp_path / "log"
+    with two_workers(tmp_path, names, port) as supervisor:
         until(lambda: sends(port) and sends(port + 10), "both workers")
         until(lambda: _brokers(names) == 2, "a route over both workers")
         first = listener(supervisor, f"{tmp_path}/store/0")
@@ -84,15 +123,18 @@ def test_two_workers_are_one_cluster_and_come_back(tmp_path: Path) -> None:
         assert supervisor.wait(PATIENCE_S) == 0, "a stop ends a restart that is under way"
         assert "all 2 workers have stopped" in log.read_text()
         assert not sends(port)
-    finally:
-        for process in running:
-            process.terminate()
-            process.wait()
 
 
 def _brokers(names: int) -> int:
+    return len(set(re.findall(r'"brokerName":"([^"]+)"', _route(names))))
+
+
+def _permissions(names: int) -> set[str]:
+    return set(re.findall(r'"perm":(\d+)', _route(names)))
+
+
+def _route(names: int) -> str:
     try:
-        body = ask(f"127.0.0.1:{names}", ROUTE, {"topic": "orders"}).body.decode()
+        return ask(f"127.0.0.1:{names}", ROUTE, {"topic": "orders"}).body.decode()
     except OSError:
-        return 0
-    return len(set(re.findall(r'"brokerName":"([^"]+)"', body)))
+        return ""

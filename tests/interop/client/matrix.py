@@ -4,6 +4,7 @@
 It uses the blocking client. `main` does the same as a process of its own, for a script that kills its client.
 """
 
+import itertools
 import sys
 import threading
 import time
@@ -35,6 +36,7 @@ from judges.conversation import ANSWER
 from judges.judge import CAPABILITIES
 from judges.server_process import wait_for
 from tests.interop.client.ours import delivery
+from tests.interop.client.sending import Sending
 
 T = TypeVar("T")
 
@@ -55,6 +57,8 @@ class OurJudge(Judge):
         process = SimpleNamespace(client="firearrow", can=lambda *needs: ABILITIES.issuperset(needs))
         super().__init__(process, name_server)  # type: ignore[arg-type]
         self._running: dict[int, Running] = {}
+        self._sending: dict[int, Sending] = {}
+        self._handles = itertools.count(1)
         self._undecided: dict[str, Undecided] = {}
         self._verbs: dict[str, Callable[[Request], dict[str, Any]]] = {
             "send": self._send,
@@ -62,7 +66,12 @@ class OurJudge(Judge):
             "checks": self._checks,
             "subscribe": self._subscribe,
             "collect": self._collect,
+            "count": self._count,
             "close": self._close,
+            "produce": self._produce,
+            "progress": lambda request: self._sending[request["handle"]].progress(),
+            "halt": lambda request: self._sending.pop(request["handle"]).halt(),
+            "reset": self._reset,
         }
 
     def ask(self, request: Request, answer: type[T], timeout_seconds: float) -> T:  # noqa: ARG002 - each verb has its own
@@ -75,12 +84,15 @@ class OurJudge(Judge):
 
     def another(self) -> JudgeProcess:
         """Our client in a process of its own."""
-        return JudgeProcess(self.client, [sys.executable, "-c", _PROCESS])
+        return our_process()
 
     def reset(self) -> None:
-        """End every consumer, and the producers that are asked about transactions."""
+        """End every consumer and every producer."""
         for number in list(self._running):
             self._close({"handle": number})
+        for sending in self._sending.values():
+            sending.halt()
+        self._sending.clear()
         for undecided in self._undecided.values():
             undecided.producer.close()
         self._undecided.clear()
@@ -113,11 +125,23 @@ class OurJudge(Judge):
         return {"checks": self._undecided[request["group"]].checks}
 
     def _subscribe(self, request: Request) -> dict[str, int]:
-        number = len(self._running) + 1
-        while number in self._running:
-            number += 1
-        self._running[number] = Running(self.name_server, request)
+        number = next(self._handles)
+        self._running[number] = Running(request["name_server"], request)
         return {"handle": number}
+
+    def _produce(self, request: Request) -> dict[str, int]:
+        number = next(self._handles)
+        self._sending[number] = Sending(request)
+        return {"handle": number}
+
+    def _count(self, request: Request) -> dict[str, int]:
+        running = self._running[request["handle"]]
+        count = len(running.deliveries)
+        return {"deliveries": count, "accepted": count - running.refused}
+
+    def _reset(self, _request: Request) -> dict[str, Any]:
+        self.reset()
+        return {}
 
     def _collect(self, request: Request) -> dict[str, Any]:
         running, count = self._running[request["handle"]], int(request["count"])
@@ -279,6 +303,11 @@ class Running:
             self._consumer.stop()
         self._thread.join()
         self._consumer.close()
+
+
+def our_process() -> JudgeProcess:
+    """Our client in a process of its own."""
+    return JudgeProcess("firearrow", [sys.executable, "-c", _PROCESS])
 
 
 def main() -> None:

@@ -4,8 +4,9 @@ The workers have one configuration. Worker K has the broker name ``NAME-K``, the
 ``PORT + 10 K`` and, if there is one, the metrics port ``PORT + K``; all belong to one cluster, so producers and
 consumers use all of them. A worker that ends by itself is started again, after a pause that grows (`supervision`).
 
-SIGTERM and SIGINT stop all workers. SIGHUP restarts them one by one: a worker is asked to stop (with ``--drain`` its
-producers move to the others first), and the next one waits until it serves again.
+SIGTERM and SIGINT stop all workers; a second one ends those that still drain at once. SIGHUP restarts them one by one:
+a worker is asked to stop (with ``--drain`` its producers move to the others first), and the next one waits until it
+serves again.
 """
 
 import asyncio
@@ -20,6 +21,7 @@ import typer
 from msgspec import Struct
 
 from firearrow.cli.servers.supervision import BackOff
+from firearrow.runtime.systemd import SOCKET, notify
 
 PORTS_APART: Final = 10
 """Ports from one worker to the next: each uses the ports two below and one above its own, too."""
@@ -75,11 +77,13 @@ class Supervisor:
         """Serve until SIGTERM or SIGINT."""
         loop, stop = asyncio.get_running_loop(), asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, stop.set)
+            loop.add_signal_handler(number, self._stop_or_kill, stop)
         async with asyncio.TaskGroup() as group:
             loop.add_signal_handler(signal.SIGHUP, self._begin_restart, group)
             tasks = [group.create_task(kept.keep()) for kept in self._kept]
+            tasks.append(group.create_task(self._tell_ready()))
             await stop.wait()
+            notify("STOPPING=1")
             loop.remove_signal_handler(signal.SIGHUP)
             if self._restart is not None:
                 self._restart.cancel()  # else it would wait for a worker that does not come back
@@ -87,6 +91,18 @@ class Supervisor:
             for task in tasks:
                 task.cancel()
         typer.echo(f"all {len(self._kept)} workers have stopped", err=True)
+
+    def _stop_or_kill(self, stop: asyncio.Event) -> None:
+        """Let all workers stop in order; at a second signal end them at once."""
+        if stop.is_set():
+            for kept in self._kept:
+                kept.kill()
+        stop.set()
+
+    async def _tell_ready(self) -> None:
+        for kept in self._kept:
+            await kept.served()
+        notify("READY=1")
 
     def _begin_restart(self, group: asyncio.TaskGroup) -> None:
         if self._restart is None or self._restart.done():
@@ -127,12 +143,14 @@ class _Kept:
             await asyncio.sleep(pause_s)
 
     async def _run(self) -> int:
+        # The supervisor tells systemd, and it alone.
+        environment = {name: value for name, value in os.environ.items() if name != SOCKET}
         self._process = process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
             "firearrow",
             *self._worker.arguments,
-            env={**os.environ, **self._worker.environment},
+            env={**environment, **self._worker.environment},
             stdout=asyncio.subprocess.PIPE,
             start_new_session=True,  # Ctrl-C of a terminal reaches the supervisor alone
             preexec_fn=_end_with_parent,
@@ -144,6 +162,15 @@ class _Kept:
                 self._serves.set()
         self._serves.clear()
         return await process.wait()
+
+    async def served(self) -> None:
+        """Return when the worker serves."""
+        await self._serves.wait()
+
+    def kill(self) -> None:
+        """End the worker at once, if it runs."""
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
 
     async def restart(self) -> None:
         """Stop the worker in order, and return when it serves again."""
@@ -167,7 +194,7 @@ class _Kept:
                 await process.wait()
         except TimeoutError:
             typer.echo(f"worker {self._worker.number} did not stop in {self._patience_s:g} s and is killed", err=True)
-            process.kill()
+            self.kill()
             await process.wait()
 
 

@@ -3,12 +3,15 @@
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from firearrow.cli.jobs.job_run import Quiet
 
 SETTINGS = {
     "spark.ui.enabled": "false",
@@ -31,3 +34,19 @@ def spark() -> "Iterator[SparkSession]":
     session = open_session("local[2]", SETTINGS, "firearrow tests")
     yield session
     session.stop()
+
+
+@pytest.fixture
+def jobs_in_this_session(spark: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the commands of jobs run in the session of all tests, in this process."""
+    from firearrow.cli import pipeline
+    from firearrow.cli.jobs import stats_job
+    from firearrow.cli.jobs.job_run import hush
+
+    @contextmanager
+    def session(_master: str, _settings: object, quiet: "Quiet") -> "Iterator[SparkSession]":
+        hush(quiet)
+        yield spark
+
+    for module in (pipeline, stats_job):
+        monkeypatch.setattr(module, "session", session)

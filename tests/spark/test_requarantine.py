@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from typer.testing import CliRunner
 
 from campaigns.rotation import this_turn
+from firearrow.cli.pipeline import pipeline
 from firearrow.errors import SettingsError, Unsupported
 from firearrow.spark.bodies.body_format import BodyFormat
 from firearrow.spark.lake import access
@@ -76,6 +78,19 @@ def test_rows_by_key_move_where_they_are_the_last_version(spark: "SparkSession",
     fill(spark, what)
     assert requarantine.requarantine(spark, what) == (2, 1)
     assert typed_ids(spark, what) == [1 << 32, (1 << 32) + 1]
+
+
+@pytest.mark.usefixtures("jobs_in_this_session")
+def test_the_command_moves_what_fits(spark: "SparkSession", tmp_path: Path) -> None:
+    what = job("delta", tmp_path)
+    fill(spark, what)
+    words = ["requarantine", "--format", "delta", "--location", what.table.location, "--body-schema", WIDE]
+
+    done = CliRunner().invoke(pipeline, words)
+
+    assert done.exit_code == 0, done.output
+    assert done.stdout == "2 rows moved to the typed table, 1 stay in the quarantine\n"
+    assert typed_ids(spark, what) == [1, 2, 1 << 32, (1 << 32) + 1]
 
 
 def test_what_cannot_be_read_again_is_refused(spark: "SparkSession", tmp_path: Path) -> None:

@@ -170,7 +170,8 @@ def requarantine(
         given = BodyGiven(body_format, body_schema, body_schema_file, body_message, registry, subject, rescued_column)
         target = table_of(form, location, table, catalog, storage, False, evolve, "")
         upsert = _upsert(mode, key, delete_when, version)
-        job = Archive({}, target, "", bodies=body_format_of(given, ""), bronze=False, upsert=upsert).checked()
+        job = Archive({}, target, "", bodies=body_format_of(given, ""), bronze=False, upsert=upsert)
+        job.with_tables_checked()
         with session(master, pairs(conf), quiet) as spark:
             moved, left = move(spark, job)
             typer.echo(f"{moved:,} rows moved to the typed table, {left:,} stay in the quarantine")

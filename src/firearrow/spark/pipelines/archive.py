@@ -69,6 +69,10 @@ class Archive(Struct, frozen=True):
     def checked(self) -> "Archive":
         """Return this archive; raise ``SettingsError`` if it contradicts itself or names an option that is none."""
         source_options(self.source, is_stream=True)
+        return self.with_tables_checked()
+
+    def with_tables_checked(self) -> "Archive":
+        """As `checked`, for a job that works on the tables of an archive and reads no topic."""
         if self.on_error not in transforms.ERROR_MODES:
             raise SettingsError(f"--on-error is one of {', '.join(transforms.ERROR_MODES)}, not {self.on_error!r}")
         if self.on_error != QUARANTINE and self.body_format is None:

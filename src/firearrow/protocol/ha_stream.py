@@ -12,7 +12,7 @@ Apache's ignores the report and waits for another one. Java: ``DefaultHAConnecti
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple, TypeAlias
 
 from firearrow.errors import BadFrame
@@ -52,7 +52,7 @@ def packets(offset: int, data: bytes, batch: int) -> Iterator[Buffer]:
         yield span
 
 
-def joined(spans: list[Span]) -> Iterator[tuple[int, bytes]]:
+def joined(spans: Iterable[Span]) -> Iterator[tuple[int, bytes]]:
     """Yield the bytes of spans, those that follow each other in one piece; heartbeats have none."""
     parts: list[Buffer] = []
     start = end = 0

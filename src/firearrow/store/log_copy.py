@@ -1,9 +1,9 @@
 """The copy of another broker's log, taken as bytes come: the same records at the same physical offsets.
 
-Bytes may come in any pieces. Whole records are appended at once; the beginning of a record waits in memory for its
-rest, so that the log never ends inside a record. A copy into an empty directory may begin at any log file of the
-master's; the new beginning is durable before the first record is appended. Queues and index follow the log on their
-own (`CopyDispatch`).
+Bytes may come in any pieces. Whole records are appended at once, as views of the bytes that came; the beginning of a
+record waits in memory for its rest, so that the log never ends inside a record. A copy into an empty directory may
+begin at any log file of the master's; the new beginning is durable before the first record is appended. Queues and
+index follow the log on their own (`CopyDispatch`).
 """
 
 from firearrow.errors import OffsetNotStored
@@ -44,15 +44,22 @@ class LogCopy:
         expected = self._log.tail + len(self._rest)
         if offset != expected:
             raise OffsetNotStored(f"the master sent the log from {offset} on, and the copy goes on at {expected}")
-        if self._rest:
-            self._rest += data
-            if len(self._rest) < self._wanted:
-                return
-            data = bytes(self._rest)
-        start = await self._append(data)
-        self._rest = bytearray(data[start:])
+        view = await self._finish_rest(memoryview(data))
+        self._rest += view[await self._append(view) :]
 
-    async def _append(self, piece: bytes) -> int:
+    async def _finish_rest(self, view: memoryview) -> memoryview:
+        """Complete and append the record that has begun; return the bytes that follow it."""
+        while self._rest and view:
+            missing = self._wanted - len(self._rest)
+            self._rest += view[:missing]
+            view = view[missing:]
+            if len(self._rest) == self._wanted:
+                piece = memoryview(bytes(self._rest))
+                self._rest.clear()
+                self._rest += piece[await self._append(piece) :]
+        return view
+
+    async def _append(self, piece: memoryview) -> int:
         """Append the whole records of a piece; return where they end."""
         start, size = 0, self._segment_bytes
         while start < len(piece):

@@ -65,7 +65,7 @@ class GroupSlave(Slave):
     async def _welcome(self, link: Link) -> Welcome:
         received = b""
         while (welcome := decode_welcome(received)) is None:
-            received += await link.receive()
+            received += b"".join(await link.receive())
         return welcome
 
     async def _agrees(self, welcome: Welcome) -> bool:

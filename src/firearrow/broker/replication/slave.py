@@ -7,7 +7,6 @@ what it has received.
 
 import asyncio
 import logging
-from collections import deque
 from typing import Final, cast
 
 from firearrow.broker.replication.rate import Rate
@@ -100,7 +99,7 @@ class Slave:
         while True:
             try:
                 async with asyncio.timeout(FIRST_BYTE_S if is_new else min(heartbeat_s, silence_s)):
-                    data = await link.receive()
+                    pieces = await link.receive()
             except TimeoutError:
                 if loop.time() - heard > silence_s:
                     raise ConnectionLost(f"the master was silent for {silence_s:g} s") from None
@@ -111,7 +110,7 @@ class Slave:
             heard = loop.time()
             self.read_ms = self._now_ms()
             before = self._copy.end
-            for offset, span in joined(spans.feed(data)):
+            for offset, span in joined(span for piece in pieces for span in spans.feed(piece)):
                 self.rate.add(len(span), heard)
                 await self._copy.take(offset, span)
             if self._copy.end > before:
@@ -138,7 +137,7 @@ class Link(asyncio.Protocol):
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
-        self._pieces: deque[bytes] = deque()
+        self._pieces: list[bytes] = []
         self._waiting_bytes = 0
         self._is_paused = False
         self._arrived = asyncio.Event()
@@ -159,20 +158,19 @@ class Link(asyncio.Protocol):
         self._lost = str(error or "the master ended it")
         self._arrived.set()
 
-    async def receive(self) -> bytes:
-        """Return everything that has come; raise ``ConnectionLost`` when nothing comes any more."""
+    async def receive(self) -> list[bytes]:
+        """Return everything that has come, piece by piece; raise ``ConnectionLost`` when nothing comes any more."""
         while not self._pieces:
             if self._lost is not None:
                 raise ConnectionLost(f"the connection to the master is lost: {self._lost}")
             self._arrived.clear()
             await self._arrived.wait()
-        data = self._pieces.popleft() if len(self._pieces) == 1 else b"".join(self._pieces)
-        self._pieces.clear()
+        pieces, self._pieces = self._pieces, []
         self._waiting_bytes = 0
         if self._is_paused and self._transport is not None and self._lost is None:
             self._is_paused = False
             self._transport.resume_reading()
-        return data
+        return pieces
 
     def send(self, data: bytes) -> None:
         if self._transport is not None and not self._transport.is_closing():

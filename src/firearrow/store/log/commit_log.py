@@ -24,7 +24,7 @@ from firearrow.model.flags import PREPARED
 from firearrow.record.columns import Envelope, MessageColumns, UniformProperties
 from firearrow.record.encode import Draft, encode
 from firearrow.record.encode_columns import encode_columns
-from firearrow.record.layout import BLANK_SIZE, blank
+from firearrow.record.layout import BLANK_SIZE, Buffer, blank
 from firearrow.runtime.clock import Clock
 from firearrow.store.config import LogConfig
 from firearrow.store.log.progress import Progress, Sink
@@ -94,7 +94,7 @@ class CommitLog(Progress):
         self._held_back = False
         self._room = -1  # the end of the bytes that records may take in the active segment
         self._limit = -1  # an append that ends above this needs `_make_room`: the segment or the pending list is full
-        self._pending: list[bytes] = []
+        self._pending: list[Buffer] = []
         self._fresh: list[Placed] = []
         self._fresh_before: list[tuple[int, Rows]] = []  # earlier rows of this turn, with their ends
         self._turn_scheduled = False

@@ -23,6 +23,7 @@ from firearrow.record.layout import (
     MAGIC_V2,
     SHORT,
     SMALLEST_RECORD,
+    Buffer,
 )
 from firearrow.record.stamp import STAMP_KEY, STAMP_SIZE, stamp_of, stamps_of
 from firearrow.store.log.commit_log import CommitLog
@@ -43,7 +44,7 @@ class WholeRecords(NamedTuple):
     """How many bytes are needed from ``end`` on for the next record or filler."""
 
 
-def whole_records(piece: bytes, start: int, base: int, segment_end: int) -> WholeRecords:
+def whole_records(piece: Buffer, start: int, base: int, segment_end: int) -> WholeRecords:
     """Find the end of the whole records of ``piece`` from ``start`` on, up to the end of their log file.
 
     A record at ``base`` of the log begins at ``start``. Raise `BadRecord` for bytes that are no record of that place.
@@ -90,7 +91,7 @@ def _check_stamps(piece: bytes, stamped: list[tuple[int, int, bytes]]) -> None:
                 check_body(piece, peek(piece, at))
 
 
-def _at_filler(piece: bytes, at: int, room: int, shift: int) -> WholeRecords:
+def _at_filler(piece: Buffer, at: int, room: int, shift: int) -> WholeRecords:
     """Return what there is behind the last record: a filler, the beginning of a record, or the end of the file."""
     left = len(piece) - at
     if at == room:
@@ -135,7 +136,7 @@ class CopiedLog(CommitLog):
 
     __slots__ = ()
 
-    def append_copy(self, records: bytes) -> None:
+    def append_copy(self, records: Buffer) -> None:
         """Append whole records, and fillers, of another broker's log; they lie in one segment, from the tail on.
 
         Their rows are not dispatched: see `CopyDispatch`.

@@ -2,12 +2,14 @@
 
 Apache's broker gets the flags of its own start script (runbroker.sh), full compilation and G1 with its settings; only
 the heap is lowered to fit. Ours is started as users start it. Both keep their files on the same disk, and both have
-their own defaults but for the flush mode and the disk usage at which they refuse messages.
+their own defaults but for the flush mode and the disk usage at which they refuse messages. A replicated pair is a name
+server, a master and a slave; the CPU of both brokers counts.
 
 A `Standing` says where a started pair is, so that another process can measure it: warming up takes minutes, a row
 seconds, and a quiet machine is dear.
 """
 
+import json
 import os
 import signal
 import sys
@@ -34,6 +36,14 @@ APACHE = "Apache "
 TOPIC = "arena"
 QUEUES = 8
 ASYNC, SYNC = "ASYNC_FLUSH", "SYNC_FLUSH"
+REPLICATED = "SYNC_MASTER"
+"""A master that acknowledges what its one slave has too."""
+MODES = {
+    ASYNC: {"flushDiskType": ASYNC},
+    SYNC: {"flushDiskType": SYNC},
+    REPLICATED: {"flushDiskType": ASYNC, "brokerRole": REPLICATED, "inSyncReplicas": "2"},
+}
+SLAVE = {"flushDiskType": ASYNC, "brokerRole": "SLAVE"}
 RUNBROKER_FLAGS = (
     "-server",
     "-XX:G1HeapRegionSize=16m",
@@ -46,6 +56,7 @@ RUNBROKER_FLAGS = (
     "-XX:-UseBiasedLocking",
     "-XX:+IgnoreUnrecognizedVMOptions",
 )
+GET_HA_STATUS = 907
 WARM_UP = (("Producer", ("-w", "64", "-s", "128"), 0.5), ("BatchProducer", ("-w", "4", "-s", "128", "-b", "32"), 0.2))
 WARM_CONSUMING = 0.3
 """The part of the warm-up in which a backlog is read."""
@@ -59,7 +70,7 @@ class Standing(msgspec.Struct, frozen=True):
     name_server: str
     broker: str
     pids: tuple[int, ...]
-    """The broker's first."""
+    """The broker's first, the name server's last, a slave's between them."""
 
     def signal(self, number: signal.Signals) -> None:
         """Signal every process of the pair."""
@@ -100,8 +111,9 @@ class Standing(msgspec.Struct, frozen=True):
         return total
 
     def cpu_s(self) -> float:
-        """CPU seconds of the broker and of the processes it has started."""
-        return group_cpu_s(self.pids[0])
+        """CPU seconds of the broker, of its slave and of the processes they have started."""
+        brokers = self.pids[:-1] or self.pids
+        return sum(group_cpu_s(pid) for pid in brokers)
 
     def memory_mib(self, what: str) -> float:
         """A line of the broker's /proc/PID/status: VmRSS or RssAnon."""
@@ -127,8 +139,8 @@ def group_cpu_s(group: int) -> float:
 class FireArrowInEarnest(FireArrowBroker):
     """Our broker with its own defaults: without the small files that tests like."""
 
-    def __init__(self, *, name_servers: list[str], settings: dict[str, str]) -> None:
-        super().__init__(name_servers=name_servers, settings=settings)
+    def __init__(self, *, name_servers: list[str], settings: dict[str, str], broker_id: int = 0) -> None:
+        super().__init__(name_servers=name_servers, settings=settings, broker_id=broker_id)
         for key in _QUICK_BROKER:
             self.settings.pop(key, None)
 
@@ -175,20 +187,39 @@ class Contestant:
         if self.name == FLOOR:
             floor = self._started(Floor())
             return Standing(FLOOR, self.flush, floor.address, floor.address, (floor.pid,))
-        settings = {"flushDiskType": self.flush}
-        broker: ApacheBroker
+        names = self._started(self._name_server())
+        master = self._broker(names.address, MODES[self.flush], 0)
+        self._started(master)
+        master.create_topic(TOPIC, QUEUES)
+        pids = [master.pid]
+        if self.flush == REPLICATED:
+            slave = self._started(self._broker(names.address, SLAVE, 1))
+            wait_for(lambda: slaves_of(master.address) > 0, f"a slave of {master.address}", 60.0)
+            pids.append(slave.pid)
+        return Standing(self.name, self.flush, names.address, master.address, (*pids, names.pid))
+
+    def _name_server(self) -> Server:
         if self.name in (OURS, BEFORE):
-            names = self._started(FireArrowNameServer(arguments=["--log-level", "ERROR"]))
-            broker = FireArrowInEarnest(name_servers=[names.address], settings=settings)
-        else:
-            version = self.name.removeprefix(APACHE)
-            names = self._started(ApacheNameServer(version, measured=True))
-            broker = ApacheBroker(
-                version, name_servers=[names.address], settings=settings, measured=True, flags=RUNBROKER_FLAGS
-            )
-        self._started(broker)
-        broker.create_topic(TOPIC, QUEUES)
-        return Standing(self.name, self.flush, names.address, broker.address, (broker.pid, names.pid))
+            return FireArrowNameServer(arguments=["--log-level", "ERROR"])
+        return ApacheNameServer(self.name.removeprefix(APACHE), measured=True)
+
+    def _broker(self, name_server: str, settings: dict[str, str], number: int) -> ApacheBroker:
+        if self.name in (OURS, BEFORE):
+            return FireArrowInEarnest(name_servers=[name_server], settings=settings, broker_id=number)
+        return ApacheBroker(
+            self.name.removeprefix(APACHE),
+            name_servers=[name_server],
+            settings=settings,
+            broker_id=number,
+            measured=True,
+            flags=RUNBROKER_FLAGS,
+        )
+
+
+def slaves_of(master: str) -> int:
+    """How many slaves have the whole log of a master, as it says itself."""
+    connections = json.loads(ask(master, GET_HA_STATUS).body)["haConnectionInfo"]
+    return sum(bool(connection["inSync"]) for connection in connections)
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.versus.contestants import ASYNC, SYNC, TOPIC
+from benchmarks.versus.contestants import ASYNC, REPLICATED, SYNC, TOPIC
 
 BATCH = 32
 BATCH_THREADS = 4
@@ -56,6 +56,9 @@ ROWS["batch"] = Row(
 )
 ROWS["async"] = Row(f"async, 128 B, {IN_FLIGHT} in flight", "stored", "Load", ("async", "128", str(IN_FLIGHT)))
 ROWS["sync"] = Row("SYNC_FLUSH, 128 B, 64 threads", "stored", "Producer", ("-w", "64", "-s", "128"), flush=SYNC)
+ROWS["replicated"] = Row(
+    "SYNC_MASTER with a slave, 128 B, 64 threads", "stored", "Producer", ("-w", "64", "-s", "128"), flush=REPLICATED
+)
 ROWS["64conns"] = Row(
     "64 producers, a connection each, 128 B", "stored", "Load", ("producers", "128", "64"), floor=True
 )

@@ -145,14 +145,16 @@ class _Done(msgspec.Struct):
 class JudgeProcess:
     """One stock client, started with the first request.
 
-    Another client that speaks as the stock clients' programs do is given with its command.
+    Another client that speaks as the stock clients' programs do is given with its command. ``prefix`` are words before
+    the command, which run it elsewhere, such as in a network namespace.
     """
 
-    def __init__(self, client: str, command: Sequence[str] = ()) -> None:
+    def __init__(self, client: str, command: Sequence[str] = (), *, prefix: Sequence[str] = ()) -> None:
         if not command and client not in CAPABILITIES:
             raise ValueError(f"no stock client {client!r}; there are {', '.join(CAPABILITIES)}")
         self.client = client
         self._command = list(command)
+        self._prefix = list(prefix)
         self.home = Path(tempfile.mkdtemp(prefix=f"firearrow-{client}-"))
         self.log = self.home / "output.log"
         self._conversation: Conversation | None = None
@@ -172,7 +174,7 @@ class JudgeProcess:
     def start(self, flags: tuple[str, ...] = ()) -> Conversation:
         """Start the process before the first request does."""
         environment = {"HOME": str(self.home)}
-        child = Child(self._words(flags), self.log, environment, piped_output=True)
+        child = Child([*self._prefix, *self._words(flags)], self.log, environment, piped_output=True)
         self._conversation = Conversation(child)
         return self._conversation
 

@@ -84,12 +84,14 @@ def broker_program(version: str) -> JavaProgram:
     return JavaProgram(version, "broker", main, heap)
 
 
-def _write_settings(path: Path, settings: Mapping[str, str]) -> Path:
+def write_settings(path: Path, settings: Mapping[str, str]) -> Path:
+    """Write a file of properties; returns its path."""
     path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
     return path
 
 
-def _write_logging(home: Path, role: str) -> None:
+def write_logging(home: Path, role: str) -> None:
+    """Let a server of Apache's log into one file below its home."""
     (home / "conf").mkdir(exist_ok=True)
     (home / "conf" / f"logback_{role}.xml").write_text(_LOGBACK.format(log=home / f"{role}.log"))
 
@@ -113,8 +115,8 @@ class ApacheNameServer(Server):
         self.flags = tuple(flags)
 
     def _launch(self) -> Child:
-        _write_logging(self.home, "namesrv")
-        file = _write_settings(self.home / "namesrv.conf", self.settings)
+        write_logging(self.home, "namesrv")
+        file = write_settings(self.home / "namesrv.conf", self.settings)
         heap = MEASURED_NAME_SERVER_HEAP if self.measured else None
         words = name_server_program(self.version).command(self.home, ["-c", str(file)], self.flags, heap)
         return Child(words, self.log, {"ROCKETMQ_HOME": str(self.home)})
@@ -136,7 +138,7 @@ class FireArrowNameServer(OwnServer):
     def _launch(self) -> Child:
         words = [sys.executable, "-c", _COMMAND, "nameserver", "--port", str(self.port), "--directory", str(self.home)]
         if self.settings:
-            words += ["-c", str(_write_settings(self.home / "namesrv.conf", self.settings))]
+            words += ["-c", str(write_settings(self.home / "namesrv.conf", self.settings))]
         return Child([*words, *self.arguments], self.log)
 
     def _ready(self) -> bool:
@@ -187,8 +189,8 @@ class ApacheBroker(Server):
 
     def _launch(self) -> Child:
         self._nudge_at = 0.0
-        _write_logging(self.home, "broker")
-        file = _write_settings(self.home / "broker.conf", self.settings)
+        write_logging(self.home, "broker")
+        file = write_settings(self.home / "broker.conf", self.settings)
         heap = (*MEASURED_BROKER_HEAP, *_FULL_DISK_ALLOWED) if self.measured else None
         words = broker_program(self.version).command(self.home, ["-c", str(file)], self.flags, heap)
         return Child(words, self.log, {"ROCKETMQ_HOME": str(self.home)})
@@ -220,25 +222,30 @@ class ApacheBroker(Server):
 
     def create_topic(self, topic: str, queues: int = 4, *, order: bool = False) -> str:
         """Make a topic and wait until every name server routes it here; returns its name."""
-        fields = {
-            "topic": topic,
-            "defaultTopic": "TBW102",
-            "readQueueNums": str(queues),
-            "writeQueueNums": str(queues),
-            "perm": str(READ_AND_WRITE),
-            "topicFilterType": "SINGLE_TAG",
-            "topicSysFlag": "0",
-            "order": str(order).lower(),
-        }
-        answer = ask(self.address, UPDATE_TOPIC, fields)
-        if answer.code != SUCCESS:
-            raise RuntimeError(f"{self.address} refused topic {topic}: code {answer.code}, {answer.remark}")
+        make_topic(self.address, topic, queues, order=order)
         wait_for(lambda: all(self._routed_by(names, topic) for names in self.name_servers), f"a route of {topic}")
         return topic
 
     def _routed_by(self, name_server: str, topic: str) -> bool:
         route = answers(name_server, GET_ROUTE, {"topic": topic})
         return route is not None and f'"{self.name}"'.encode() in route
+
+
+def make_topic(address: str, topic: str, queues: int, *, order: bool = False) -> None:
+    """Make a topic on the broker at an address."""
+    fields = {
+        "topic": topic,
+        "defaultTopic": "TBW102",
+        "readQueueNums": str(queues),
+        "writeQueueNums": str(queues),
+        "perm": str(READ_AND_WRITE),
+        "topicFilterType": "SINGLE_TAG",
+        "topicSysFlag": "0",
+        "order": str(order).lower(),
+    }
+    answer = ask(address, UPDATE_TOPIC, fields)
+    if answer.code != SUCCESS:
+        raise RuntimeError(f"{address} refused topic {topic}: code {answer.code}, {answer.remark}")
 
 
 class FireArrowBroker(OwnServer, ApacheBroker):
@@ -268,6 +275,6 @@ class FireArrowBroker(OwnServer, ApacheBroker):
         self.settings.update(settings or {})
 
     def _launch(self) -> Child:
-        file = _write_settings(self.home / "broker.conf", self.settings)
+        file = write_settings(self.home / "broker.conf", self.settings)
         words = [sys.executable, "-c", self.program, "broker", "-c", str(file), *self.arguments]
         return Child(words, self.log)

@@ -1,45 +1,71 @@
 """``python -m campaigns.failover``: failovers of a real group of three, one after another; goes on where it stopped.
 
-Three brokers, three machines of etcd and a producer on loopback. The master is killed (SIGKILL) or frozen (SIGSTOP) in
-turn; afterwards every acknowledged message must be there, in the order of each queue. Prints how long nothing was
-acknowledged.
+Three brokers, three machines of etcd, a name server and the clients, each in a network namespace of its own. The faults
+of the master take turns: its process is killed or frozen, it is divided from etcd, from its slaves or from its clients,
+its disk is full. Our producer, a stock Java and a stock Go client go on all the while; in the end every consumer must
+have every acknowledged message, in its place. Prints a table of everything that the ledger has. Without root or ``ip``
+all of it runs on loopback, with the faults that can be made there.
 """
 
 import argparse
-import asyncio
 import json
 import sys
-from statistics import quantiles
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Final
 
 import msgspec
 
-from campaigns.failover.failovers import Outcome, failover
+from campaigns.failover import disks, network
+from campaigns.failover.apache_group import ApacheGroup
+from campaigns.failover.failovers import Outcome, run_round
+from campaigns.failover.faults import FAULTS, Fault, Group, possible
+from campaigns.failover.network import Loopback, Namespaces, Network
 from campaigns.failover.real_group import RealGroup
+from campaigns.failover.table import table
 from campaigns.faults.ledger import DEFAULT_PATH, Ledger
 
-FAULTS = ("kill", "freeze")
+COMPLAINTS_SHOWN: Final = 20
+JAVA: Final = ("java-5.5.0", "java-4.9.8")
+SYSTEMS: Final[dict[str, Callable[[Network], AbstractContextManager[Group]]]] = {
+    "firearrow": lambda network: RealGroup(network, small_disks=network.is_divisible),
+    "apache": ApacheGroup,
+}
 
 
 def main() -> int:
     """Run failovers; return 1 when something acknowledged was lost or out of order."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=5, help="failovers, those that the ledger has included")
+    parser.add_argument("--count", type=int, default=6, help="failovers, those that the ledger has included")
+    parser.add_argument("--system", choices=SYSTEMS, default="firearrow", help="whose brokers (default: %(default)s)")
+    parser.add_argument("--faults", nargs="+", choices=FAULTS, default=FAULTS, help="in turn (default: all six)")
+    parser.add_argument("--loopback", action="store_true", help="no namespaces, also where they can be made")
     parser.add_argument("--ledger", action="store_true", help=f"append outcomes to {DEFAULT_PATH}")
     given = parser.parse_args()
-    ledger = Ledger("failover", DEFAULT_PATH if given.ledger else None)
-    done = len(ledger.done())
-    outcomes = list[Outcome]()
-    while done + len(outcomes) < given.count:
-        fault = FAULTS[(done + len(outcomes)) % len(FAULTS)]
-        with RealGroup() as group:
-            outcomes.append(asyncio.run(failover(group, fault)))
-        print(json.dumps(ledger.add(msgspec.to_builtins(outcomes[-1]))), flush=True)  # noqa: T201
-    for fault in FAULTS:
-        gaps = sorted(one.gap_s for one in outcomes if one.fault == fault)
-        if len(gaps) > 1:
-            p50, p99 = (quantiles(gaps, n=100)[at] for at in (49, 98))
-            print(f"{fault}: {len(gaps)} failovers, no acknowledgement for p50 {p50:.2f} s, p99 {p99:.2f} s")  # noqa: T201
-    return int(any(one.lost or one.out_of_order for one in outcomes))
+    missing = network.lacks()
+    machines: Callable[[], Network] = Loopback if given.loopback or missing else Namespaces
+    can = [fault for fault in given.faults if fault in possible(divisible=machines is Namespaces)]
+    for fault in given.faults:
+        if fault not in can:
+            print(f"{fault}: not possible here, needs namespaces; missing: {', '.join(missing)}", file=sys.stderr)  # noqa: T201
+    ledger = Ledger(f"failover {given.system}", DEFAULT_PATH if given.ledger else None)
+    entries, broken = ledger.recorded(), list[str]()
+    while (done := len(entries)) < given.count:
+        faults = [can[number % len(can)] for number in range(done, min(done + len(FAULTS), given.count))]
+        outcomes, complaints = _round(machines(), given.system, faults, JAVA[done // len(FAULTS) % len(JAVA)])
+        broken += complaints
+        for outcome in outcomes:
+            entries.append(ledger.add(msgspec.to_builtins(outcome)))
+            print(json.dumps(entries[-1]), flush=True)  # noqa: T201
+    print(table(entries))  # noqa: T201
+    print(*broken[:COMPLAINTS_SHOWN], sep="\n", file=sys.stderr)  # noqa: T201
+    return int(bool(broken))
+
+
+def _round(machines: Network, system: str, faults: Sequence[Fault], java: str) -> tuple[list[Outcome], list[str]]:
+    disks.remove_leftovers()
+    with machines, SYSTEMS[system](machines) as group:
+        return run_round(group, faults, (java, "go"))
 
 
 if __name__ == "__main__":

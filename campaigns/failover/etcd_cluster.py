@@ -1,7 +1,7 @@
-"""Three machines of etcd, as processes on loopback."""
+"""Three machines of etcd, on loopback or in namespaces."""
 
+import os
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -10,25 +10,31 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from campaigns.failover.network import COORDINATORS, Loopback, Network
+
 START_S = 60.0
 
 
 class EtcdCluster:
     """Three processes of Debian's etcd-server."""
 
-    def __init__(self) -> None:
-        self._root = Path(tempfile.mkdtemp(prefix="etcd"))
-        self._ports = [(free_port(), free_port()) for _ in range(3)]
+    def __init__(self, network: Network | None = None) -> None:
+        self._network = network or Loopback()
+        self._root = Path(tempfile.mkdtemp(prefix=f"fa-failover-{os.getpid()}-etcd-"))
+        self._ports = [(self._network.port(2379), self._network.port(2380)) for _ in COORDINATORS]
         self._processes: list[subprocess.Popen[bytes]] = []
 
     @property
     def addresses(self) -> list[str]:
         """Where clients reach the machines."""
-        return [f"http://127.0.0.1:{client}" for client, _ in self._ports]
+        return [self._url(number, client) for number, (client, _) in enumerate(self._ports)]
+
+    def _url(self, number: int, port: int) -> str:
+        return f"http://{self._network.address(COORDINATORS[number])}:{port}"
 
     def __enter__(self) -> Self:
         """Start all three, and wait until they answer."""
-        for number in range(3):
+        for number in range(len(COORDINATORS)):
             self._processes.append(self._start(number))
         deadline = time.monotonic() + START_S
         while not all(map(_is_healthy, self.addresses)):
@@ -51,8 +57,8 @@ class EtcdCluster:
         self._processes[number].wait()
 
     def _start(self, number: int) -> subprocess.Popen[bytes]:
-        client, peer = (f"http://127.0.0.1:{port}" for port in self._ports[number])
-        everybody = ",".join(f"m{one}=http://127.0.0.1:{port}" for one, (_, port) in enumerate(self._ports))
+        client, peer = (self._url(number, port) for port in self._ports[number])
+        everybody = ",".join(f"m{member}={self._url(member, port)}" for member, (_, port) in enumerate(self._ports))
         flags = {
             "name": f"m{number}",
             "data-dir": str(self._root / f"m{number}"),
@@ -65,26 +71,8 @@ class EtcdCluster:
             "log-level": "error",
         }
         arguments = [f"--{key}={value}" for key, value in flags.items()]
-        return subprocess.Popen(["etcd", *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-
-def free_port() -> int:
-    """Return a port that is free now, like the two after it and the one two below it."""
-    while True:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = int(probe.getsockname()[1])
-        if all(map(_is_free, (port - 2, port + 1))):
-            return port
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
+        words = self._network.words(COORDINATORS[number], ["etcd", *arguments])
+        return subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def _is_healthy(address: str) -> bool:

@@ -1,106 +1,171 @@
-"""Failovers of a real group under load: what was acknowledged is found again, and how long nothing was acknowledged."""
+"""Failovers of a real group under load, one after another: what was acknowledged is found again, and after how long."""
 
-import asyncio
 import time
-from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from msgspec import Struct
 
-from campaigns.failover.real_group import RealGroup
-from firearrow.client import Message, Producer, PullConsumer, SendStatus
-from firearrow.errors import FireArrowError
+from campaigns.broker.promises import audit
+from campaigns.failover.clients import OURS, Clients, order_breaks
+from campaigns.failover.faults import NO_ELECTION, Fault, Group, inflict, mend
+from campaigns.failover.real_group import View
+from judges.judge import fresh
+from judges.producers import Produced
+from judges.reports import ReceiveReport
+from judges.server_process import answers, wait_for
+from judges.servers import make_topic
+from judges.wire import GET_ROUTE
 
-TOPIC = "failovers"
+QUEUES = 4
+REPLICAS = 3
+BEFORE = 60
+AFTER = 100
+CUT_S = 5.0
+ELECTION_S = 90.0
+"""How long an election is waited for."""
+REJOIN_S = 120.0
+LOOK_S = 0.2
+ROUTE_S = 45.0
+"""Longer than the Go client takes to ask for routes again."""
 
 
 class Outcome(Struct):
     """What one failover did."""
 
-    fault: str
-    acked: int = 0
-    lost: int = 0
-    out_of_order: int = 0
-    gap_s: float = 0.0
-    """The longest time without an acknowledgement."""
-    epoch: int = 0
+    system: str
+    fault: Fault
+    stock: list[str]
+    acked: int
+    """Messages acknowledged to any client since the failover before."""
+    lost: int
+    """Of those, messages that a consumer did not get, or whose place holds another message."""
+    out_of_order: int
+    gap_s: float
+    """The longest time without an acknowledgement to our producer; after the end of a fault without an election."""
+    stock_gap_s: dict[str, float]
+    """The same for the stock clients, which ask for routes at intervals."""
+    epoch: int
 
 
-class Load:
-    """A producer that sends one message after another, and remembers what was acknowledged."""
+class _Span(Struct):
+    """One failover while its round goes on."""
 
-    def __init__(self, name_servers: str) -> None:
-        self._name_servers = name_servers
-        self._last = time.monotonic()
-        self.acked: list[int] = []
-        self.gap_s = 0.0
-
-    async def run(self, first: int) -> None:
-        """Send until cancelled."""
-        async with Producer(self._name_servers) as producer:
-            number = first
-            while True:
-                try:
-                    result = await producer.send(Message(TOPIC, str(number).encode()))
-                except FireArrowError:
-                    await asyncio.sleep(0.02)
-                else:
-                    if result.status is SendStatus.OK:
-                        now = time.monotonic()
-                        self.gap_s = max(self.gap_s, now - self._last)
-                        self._last = now
-                        self.acked.append(number)
-                number += 1
-
-    def begin(self) -> None:
-        """Measure the gap from now on."""
-        self.gap_s, self._last = 0.0, time.monotonic()
-
-    async def more(self, count: int, seconds: float) -> None:
-        """Wait until so many more messages were acknowledged."""
-        wanted = len(self.acked) + count
-        async with asyncio.timeout(seconds):
-            while len(self.acked) < wanted:  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
+    fault: Fault
+    epoch: int
+    begin: float
+    end: float
+    counts: dict[str, int]
+    """Messages acknowledged until its end."""
 
 
-async def failover(group: RealGroup, fault: str, first: int = 0) -> Outcome:
-    """Send, kill or freeze the master, go on sending, then read everything back."""
-    load = Load(group.name_servers)
-    async with asyncio.TaskGroup() as tasks:
-        sending = tasks.create_task(load.run(first))
-        await load.more(200, 60)
-        state = await asyncio.to_thread(group.wait, lambda state: len(state["iss"]) == 3, 60)
-        master, epoch = state["master"], state["epoch"]
-        load.begin()
-        (group.freeze if fault == "freeze" else group.kill)(master)
-        await load.more(200, 90)
-        gap_s = load.gap_s
-        if fault == "freeze":
-            group.thaw(master)
+class Round:
+    """A running group with its clients, which stay through all failovers of the round."""
+
+    def __init__(self, group: Group, clients: Clients) -> None:
+        self._group = group
+        self._clients = clients
+        self._quick = [sender.name for sender in clients.senders if sender.name != "go"]
+        self._spans: list[_Span] = []
+
+    def failover(self, fault: Fault) -> None:
+        """Let a fault happen to the master, watch how the group goes on, and mend it."""
+        before = self._settle()
+        begin = time.monotonic()
+        inflict(self._group, fault, before.master)
+        epoch = before.epoch
+        if fault in NO_ELECTION:
+            self._clients.watch(lambda: time.monotonic() > begin + CUT_S, "the end of the cut", 2 * CUT_S)
+            begin = time.monotonic()
+            mend(self._group, fault, before.master)
+            self._clients.advance(AFTER, ELECTION_S, wait_for=self._quick)
         else:
-            group.start(master)
-        await asyncio.to_thread(group.wait, lambda state: len(state["iss"]) == 3, 90)
-        await load.more(50, 60)
-        sending.cancel()
-    found = await _read_all(group.name_servers)
-    bodies = {number for queue in found.values() for number in queue}
-    lost = [number for number in load.acked if number not in bodies]
-    disorder = sum(queue != sorted(queue) for queue in found.values())
-    now = await asyncio.to_thread(group.wait, lambda state: state["epoch"] > epoch, 5)
-    return Outcome(fault, len(load.acked), len(lost), disorder, round(gap_s, 3), now["epoch"])
+            epoch = self._view(lambda view: view.epoch > before.epoch, "an election", ELECTION_S).epoch
+            self._clients.advance(AFTER, ELECTION_S, wait_for=self._quick)
+            mend(self._group, fault, before.master)
+        end = time.monotonic()
+        self._settle()
+        self._spans.append(_Span(fault, epoch, begin, end, self._clients.counts()))
+
+    def _settle(self) -> View:
+        """Wait until all brokers are in sync, and some messages more are acknowledged."""
+        self._view(lambda view: len(view.in_sync) == REPLICAS, "all brokers in sync", REJOIN_S)
+        self._clients.advance(BEFORE, ELECTION_S, wait_for=self._quick)
+        return self._view(lambda view: len(view.in_sync) == REPLICAS, "all brokers in sync", REJOIN_S)
+
+    def _view(self, condition: Callable[[View], bool], what: str, seconds: float) -> View:
+        found: list[View] = []
+        next_s = 0.0
+
+        def is_there() -> bool:
+            nonlocal next_s
+            if time.monotonic() < next_s:
+                return False
+            next_s = time.monotonic() + LOOK_S
+            view = self._group.view()
+            if view is not None and condition(view):
+                found.append(view)
+            return bool(found)
+
+        try:
+            self._clients.watch(is_there, what, seconds)
+        except TimeoutError as error:
+            raise TimeoutError(f"{error}; the group: {self._group.view()}\n{self._group.logs()}") from None
+        return found[0]
+
+    def finish(self) -> tuple[list[Outcome], list[str]]:
+        """End the round; return what each failover did, and every complaint about the whole."""
+        senders = self._clients.senders
+        self._clients.advance(1, ROUTE_S, wait_for=[sender.name for sender in senders])
+        produced, received = self._clients.finish()
+        everything = audit(produced, received.values())
+        broken = [f"{name}: {text}" for name, report in received.items() for text in _lost(produced, report)]
+        broken += [text for sent in produced for text in order_breaks(sent)]
+        broken += [*everything.rewritten, *everything.skipped]
+        named = {sender.name: sent for sender, sent in zip(senders, produced, strict=True)}
+        self._spans[-1].counts = {name: len(sent.acks) for name, sent in named.items()}
+        return self._outcomes(named, received), broken
+
+    def _outcomes(self, produced: Mapping[str, Produced], received: Mapping[str, ReceiveReport]) -> list[Outcome]:
+        before = dict.fromkeys(produced, 0)
+        outcomes = []
+        for span in self._spans:
+            parts = [replace(sent, acks=sent.acks[before[name] : span.counts[name]]) for name, sent in produced.items()]
+            before = span.counts
+            gaps = {sender.name: round(sender.gap_s(span.begin, span.end), 3) for sender in self._clients.senders}
+            outcomes.append(
+                Outcome(
+                    self._group.system,
+                    span.fault,
+                    list(received),
+                    acked=sum(len(part.acks) for part in parts),
+                    lost=sum(len(_lost(parts, report)) for report in received.values()),
+                    out_of_order=sum(len(order_breaks(part)) for part in parts),
+                    gap_s=gaps.pop(OURS),
+                    stock_gap_s=gaps,
+                    epoch=span.epoch,
+                )
+            )
+        return outcomes
 
 
-async def _read_all(name_servers: str) -> dict[int, list[int]]:
-    """Every message of the topic, by queue."""
-    found: dict[int, list[int]] = defaultdict(list)
-    async with PullConsumer(name_servers, group="readers") as consumer:
-        queues = await consumer.queues(TOPIC)
-        await consumer.assign(queues)
-        await consumer.seek_to_begin(*queues)
-        left = sum(bounds.end - bounds.first for bounds in (await consumer.bounds(TOPIC)).values())
-        async with asyncio.timeout(60):
-            while left > 0:
-                for message in await consumer.poll(1024):
-                    found[message.queue.queue_id].append(int(message.body))
-                    left -= 1
-    return found
+def _lost(produced: Sequence[Produced], report: ReceiveReport) -> list[str]:
+    """Acknowledged messages that one consumer, which should get all, did not get, or not from their places."""
+    findings = audit(produced, [report])
+    return [*findings.lost, *findings.misplaced]
+
+
+def run_round(group: Group, faults: Sequence[Fault], stock: Sequence[str]) -> tuple[list[Outcome], list[str]]:
+    """Let faults happen to a running group, one after another; return outcomes and complaints."""
+    view = group.view()
+    assert view is not None, "the group has no master"
+    topic = fresh("failovers")
+    make_topic(group.address(view.master), topic, QUEUES)
+    for names in group.name_servers.split(";"):
+        wait_for(lambda at=names: answers(at, GET_ROUTE, {"topic": topic}) is not None, f"a route of {topic}")  # type: ignore[misc]
+    with Clients(group, topic, stock) as clients:
+        clients.advance(1, ROUTE_S, wait_for=[sender.name for sender in clients.senders])
+        running = Round(group, clients)
+        for fault in faults:
+            running.failover(fault)
+        return running.finish()

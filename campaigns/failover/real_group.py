@@ -1,27 +1,26 @@
-"""A group of three real brokers, with a name server and three machines of etcd, on loopback."""
+"""A group of three real brokers, with a name server and three machines of etcd, on loopback or in namespaces."""
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.request
 from base64 import b64decode, b64encode
 from collections.abc import Callable
-from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
-from campaigns.failover.etcd_cluster import EtcdCluster, free_port
+from msgspec import Struct
+
+from campaigns.failover.disks import Disks
+from campaigns.failover.etcd_cluster import EtcdCluster
+from campaigns.failover.network import BROKERS, NAME_SERVER, Loopback, Network
 
 NAME = "group-a"
 SETTINGS = {
     "brokerName": NAME,
-    "brokerIP1": "127.0.0.1",
-    "bindAddress": "127.0.0.1",
     "flushDiskType": "SYNC_FLUSH",
     "mappedFileSizeCommitLog": 16 << 20,
     "maxHashSlotNum": 50_000,
@@ -29,22 +28,40 @@ SETTINGS = {
 }
 
 
+LEASE_S: Final = 3
+
+
+class View(Struct, frozen=True):
+    """A group as its coordinator sees it."""
+
+    master: int
+    epoch: int
+    in_sync: tuple[int, ...]
+
+
 class RealGroup:
     """Brokers 1, 2 and 3 of one group; the brokers may be killed, frozen and started again."""
 
-    def __init__(self, **settings: object) -> None:
+    system = "FireArrow"
+
+    def __init__(self, network: Network | None = None, *, small_disks: bool = False, **settings: object) -> None:
+        self.network = network or Loopback()
+        self.disks = Disks(small=small_disks)
         self._settings = SETTINGS | settings
-        self._root = Path(tempfile.mkdtemp(prefix="group"))
-        self._etcd = EtcdCluster()
-        self._ports = {number: free_port() for number in (1, 2, 3)}
-        self._name_server_port = free_port()
+        self._etcd = EtcdCluster(self.network)
+        self._ports = {number: self.network.port(10911) for number in (1, 2, 3)}
+        self._name_server_port = self.network.port(9876)
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._name_server: subprocess.Popen[bytes] | None = None
 
     @property
     def name_servers(self) -> str:
         """The address of the name server."""
-        return f"127.0.0.1:{self._name_server_port}"
+        return f"{self.network.address(NAME_SERVER)}:{self._name_server_port}"
+
+    def address(self, number: int) -> str:
+        """Where clients reach a broker."""
+        return f"{self.network.address(BROKERS[number - 1])}:{self._ports[number]}"
 
     @property
     def etcd(self) -> EtcdCluster:
@@ -55,8 +72,10 @@ class RealGroup:
         """Start everything, and wait until all three brokers are in sync."""
         try:
             self._etcd.__enter__()
-            self._name_server = self._run(0, ["nameserver", "--port", str(self._name_server_port)])
+            names = ["--bind", self.network.address(NAME_SERVER), "--port", str(self._name_server_port)]
+            self._name_server = self._run(NAME_SERVER, ["nameserver", *names])
             for number in self._ports:
+                self.disks.mount(BROKERS[number - 1])
                 self.start(number)
             self.wait(lambda state: len(state["iss"]) == len(self._ports), 90)
         except BaseException:
@@ -71,22 +90,25 @@ class RealGroup:
                 process.kill()
                 process.wait()
         self._etcd.__exit__(None, None, None)
-        shutil.rmtree(self._root, ignore_errors=True)
+        self.disks.remove()
 
     # ---- brokers
 
     def start(self, number: int) -> None:
         """Start a broker, with the directory of its last run."""
+        machine = BROKERS[number - 1]
         settings = self._settings | {
+            "brokerIP1": self.network.address(machine),
+            "bindAddress": self.network.address(machine),
             "brokerId": number,
             "listenPort": self._ports[number],
             "namesrvAddr": self.name_servers,
-            "storePathRootDir": self._root / f"store{number}",
+            "storePathRootDir": self.disks.root / machine / "store",
             "coordinatorAddress": ";".join(self._etcd.addresses),
         }
-        file = self._root / f"broker{number}.conf"
+        file = self.disks.root / f"{machine}.conf"
         file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-        self._processes[number] = self._run(number, ["broker", "-c", str(file)])
+        self._processes[number] = self._run(machine, ["broker", "-c", str(file)])
 
     def kill(self, number: int) -> None:
         """Kill a broker with SIGKILL."""
@@ -101,14 +123,14 @@ class RealGroup:
         """Let a broker go on."""
         self._processes[number].send_signal(signal.SIGCONT)
 
-    def _run(self, number: int, arguments: list[str]) -> subprocess.Popen[bytes]:
-        with (self._root / f"log{number}").open("ab") as out:
-            command = [sys.executable, "-m", "firearrow", *arguments]
+    def _run(self, machine: str, arguments: list[str]) -> subprocess.Popen[bytes]:
+        with (self.disks.root / f"{machine}.log").open("ab") as out:
+            command = self.network.words(machine, [sys.executable, "-m", "firearrow", *arguments])
             return subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env=dict(os.environ))
 
     def logs(self) -> str:
         """The last lines of every broker."""
-        files = [self._root / f"log{number}" for number in self._ports]
+        files = [self.disks.root / f"{machine}.log" for machine in BROKERS]
         return "\n".join(f"== {file.name}\n{file.read_text()[-3000:]}" for file in files if file.exists())
 
     # ---- the state of the group
@@ -125,6 +147,11 @@ class RealGroup:
                 continue
             return dict(json.loads(b64decode(found[0]["value"]))) if found else None
         return None
+
+    def view(self) -> View | None:
+        """The group as its coordinator sees it; None when there is none or nobody answers."""
+        state = self.state()
+        return None if state is None else View(state["master"], state["epoch"], tuple(state["iss"]))
 
     def wait(self, condition: Callable[[dict[str, Any]], bool], seconds: float) -> dict[str, Any]:
         """Wait for a state of the group and return it."""

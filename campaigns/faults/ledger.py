@@ -40,11 +40,15 @@ class Ledger:
 
     def done(self) -> list[Figures]:
         """What was recorded of this campaign at this commit."""
+        return [entry for entry in self.recorded() if entry["commit"] == self.commit]
+
+    def recorded(self) -> list[Figures]:
+        """What was recorded of this campaign, at whatever commit."""
         if self._path is None or not os.path.exists(self._path):
             return []
         with open(self._path, encoding="utf-8") as lines:
             entries: list[Figures] = [json.loads(line) for line in lines if line.strip()]
-        return [entry for entry in entries if (entry["campaign"], entry["commit"]) == (self._campaign, self.commit)]
+        return [entry for entry in entries if entry["campaign"] == self._campaign]
 
     def add(self, figures: Figures) -> Figures:
         """Record a piece of work; return the whole line."""

@@ -165,7 +165,7 @@ class LyingDisk:
         session = await Session.open(options)
         writer = Writer(session, self._recipe, self._say)
         number = await writer.write(0, 100)
-        _fill_up(f"{outer}/ballast")
+        fill_up(f"{outer}/ballast")
         outcome = "nothing failed"
         try:
             for _ in range(2000):
@@ -201,7 +201,7 @@ def _make_image(image: str, mounted: str) -> None:
     subprocess.run(["mount", "-o", "loop", image, mounted], check=True)
 
 
-def _fill_up(path: str) -> None:
+def fill_up(path: str) -> None:
     """Take every page that is left."""
     with open(path, "wb", buffering=0) as file:
         try:

@@ -1,0 +1,62 @@
+"""The table of failovers: by system and fault how many there were, what they cost, and how long they took."""
+
+from collections.abc import Iterable, Sequence
+from statistics import median, quantiles
+from typing import Any, Final
+
+from campaigns.failover.faults import FAULTS, NO_ELECTION
+from campaigns.failover.real_group import LEASE_S
+
+PROCESS_DEATH_S: Final = 3.0
+SILENCE_S: Final = LEASE_S + 2.0
+HEAD: Final = (
+    "| system | fault | failovers | lost | out of order | no answer p50 | p99 | goal | Java p50 | Go p50 |\n"
+    "|---|---|---|---|---|---|---|---|---|---|"
+)
+
+
+def table(entries: Iterable[dict[str, Any]]) -> str:
+    """Return the table of all entries of a ledger, as Markdown."""
+    rows = list(entries)
+    systems = sorted({row["system"] for row in rows}, reverse=True)
+    lines = [
+        _line(system, fault, found)
+        for system in systems
+        for fault in FAULTS
+        if (found := [row for row in rows if (row["system"], row["fault"]) == (system, fault)])
+    ]
+    return "\n".join([HEAD, *lines])
+
+
+def _line(system: str, fault: str, rows: Sequence[dict[str, Any]]) -> str:
+    gaps = sorted(row["gap_s"] for row in rows)
+    lost, disorder = (sum(row[key] for row in rows) for key in ("lost", "out_of_order"))
+    stock = [_stock(rows, kind) for kind in ("java", "go")]
+    cells = [
+        system,
+        fault,
+        len(rows),
+        lost,
+        disorder,
+        f"{median(gaps):.2f} s",
+        f"{p99(gaps):.2f} s",
+        _goal(fault),
+        *stock,
+    ]
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def p99(gaps: Sequence[float]) -> float:
+    """The 99th percentile; the largest where there are too few for one."""
+    return quantiles(gaps, n=100, method="inclusive")[98] if len(gaps) > 1 else gaps[0]
+
+
+def _stock(rows: Sequence[dict[str, Any]], kind: str) -> str:
+    gaps = [gap for row in rows for name, gap in row["stock_gap_s"].items() if name.startswith(kind)]
+    return f"{median(gaps):.1f} s" if gaps else "-"
+
+
+def _goal(fault: str) -> str:
+    if fault in NO_ELECTION:
+        return "-"
+    return f"{PROCESS_DEATH_S if fault == 'kill' else SILENCE_S:g} s"

@@ -23,6 +23,7 @@ from firearrow.broker.failover.run_file import RunFile
 from firearrow.broker.identity import Identity
 from firearrow.broker.metrics.metrics import BrokerMetrics
 from firearrow.broker.settings.config import BrokerSettings
+from firearrow.errors import ResourceShortage
 from firearrow.model.group_state import Promised
 from firearrow.runtime.clock import Clock
 from firearrow.runtime.coordinator.door import Coordinator
@@ -35,6 +36,8 @@ from firearrow.store.paths import COMMIT_LOG
 
 MASTER_ID: Final = 0
 """The broker id under which name servers know a master."""
+SPACE_S: Final = 1.0
+"""The pause after a part that ended for lack of space."""
 
 log = logging.getLogger(__name__)
 
@@ -120,11 +123,23 @@ class GroupBroker:
 
     async def _take_parts(self, membership: Membership, promise: Promise) -> None:
         while True:
-            duty = await _duty(membership)
-            await promise.make(duty.group.epoch, duty.group.master)
-            await membership.took_up(duty.group, leads=isinstance(duty, Lead))
-            await self._take_part(GroupPart(duty, membership))
+            duty, shortages = await _duty(membership), ""
+            try:
+                await promise.make(duty.group.epoch, duty.group.master)
+                await membership.took_up(duty.group, leads=isinstance(duty, Lead))
+                await self._take_part(GroupPart(duty, membership))
+            except* ResourceShortage as errors:
+                shortages = "; ".join(map(str, errors.exceptions))
             membership.gave_up()
+            if shortages:
+                await self._wait_for_space(membership, shortages)
+
+    async def _wait_for_space(self, membership: Membership, shortages: str) -> None:
+        """Wait a moment before another try; what this part did not write is recovered as after a crash."""
+        extra = {"reason": shortages}
+        log.error("replica %d takes no part for now: %s", self._settings.broker.broker_id, shortages, extra=extra)
+        membership.ailment = lambda: shortages
+        await asyncio.sleep(SPACE_S)
 
     async def _take_part(self, part: GroupPart) -> None:
         group = part.duty.group

@@ -53,6 +53,11 @@ class RunningLog:
         async with asyncio.TaskGroup() as group:
             self._tasks = [group.create_task(self.flusher.run()), group.create_task(self._ahead.run())]
 
+    @property
+    def shortage(self) -> DiskError | None:
+        """Why there is no next segment, so that appends will soon be refused; None when nothing is known."""
+        return self._ahead.failure
+
     async def begin_at(self, offset: int) -> None:
         """Begin an empty log at the start of another segment, durably. Nothing may be appended meanwhile."""
         await self._ahead.begin_at(offset)

@@ -97,6 +97,11 @@ class Store:
         self._tasks: list[asyncio.Task[None]] = []
         self._stopped = False
 
+    @property
+    def trouble(self) -> DiskError | None:
+        """Why no message can be taken, now or as soon as the present log file is full; None while all is well."""
+        return self.log.fenced or self.retention.refusal or self._running.shortage
+
     @classmethod
     async def open(
         cls,

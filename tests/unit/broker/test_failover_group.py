@@ -12,7 +12,7 @@ from firearrow.broker.failover.group_values import decode
 from firearrow.broker.group_broker import GroupBroker
 from firearrow.broker.settings.config import BrokerConfig, BrokerSettings
 from firearrow.broker.settings.failover_settings import FailoverConfig
-from firearrow.errors import FireArrowError
+from firearrow.errors import DiskError, FireArrowError, StoreFenced, SyncFailed
 from firearrow.model.group_state import GroupState
 from firearrow.remoting.caller import Caller
 from firearrow.runtime.coordinator.door import Snapshot
@@ -25,7 +25,16 @@ from tests.unit.broker.whole import PORT, Client, Names, a_send, settings_of
 
 LEASE_S = 3
 LIES = CoordinatorFaults(old_read=0.2, lying_renewal=0.5, lost_wake=0.3, needless_wake=0.05, failure=0.05)
-FAULTS = ("crash", "power_loss", "freeze", "cut off from the coordinator", "isolate")
+FAULTS = (
+    "crash",
+    "power_loss",
+    "freeze",
+    "cut off from the coordinator",
+    "cut off from the slaves",
+    "isolate",
+    "full disk",
+    "failed sync",
+)
 
 
 def settings(number: int, names: Address, *, sync: bool) -> BrokerSettings:
@@ -56,8 +65,11 @@ class Member:
             clock=node.clock,
             chance=random.Random(node.rng.random()),
         )
-        async with broker.serving():
-            await asyncio.get_running_loop().create_future()
+        try:
+            async with broker.serving():
+                await asyncio.get_running_loop().create_future()
+        except* (SyncFailed, StoreFenced):
+            pass
 
 
 class Group:
@@ -129,9 +141,30 @@ class Group:
 
 
 async def strike(group: Group, fault: str) -> None:
+    """Let something happen to the master, send on, and mend it."""
     state = group.state
     assert state is not None
     node = group.members[state.master].node
+    await happen(group, fault, state.master)
+    await group.send_until(20)
+    async with asyncio.timeout(60):
+        while fault != "cut off from the coordinator" and (group.state or state).epoch == state.epoch:
+            await group.send()
+    group.coordinator.heal()
+    group.world.network.heal()
+    node.image.mend()
+    if fault == "freeze":
+        node.thaw()
+    elif fault == "failed sync":
+        await node.finished()
+        await node.lose_disk()
+        await node.restart()
+    elif fault in ("crash", "power_loss"):
+        await node.restart()
+
+
+async def happen(group: Group, fault: str, master: int) -> None:
+    node = group.members[master].node
     if fault == "crash":
         await node.crash()
     elif fault == "power_loss":
@@ -140,15 +173,15 @@ async def strike(group: Group, fault: str) -> None:
         node.freeze()
     elif fault == "isolate":
         group.world.network.isolate(node.name)
+    elif fault == "cut off from the slaves":
+        slaves = [member.node.name for number, member in group.members.items() if number != master]
+        group.world.network.partition([node.name], slaves)
+    elif fault == "full disk":
+        node.image.leave_free(0)
+    elif fault == "failed sync":
+        node.image.fail("sync", below="commitlog")
     if fault in ("cut off from the coordinator", "isolate"):
-        group.coordinator.cut(state.master)
-    await group.send_until(20)
-    group.coordinator.heal()
-    group.world.network.heal()
-    if fault == "freeze":
-        node.thaw()
-    elif fault in ("crash", "power_loss"):
-        await node.restart()
+        group.coordinator.cut(master)
 
 
 def run(seed: int, fault: str, *, sync: bool, faults: CoordinatorFaults) -> None:
@@ -171,6 +204,8 @@ def run(seed: int, fault: str, *, sync: bool, faults: CoordinatorFaults) -> None
         assert [body for body in found if body in set(group.acked)] == group.acked
 
     world = World(seed)
+    if fault in ("full disk", "failed sync"):
+        world.expected = (DiskError,)
     world.run(scenario)
 
 

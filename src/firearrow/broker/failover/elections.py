@@ -8,7 +8,9 @@ the in-sync set are elected, whatever the reason for an election: an early one i
 acknowledge anything without the member that was elected. A replica leads only in a state that it swapped in itself: an
 election that it read of may be over, and it may have left the in-sync set since. A master that starts anew begins a
 new epoch, because its log may have lost its end. A replica that may lack acknowledged records, or that is new, leaves
-the in-sync set before anything else.
+the in-sync set before anything else. A master that cannot take messages, because of its disk or because its slaves do
+not get them, elects another member of the in-sync set, if enough of them live and are able: the ones that it leaves
+behind must be able to acknowledge without it.
 """
 
 from msgspec import Struct
@@ -34,6 +36,8 @@ class Own(Struct, frozen=True):
     """Whether the log has any record."""
     may_lack: bool = False
     """Whether records that this replica acknowledged may be missing from its log."""
+    ailment: str = ""
+    """Why this replica cannot take messages; empty while it can."""
 
 
 class Heard(Struct, frozen=True):
@@ -44,6 +48,8 @@ class Heard(Struct, frozen=True):
     """The replicas that renew their lease."""
     master_is_gone: bool = False
     """Whether the master's machine has ended our connection and refuses new ones."""
+    ailing: frozenset[int] = frozenset()
+    """The replicas that told that they cannot take messages."""
 
 
 class Propose(Struct, frozen=True):
@@ -88,11 +94,14 @@ def next_step(own: Own, heard: Heard, min_iss: int) -> Step:
     if not is_named and (own.may_lack or _is_new(own, group)):
         return _leave(own.replica, group)
     if group.master == own.replica and own.replica in group.iss:
-        return _master(own, group, heard.alive)
+        return _master(own, group, heard)
     if group.master in heard.alive and group.master in group.iss and not heard.master_is_gone:
         return Follow(group)
     if own.replica in group.iss:
-        return Propose(elected(group, own.replica, _without_gone(group, heard), own.run), "the master is gone")
+        alive = _without_gone(group, heard)
+        if own.ailment and (abler := _able(own, group, heard) & alive):
+            return Wait(f"the master is gone, and one of {sorted(abler)} replaces it: here, {own.ailment}")
+        return Propose(elected(group, own.replica, alive, own.run), "the master is gone")
     return Wait(f"master {group.master} of epoch {group.epoch} is gone, and this replica is not in sync")
 
 
@@ -102,8 +111,8 @@ def elected(group: GroupState, chosen: int, alive: frozenset[int], run: int = 0)
     Members that are not alive leave the set, as long as ``min_iss`` members stay: while there are fewer, nothing is
     acknowledged, so a member that is only away may still be elected later.
     """
-    staying = [chosen, *(one for one in group.iss if one != chosen and one in alive)]
-    away = [one for one in group.iss if one not in staying]
+    staying = [chosen, *(replica for replica in group.iss if replica != chosen and replica in alive)]
+    away = [replica for replica in group.iss if replica not in staying]
     staying += away[: max(group.min_iss - len(staying), 0)]
     return replace(
         group,
@@ -164,7 +173,7 @@ def _is_refused(own: Own, group: GroupState) -> Wait | None:
 def _leave(replica: int, group: GroupState) -> Step:
     """Leave the in-sync set by a swap, also when it seems to be so already: a read may be old, and the master must
     not go by what this replica acknowledged before it lost something."""
-    rest = tuple(one for one in group.iss if one != replica)
+    rest = tuple(member for member in group.iss if member != replica)
     if not rest:
         return Wait(
             "this replica is the last in sync and may lack acknowledged messages: it lost its directory, or its "
@@ -184,12 +193,20 @@ def _is_new(own: Own, group: GroupState) -> bool:
     return bool(group.epoch) and not own.promised.epoch and not is_told
 
 
-def _master(own: Own, group: GroupState, alive: frozenset[int]) -> Step:
+def _master(own: Own, group: GroupState, heard: Heard) -> Step:
+    able = _able(own, group, heard)
+    if own.ailment and len(able) >= group.min_iss:
+        return Propose(elected(group, min(able), able), f"the master hands over: {own.ailment}")
     if own.leads == group.epoch or own.swapped == group.iss_seq:
         return Lead(group)
     if own.promised.epoch == group.epoch:
-        return Propose(elected(group, own.replica, alive, own.run), "the master starts anew")
+        return Propose(elected(group, own.replica, heard.alive, own.run), "the master starts anew")
     return Propose(replace(group, iss_seq=group.iss_seq + 1), "the election is confirmed")
+
+
+def _able(own: Own, group: GroupState, heard: Heard) -> frozenset[int]:
+    """The other members of the in-sync set that live and can take messages."""
+    return (heard.alive & frozenset(group.iss)) - heard.ailing - {own.replica}
 
 
 def _without_gone(group: GroupState, heard: Heard) -> frozenset[int]:

@@ -7,11 +7,12 @@ The confirmed offset never goes back within an epoch.
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import cast
+from contextlib import suppress
+from typing import Final
 
 from firearrow.broker.failover.in_sync_set import Copy, InSyncSet, confirmed, is_admitting, next_set
 from firearrow.broker.replication.confirmation import Confirmation
-from firearrow.broker.replication.feed import Feed, FeedOwner, SentLog
+from firearrow.broker.replication.feed import Feed, SentLog
 from firearrow.broker.replication.master import Master
 from firearrow.broker.settings.live import LiveSettings
 from firearrow.errors import BadFrame
@@ -23,6 +24,9 @@ from firearrow.protocol.refusal import Refused
 from firearrow.store.placement import FLUSHED, WRITTEN
 from firearrow.store.store import Store
 
+LOOK_S: Final = 1.0
+"""The longest time between two looks at who joins and leaves the in-sync set."""
+
 log = logging.getLogger(__name__)
 
 
@@ -30,17 +34,28 @@ class GroupFeed(Feed):
     """The stream to one replica: a greeting first, then the log."""
 
     def __init__(self, sent: SentLog, batch_bytes: int, master: "GroupMaster") -> None:
-        super().__init__(sent, batch_bytes, cast("FeedOwner", master))
+        super().__init__(sent, batch_bytes, master)
         self._master = master
         self._greeting = b""
         self.replica = 0
         """The replica's id; 0 before its greeting."""
-        self.caught_up_s = asyncio.get_running_loop().time()
+        now = asyncio.get_running_loop().time()
+        self._caught_up_s = now
+        self._mark = (sent.bounds.end, now)
+        """The end of the log at a moment: a replica that reports it was caught up then."""
+
+    def caught_up_s(self) -> float:
+        """When the replica last had everything that the master had at that moment."""
+        has_all = self.acked >= self._sent.bounds.end
+        return asyncio.get_running_loop().time() if has_all else self._caught_up_s
 
     def data_received(self, data: bytes) -> None:
         """Take the greeting, then reports."""
         if self.replica:
             super().data_received(data)
+            if self.acked >= self._mark[0]:
+                self._caught_up_s = self._mark[1]
+                self._mark = (self._sent.bounds.end, asyncio.get_running_loop().time())
             return
         self._greeting += data
         try:
@@ -71,7 +86,7 @@ class GroupMaster(Master):
         self._look = look
         self._level = FLUSHED if settings.value.log.syncs_first else WRITTEN
         self._epoch_start = store.log.tail
-        self._last_end = self._epoch_start
+        self._changed = asyncio.Event()
         self._began_s = asyncio.get_running_loop().time()
         self._left_s: dict[int, float] = {}
         self.in_sync = InSyncSet(group)
@@ -100,11 +115,18 @@ class GroupMaster(Master):
         history: Epochs = self._store.replica.history.epochs
         return Welcome(mine, self._sent.bounds.end, history)
 
+    def acknowledged(self, feed: Feed) -> None:
+        """Count what a replica has reported; one that is not in sync may join now."""
+        super().acknowledged(feed)
+        if isinstance(feed, GroupFeed) and feed.replica not in self.in_sync.group.iss:
+            self._changed.set()
+
     def closed(self, feed: Feed, reason: str) -> None:
         """Forget a replica whose connection has ended, but not when it was last caught up."""
         if isinstance(feed, GroupFeed) and feed.replica:
             self._left_s[feed.replica] = asyncio.get_running_loop().time()
         super().closed(feed, reason)
+        self._changed.set()
 
     def _replicas(self) -> list[GroupFeed]:
         return [feed for feed in self.feeds if isinstance(feed, GroupFeed)]
@@ -112,7 +134,7 @@ class GroupMaster(Master):
     def copies(self) -> dict[int, Copy]:
         """The replicas that copy this master now, with what they acknowledged."""
         return {
-            feed.replica: Copy(feed.acked, feed.caught_up_s, is_connected=True)
+            feed.replica: Copy(feed.acked, feed.caught_up_s(), is_connected=True)
             for feed in self._replicas()
             if feed.replica
         }
@@ -165,16 +187,43 @@ class GroupMaster(Master):
             self.answers.end()
 
     async def _watch(self) -> None:
+        """Tell when the set should change: when a replica reports or leaves, and when one is away for too long."""
         while True:
-            await asyncio.sleep(0.1)
-            now, end = asyncio.get_running_loop().time(), self._last_end
-            self._last_end = self._sent.bounds.end
-            for feed in self._replicas():
-                if feed.acked >= end:
-                    feed.caught_up_s = now
-            self._acknowledged()
+            self._changed.clear()
             if self.wanted() is not None:
                 self._look()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(self._next_leave_s(), LOOK_S)):
+                    await self._changed.wait()
+
+    def _next_leave_s(self) -> float:
+        """Seconds until the next replica would leave the set, if it were not heard of again."""
+        limit_s, group = self._limit_s, self.in_sync.group
+        copies, now = self._aged_copies(limit_s), asyncio.get_running_loop().time()
+        ends = [copies[replica].caught_up_s + limit_s - now for replica in group.iss if replica != group.master]
+        return max(min(ends, default=LOOK_S), 0.0) + 0.01
+
+    @property
+    def _limit_s(self) -> float:
+        return self._settings.value.failover.ha_max_time_slave_not_catchup / 1000
+
+    def ailment(self) -> str:
+        """Return why this master should hand over; empty while it can take messages.
+
+        Too few replicas in sync have followed for as long as a lease: perhaps others can reach them. A new master is
+        given the time of ``haMaxTimeSlaveNotCatchup`` to gather them.
+        """
+        now, group = asyncio.get_running_loop().time(), self.in_sync.group
+        lease_s = self._settings.value.failover.coordinator_lease_seconds
+        if now - self._began_s < self._limit_s:
+            return ""
+        copies = self._aged_copies(0)
+        near = [
+            replica for replica in group.iss if replica == group.master or now - copies[replica].caught_up_s <= lease_s
+        ]
+        if len(near) >= group.min_iss:
+            return ""
+        return f"of the replicas in sync {list(group.iss)} only {near} have had everything within {lease_s} s"
 
     def learn(self, group: GroupState) -> None:
         """Take a state of this epoch."""
@@ -185,13 +234,13 @@ class GroupMaster(Master):
                 feed.abort()
                 feed.replica = 0
         self._acknowledged()
+        self._changed.set()
 
     def wanted(self) -> GroupState | None:
         """Return the state that this master wants or has proposed; None for no change."""
         if self.in_sync.proposed:
             return self.in_sync.proposed[-1]
-        now = asyncio.get_running_loop().time()
-        limit_s = self._settings.value.failover.ha_max_time_slave_not_catchup / 1000
+        now, limit_s = asyncio.get_running_loop().time(), self._limit_s
         return next_set(
             self.in_sync,
             self._aged_copies(limit_s),
@@ -205,8 +254,8 @@ class GroupMaster(Master):
         """The copies, and members that are away: those leave the set as soon as a lease would have ended."""
         earlier = max(limit_s - self._settings.value.failover.coordinator_lease_seconds, 0)
         copies = self.copies()
-        for one in self.in_sync.group.iss:
-            copies.setdefault(one, Copy(caught_up_s=self._left_s.get(one, self._began_s) - earlier))
+        for replica in self.in_sync.group.iss:
+            copies.setdefault(replica, Copy(caught_up_s=self._left_s.get(replica, self._began_s) - earlier))
         return copies
 
     def proposal(self) -> tuple[GroupState, GroupState] | None:
@@ -222,4 +271,4 @@ class GroupMaster(Master):
     def is_surrounded(self) -> bool:
         """Whether every replica in sync is connected."""
         copies, group = self.copies(), self.in_sync.group
-        return all(one == group.master or one in copies for one in self.in_sync.largest)
+        return all(replica == group.master or replica in copies for replica in self.in_sync.largest)

@@ -59,6 +59,7 @@ class GroupPart:
         member.on_group = master.learn
         member.proposal = master.proposal
         member.is_surrounded = lambda: master.is_surrounded
+        member.ailment = lambda: str(tables.store.trouble or master.ailment())
         master.on_serves = self._serves.set
         tables.store.views.dispatch.views.append(_MissingTopics(tables.topics).arrived)
         return Replication(tables, network, master=master, confirmation=master.answers)
@@ -68,6 +69,7 @@ class GroupPart:
         slave = GroupSlave(tables.store, tables.settings, network, tables.clock, member.own.replica, group)
         slave.on_gone = lambda: member.master_is_gone(group.epoch)
         slave.on_cut = self._end
+        member.ailment = lambda: str(tables.store.trouble or "")
         metadata = Metadata(tables, delays, caller, MasterOfEpoch(caller, group.epoch), GROUP_PERIOD_S)
         replication = _Following(tables, network, slave=slave, metadata=metadata)
         member.on_live = lambda: replication.follow(member.live.get(group.master))

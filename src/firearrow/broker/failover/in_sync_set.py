@@ -46,7 +46,9 @@ class InSyncSet(Struct, frozen=True):
 
         The change may be that of a replica that lost records which it had acknowledged here; it must acknowledge anew.
         """
-        return {one for one in copies if one not in group.iss} if group.iss_seq > self.group.iss_seq else set()
+        return (
+            {replica for replica in copies if replica not in group.iss} if group.iss_seq > self.group.iss_seq else set()
+        )
 
     def learn(self, group: GroupState) -> "InSyncSet":
         """Take a state that was read or swapped in; an older one than the known is ignored."""
@@ -61,13 +63,13 @@ def confirmed(in_sync: InSyncSet, kept: int, copies: Mapping[int, Copy]) -> int:
     ``kept`` is the end of what the master keeps, at the level that is promised.
     """
     master, nobody = in_sync.group.master, Copy()
-    return min([kept, *(copies.get(one, nobody).acked for one in in_sync.largest if one != master)])
+    return min([kept, *(copies.get(replica, nobody).acked for replica in in_sync.largest if replica != master)])
 
 
 def is_admitting(in_sync: InSyncSet, copies: Mapping[int, Copy]) -> bool:
     """Whether messages are taken: at least ``min_iss`` replicas are in sync, and so many are connected."""
     group, nobody = in_sync.group, Copy()
-    near = sum(one == group.master or copies.get(one, nobody).is_connected for one in group.iss)
+    near = sum(replica == group.master or copies.get(replica, nobody).is_connected for replica in group.iss)
     return near >= group.min_iss
 
 
@@ -84,14 +86,14 @@ def next_set(
     if in_sync.proposed:
         return None
     needed = max(confirm, epoch_start)
-    for one, copy in sorted(copies.items()):
-        if one not in group.iss and copy.is_connected and copy.acked >= needed:
-            return _with_set(group, (*group.iss, one))
+    for replica, copy in sorted(copies.items()):
+        if replica not in group.iss and copy.is_connected and copy.acked >= needed:
+            return _with_set(group, (*group.iss, replica))
     if len(group.iss) <= group.min_iss:
         return None
-    for one in group.iss:
-        if one != group.master and now_s - copies.get(one, Copy()).caught_up_s > limit_s:
-            return _with_set(group, tuple(other for other in group.iss if other != one))
+    for replica in group.iss:
+        if replica != group.master and now_s - copies.get(replica, Copy()).caught_up_s > limit_s:
+            return _with_set(group, tuple(other for other in group.iss if other != replica))
     return None
 
 

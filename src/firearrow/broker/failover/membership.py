@@ -38,7 +38,7 @@ class Membership:
         self, coordinator: Coordinator, own: Own, about: About, run_file: RunFile, *, lease_s: float, min_iss: int
     ) -> None:
         self._coordinator = coordinator
-        self._about = encode(about)
+        self._about = about
         self._run_file = run_file
         self._lease_s = lease_s
         self._min_iss = min_iss
@@ -63,6 +63,8 @@ class Membership:
         """Returns the state that the master wants, after the one that it replaces; None for no change."""
         self.is_surrounded: Callable[[], bool] = lambda: False
         """Whether every member of the in-sync set is connected to this master."""
+        self.ailment: Callable[[], str] = lambda: ""
+        """Returns why the part that was taken up cannot take messages; empty while it can."""
 
     def look(self) -> None:
         """Look at the group soon."""
@@ -93,8 +95,9 @@ class Membership:
     async def _keep_lease(self) -> None:
         while True:
             with suppress(CoordinatorFailed):
-                if self.own.replica not in self.live or not await self._coordinator.renew():
-                    await self._coordinator.announce(self.own.replica, self._about)
+                about = replace(self._about, ails=bool(self.own.ailment))
+                if self.live.get(self.own.replica) != about or not await self._coordinator.renew():
+                    await self._coordinator.announce(self.own.replica, encode(about))
             await asyncio.sleep(self._lease_s / 3)
 
     async def _watch(self) -> None:
@@ -140,7 +143,9 @@ class Membership:
         self._heard_s = asyncio.get_running_loop().time()
         self.live = seen.live
         self.on_live()
-        heard = Heard(group, frozenset(seen.live), group is not None and self._gone_in == group.epoch)
+        self.own = replace(self.own, ailment=self.ailment())
+        ailing = frozenset(replica for replica, about in seen.live.items() if about.ails)
+        heard = Heard(group, frozenset(seen.live), group is not None and self._gone_in == group.epoch, ailing)
         step = next_step(self.own, heard, self._min_iss)
         if isinstance(step, Propose):
             return await self._propose(step, seen.raw)
@@ -204,7 +209,8 @@ class Membership:
         )
 
     def gave_up(self) -> None:
-        """Note that this replica does not lead any more."""
+        """Note that this replica's part is over."""
+        self.ailment = lambda: ""
         if self.own.leads:
             self.own = replace(self.own, leads=0, swapped=-1)
         self.look()

@@ -31,7 +31,8 @@ class SegmentAhead:
         self._zeroed = zeroed
         self._needed = asyncio.Event()
         self._needed.set()
-        self._has_failed = False
+        self.failure: DiskError | None = None
+        """Why the next segment is missing; None when there is one or it was not tried yet."""
         self._one_at_a_time = asyncio.Lock()
         log.on_roll = self._needed.set
 
@@ -69,11 +70,11 @@ class SegmentAhead:
         try:
             await self._make(start)
         except DiskError as error:
-            if not self._has_failed:
+            if self.failure is None:
                 logger.warning("no segment was prepared: %s", error, extra={"segment": start, "reason": str(error)})
-            self._has_failed = True
+            self.failure = error
             return False
-        self._has_failed = False
+        self.failure = None
         return True
 
     async def _make(self, start: int) -> None:

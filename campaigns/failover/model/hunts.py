@@ -9,7 +9,7 @@ _QUIET: Final = Bounds(epochs=2, changes=2, records=1, deaths=0, losses=0)
 _DEATH: Final = Bounds(epochs=2, changes=2, records=1, deaths=1, losses=0)
 _LOSS: Final = Bounds(epochs=2, changes=2, records=1, deaths=1)
 
-SMALL: Final = (_QUIET._replace(in_sync=2), _DEATH)
+SMALL: Final = (_QUIET._replace(in_sync=2), _DEATH, _QUIET._replace(handovers=True))
 """Bounds that are searched to their end within half a minute."""
 SLOW: Final = frozenset(
     {"fence is not durable", "expands before the start of the epoch", "a replica joins without a cut"}
@@ -21,6 +21,7 @@ BOUNDS: Final[Mapping[str, Bounds]] = {
     "acknowledges by a majority": _QUIET,
     "fence is not durable": _DEATH,
     "elects outside the in-sync set": _QUIET,
+    "hands over outside the in-sync set": _QUIET._replace(in_sync=2, handovers=True),
     "shrinks without a swap": _QUIET,
     "expands before the start of the epoch": _QUIET._replace(in_sync=2, epochs=3, changes=3),
     "a master goes on in its epoch after a restart": _LOSS,

@@ -30,7 +30,8 @@ def _known_set_only(in_sync: InSyncSet, kept: int, copies: Mapping[int, Copy]) -
 
 
 def _majority(in_sync: InSyncSet, kept: int, copies: Mapping[int, Copy]) -> int:
-    ends = sorted([kept, *(copies.get(one, Copy()).acked for one in in_sync.largest if one != in_sync.group.master)])
+    master = in_sync.group.master
+    ends = sorted([kept, *(copies.get(member, Copy()).acked for member in in_sync.largest if member != master)])
     return ends[len(ends) // 2]
 
 
@@ -39,6 +40,14 @@ def _unclean(own: Own, heard: Heard, min_iss: int) -> Step:
     if isinstance(step, Wait) and not step.is_trouble and group is not None and group.epoch >= own.promised.epoch:
         return Propose(elections.elected(group, own.replica, heard.alive), "planted")
     return step
+
+
+def _to_anybody(own: Own, heard: Heard, min_iss: int) -> Step:
+    group = heard.group
+    others = heard.alive - frozenset(group.iss if group is not None else ())
+    if own.ailment and group is not None and group.master == own.replica and others:
+        return Propose(elections.elected(group, min(others), heard.alive), "planted")
+    return elections.next_step(own, heard, min_iss)
 
 
 def _same_epoch_again(own: Own, heard: Heard, min_iss: int) -> Step:
@@ -67,6 +76,7 @@ MUTANTS: Mapping[str, Rules] = {
     "acknowledges by a majority": Rules(confirmed=_majority),
     "fence is not durable": Rules(fence_is_durable=False),
     "elects outside the in-sync set": Rules(next_step=_unclean),
+    "hands over outside the in-sync set": Rules(next_step=_to_anybody),
     "shrinks without a swap": Rules(swaps_before_it_counts=False),
     "expands before the start of the epoch": Rules(expands_from_epoch_start=False),
     "a master goes on in its epoch after a restart": Rules(next_step=_same_epoch_again),

@@ -8,7 +8,10 @@ takes any part of the end of the log that is not synced, the loss of a directory
 """
 
 from collections.abc import Iterator
+from itertools import product
 from typing import Final, NamedTuple
+
+from msgspec.structs import replace
 
 from campaigns.failover.model.rules import Rules
 from campaigns.failover.model.state import Ack, Following, Leading, Replica, State, Swap
@@ -41,6 +44,8 @@ class Bounds(NamedTuple):
     """Losses of power (without sync) or of a directory among the deaths."""
     syncs: bool = True
     """Whether acknowledged records survive a loss of power."""
+    handovers: bool = False
+    """Whether replicas may find themselves unable to take messages, at any moment."""
 
 
 class Broken(Exception):
@@ -72,10 +77,12 @@ def _observe(state: State, number: int, bounds: Bounds, rules: Rules) -> Iterato
     own = Own(number, replica.promised, leads, replica.swapped, has_log=bool(replica.log), may_lack=replica.may_lack)
     everybody = frozenset(range(1, bounds.replicas + 1))
     reads = (state.group, *state.past)
+    ailments = ("", "ails;") if bounds.handovers else ("",)
     for group in reads:
-        for gone in (False, True):
-            step = rules.next_step(own, Heard(group, everybody, gone), bounds.min_iss)
-            name = (number, "reads", group.iss_seq, "and misses the master;" if gone else ";")
+        for gone, ailment in product((False, True), ailments):
+            able = replace(own, ailment=ailment)
+            step = rules.next_step(able, Heard(group, everybody, gone), bounds.min_iss)
+            name = (number, "reads", group.iss_seq, "and misses the master;" if gone else ";", ailment)
             if isinstance(step, Propose):
                 swap = Swap(number, group, step.new)
                 if group is state.group and _is_within(step.new, bounds) and swap not in state.swaps:

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from firearrow.broker.failover.elections import Heard, Own, Propose, Wait, next_step
+from firearrow.broker.failover.elections import Heard, Lead, Own, Propose, Wait, next_step
 from firearrow.broker.failover.group_slave import is_refused
 from firearrow.broker.failover.group_values import About, decode, encode
 from firearrow.broker.failover.run_file import RunFile
@@ -113,3 +113,24 @@ def test_a_first_election_whose_answer_was_lost_is_known_by_its_run() -> None:
     other = next_step(replace(own, run=78), Heard(since, alive), 2)  # a later run, whose directory may be lost
     assert isinstance(other, Wait)
     assert other.is_trouble
+
+
+def test_a_master_that_cannot_take_messages_hands_over_where_enough_others_can() -> None:
+    group = GroupState(epoch=3, master=1, iss=(1, 2, 3), iss_seq=7, min_iss=2)
+    own = Own(1, Promised(3, 1), leads=3, ailment="its disk is full")
+    everybody = frozenset({1, 2, 3})
+    step = next_step(own, Heard(group, everybody), 2)
+    assert isinstance(step, Propose)
+    assert (step.new.epoch, step.new.master, step.new.iss) == (4, 2, (2, 3))
+    assert next_step(replace(own, ailment=""), Heard(group, everybody), 2) == Lead(group)
+    for alive, ailing in ((frozenset({1, 2}), frozenset()), (everybody, frozenset({3}))):
+        assert next_step(own, Heard(group, alive, ailing=ailing), 2) == Lead(group)
+
+
+def test_a_replica_that_cannot_take_messages_leaves_an_election_to_others() -> None:
+    group = GroupState(epoch=3, master=1, iss=(1, 2, 3), iss_seq=7, min_iss=2)
+    own = Own(2, Promised(3, 1), ailment="its disk is full")
+    heard = Heard(group, frozenset({2, 3}))
+    assert isinstance(next_step(own, heard, 2), Wait)
+    assert isinstance(next_step(replace(own, ailment=""), heard, 2), Propose)
+    assert isinstance(next_step(own, replace(heard, alive=frozenset({2})), 2), Propose)

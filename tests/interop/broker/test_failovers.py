@@ -1,4 +1,4 @@
-"""A real group of three loses its master again and again, in every way; clients go on, and nothing acknowledged is lost.
+"""A real group of three loses its master again and again, in every way, and nothing acknowledged is lost.
 
 Five of the six faults a commit, in turn, with a stock Java and a stock Go client beside our producer.
 """

@@ -1,6 +1,7 @@
 """``firearrow broker``: run a broker until SIGINT or SIGTERM."""
 
 import asyncio
+import logging
 import os
 import random
 import sys
@@ -24,6 +25,7 @@ from firearrow.runtime.clock import SystemClock
 from firearrow.runtime.coordinator.etcd import Etcd, endpoints_of
 from firearrow.runtime.disk.real_disk import RealDisk
 from firearrow.runtime.garbage_collector import settle
+from firearrow.runtime.host import advice, this_host
 from firearrow.runtime.loops import run
 from firearrow.runtime.machine import Machine, numeric, this_machine
 from firearrow.runtime.network import SystemNetwork
@@ -32,6 +34,7 @@ from firearrow.settings import Source
 from firearrow.telemetry.logs import Form
 
 Says = Callable[[Identity], str]
+log = logging.getLogger(__name__)
 
 
 def broker(
@@ -170,6 +173,13 @@ def _made(settings: BrokerSettings, machine: Machine, disk: RealDisk) -> Broker 
     return GroupBroker(settings, machine, coordinator, network=network, disk=disk, clock=clock, chance=chance)
 
 
+def _tell_advice() -> None:
+    """Log what this host should have set otherwise, in one line."""
+    found = {each.name: each.what for each in advice(this_host())}
+    if found:
+        log.warning("this host is not set up for a broker; firearrow doctor --host says what to do", extra=found)
+
+
 async def _serve(
     settings: BrokerSettings, machine: Machine, directory: Path, *, drains: bool, says: Says | None
 ) -> None:
@@ -183,6 +193,7 @@ async def _serve(
             where = f"serves on {identity.address}, registers at {names}, keeps its files in {directory}"
             shown = metrics_line(None if served.metrics is None else served.metrics.address)
             print(says(identity) if says else f"broker {identity.name} {where}{shown}", flush=True)
+            _tell_advice()
             settle()
             notify("READY=1")
             try:

@@ -13,13 +13,13 @@ from firearrow.admin.doctor.snapshot import (
     BrokerSeen,
     DeadLettersSeen,
     GroupSeen,
-    HostSeen,
     NameServerSeen,
     QueueSeen,
     Snapshot,
     TopicSeen,
 )
 from firearrow.admin.group_members import Holders
+from firearrow.runtime.host import DIRTY_BYTES, Host, this_host
 
 NOW = 1_800_000_000_000
 A = BrokerMember("c", "broker-a", 0, "10.0.0.1:10911")
@@ -42,7 +42,14 @@ HEALTHY = Snapshot(
     topics=(TOPIC,),
     groups=(GROUP,),
     dead_letters=(DeadLettersSeen(group="billing", messages=3, last_ms=NOW - 86_400_000),),
-    host=HostSeen(descriptors=655_350, swappiness=1, map_count=655_360),
+    host=Host(
+        descriptors=655_350,
+        swappiness=1,
+        map_count=655_360,
+        dirty_bytes=DIRTY_BYTES,
+        zone_reclaim=0,
+        is_clock_kept=True,
+    ),
 )
 
 
@@ -91,9 +98,12 @@ PLANTED = {
     ),
     "slave-behind": with_broker(slaves_behind={"10.0.0.3": 1 << 30}),
     "dispatch-behind": with_broker(behind_bytes=1 << 30),
-    "few-descriptors": replace(HEALTHY, host=HostSeen(descriptors=1024)),
-    "swaps-early": replace(HEALTHY, host=HostSeen(swappiness=60)),
-    "few-mappings": replace(HEALTHY, host=HostSeen(map_count=65_530)),
+    "few-descriptors": replace(HEALTHY, host=Host(descriptors=1024)),
+    "swaps-early": replace(HEALTHY, host=Host(swappiness=60)),
+    "few-dirty-pages": replace(HEALTHY, host=Host(dirty_bytes=DIRTY_BYTES - 1)),
+    "reclaims-zones": replace(HEALTHY, host=Host(zone_reclaim=1)),
+    "clock-not-kept": replace(HEALTHY, host=Host(is_clock_kept=False)),
+    "few-mappings": replace(HEALTHY, host=Host(map_count=65_530)),
 }
 
 
@@ -111,11 +121,18 @@ def test_a_planted_fault_is_found_and_named_alone(fault: str) -> None:
 
 
 def test_errors_come_before_warnings_and_a_full_disk_is_one() -> None:
-    found = judge(replace(with_broker(disk_ratio=0.95), host=HostSeen(descriptors=1024)))
+    found = judge(replace(with_broker(disk_ratio=0.95), host=Host(descriptors=1024)))
     assert [(each.name, each.severity) for each in found] == [
         ("disk-nearly-full", ERROR),
         ("few-descriptors", "warning"),
     ]
+
+
+def test_this_host_is_read() -> None:
+    found = this_host()
+    assert found.swappiness is not None
+    assert found.dirty_bytes
+    assert found.is_clock_kept is not None
 
 
 def test_a_member_that_has_nothing_to_do_or_consumes_is_not_stuck() -> None:

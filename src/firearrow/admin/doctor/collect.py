@@ -12,7 +12,6 @@ from firearrow.admin.doctor.snapshot import (
     BrokerSeen,
     DeadLettersSeen,
     GroupSeen,
-    HostSeen,
     NameServerSeen,
     QueueSeen,
     Snapshot,
@@ -25,6 +24,7 @@ from firearrow.errors import NoSuchName, RequestRefused
 from firearrow.model.names import DLQ_PREFIX, is_dlq_topic, is_retry_topic
 from firearrow.protocol.bodies.naming.route import ClusterInfo
 from firearrow.protocol.requests.naming.route import GetBrokerClusterInfo
+from firearrow.runtime.host import Host
 from firearrow.runtime.network import Address
 
 MOST: Final = 500
@@ -34,7 +34,7 @@ BROADCASTING: Final = "BROADCASTING"
 _span = re.compile(r"\[ (\d+) days, (\d+) hours, (\d+) minutes, (\d+) seconds \]").fullmatch
 
 
-async def collect(admin: Admin, now_ms: int, host: HostSeen) -> Snapshot:
+async def collect(admin: Admin, now_ms: int, host: Host) -> Snapshot:
     """Look at everything; raise only if no name server answers."""
     members = await admin.brokers.list()
     brokers = await together(_broker(admin, member, now_ms) for member in members)

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from firearrow.admin.doctor.snapshot import GroupSeen, Snapshot
 from firearrow.model.flags import PERM_WRITE
+from firearrow.runtime.host import advice
 
 ERROR: Final = "error"
 WARNING: Final = "warning"
@@ -20,8 +21,6 @@ DISK_ERROR: Final = 0.90
 BEHIND_BYTES: Final = 64 << 20
 STUCK_MS: Final = 5 * 60_000
 DEAD_LETTER_MS: Final = 3_600_000
-DESCRIPTORS: Final = 65_535
-SWAPPINESS: Final = 10
 MAP_COUNT: Final = 655_360
 
 
@@ -256,22 +255,8 @@ def _replication(seen: Snapshot) -> Iterator[Finding]:
 
 def _host(seen: Snapshot) -> Iterator[Finding]:
     host = seen.host
-    if host.descriptors is not None and host.descriptors < DESCRIPTORS:
-        yield Finding(
-            WARNING,
-            "few-descriptors",
-            "this host",
-            f"a process may open {host.descriptors} files and connections; a broker needs {DESCRIPTORS}",
-            "LimitNOFILE=655350 in its systemd unit, or ulimit -n; only if a broker runs here",
-        )
-    if host.swappiness is not None and host.swappiness > SWAPPINESS:
-        yield Finding(
-            WARNING,
-            "swaps-early",
-            "this host",
-            f"vm.swappiness is {host.swappiness}: the kernel swaps a broker out while it caches files",
-            "sysctl vm.swappiness=1; only if a broker runs here",
-        )
+    for each in advice(host):
+        yield Finding(WARNING, each.name, "this host", each.what, each.next)
     if host.map_count is not None and host.map_count < MAP_COUNT:
         yield Finding(
             WARNING,

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from firearrow.admin.broker_state import BrokerState
+from firearrow.runtime.host import Host
 
 
 class NameServerSeen(Struct, frozen=True, kw_only=True):
@@ -73,14 +74,6 @@ class DeadLettersSeen(Struct, frozen=True, kw_only=True):
     last_ms: int
 
 
-class HostSeen(Struct, frozen=True, kw_only=True):
-    """The host on which the question is asked; None is not known."""
-
-    descriptors: int | None = None
-    swappiness: int | None = None
-    map_count: int | None = None
-
-
 class Snapshot(Struct, frozen=True, kw_only=True):
     """A cluster at one moment."""
 
@@ -90,6 +83,6 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     topics: tuple[TopicSeen, ...] = ()
     groups: tuple[GroupSeen, ...] = ()
     dead_letters: tuple[DeadLettersSeen, ...] = ()
-    host: HostSeen = HostSeen()
+    host: Host = Host()
     left_out: str = ""
     """What was not looked at, because there is too much of it."""

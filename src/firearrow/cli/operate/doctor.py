@@ -6,11 +6,11 @@ import typer
 
 from firearrow.admin.doctor.collect import collect
 from firearrow.admin.doctor.faults import ERROR, Finding, judge
-from firearrow.admin.doctor.snapshot import HostSeen, Snapshot
+from firearrow.admin.doctor.snapshot import Snapshot
 from firearrow.cli.cluster import AsJson, NameServers, admin_of, run
-from firearrow.cli.operate.host import this_host
 from firearrow.cli.tables import print_json, print_table
 from firearrow.runtime.clock import SystemClock
+from firearrow.runtime.host import Host, this_host
 
 
 def doctor(
@@ -28,7 +28,7 @@ def doctor(
 
     async def look() -> Snapshot:
         async with admin_of(context, servers) as admin:
-            return await collect(admin, SystemClock().now_ms(), this_host() if host else HostSeen())
+            return await collect(admin, SystemClock().now_ms(), this_host() if host else Host())
 
     seen = run(context, look)
     findings = judge(seen)

@@ -12,7 +12,7 @@ MINUTES ?= 30
 .PHONY: help venv check format test test-all-pythons sim integration interop fuzz bench bench-codec bench-remoting \
         spark spark-kills spark-changes spark-small-batches spark-versions \
         bench-nameserver bench-client bench-store bench-spark bench-versus bench-overload bench-size \
-        pages surface docs dist new-user judges matrix broker-deaths replication-copies soak hostile clean
+        pages surface docs dist release-check new-user judges matrix broker-deaths replication-copies soak hostile clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -128,6 +128,9 @@ docs: venv ## build the documentation, warnings are errors
 
 dist: venv ## build wheel and sdist and try them in an empty environment
 	.ci/dist
+
+release-check: dist ## what must hold before wheel and sdist are uploaded: versions agree, an index would show them
+	.ci/release-check
 
 new-user: dist ## README's first five minutes in an empty environment, from the built wheel; PYTHONS="3.12 3.13" for others
 	$(BIN)/python -m tests.scenario.newuser dist/*.whl $(PYTHONS)

@@ -1,4 +1,7 @@
-"""The description that a wheel carries: README.md, its links into the tree as words, for they lead nowhere there."""
+"""The description that a wheel carries: README.md, its links into the tree as words, for they lead nowhere there.
+
+The sentence that nothing is on a package index yet is left out: who reads a description there knows better.
+"""
 
 import re
 from pathlib import Path
@@ -8,6 +11,8 @@ from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 RELATIVE_LINK = re.compile(r"\[([^\]]+)\]\((?!https?:|#)([^)]+)\)")
 
+NOT_YET = re.compile(r"^No release is on the package index yet:.*?\n\n", re.MULTILINE | re.DOTALL)
+
 
 class CustomMetadataHook(MetadataHookInterface):
     """Makes the description."""
@@ -15,4 +20,5 @@ class CustomMetadataHook(MetadataHookInterface):
     def update(self, metadata: dict[str, Any]) -> None:
         """Put the text where the README is expected."""
         text = (Path(self.root) / "README.md").read_text(encoding="utf-8")
+        text = NOT_YET.sub("", text)
         metadata["readme"] = {"content-type": "text/markdown", "text": RELATIVE_LINK.sub(r"\1 (`\2`)", text)}

@@ -227,8 +227,21 @@ def _plain_leaf(kind: pa.DataType) -> pa.DataType:
     return _PLAIN.get(kind, kind)
 
 
-def without_small_integers(schema: pa.Schema) -> pa.Schema:
-    """A schema as Iceberg keeps it, whose smallest integers have 32 bits."""
+ICEBERG_COLUMNS: Final = (
+    "_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number", "_change_type",
+    "_change_ordinal", "_commit_snapshot_id",
+)  # fmt: skip
+"""Names that Iceberg's readers give to columns of their own. Java: ``MetadataColumns``."""
+
+
+def as_iceberg(schema: pa.Schema) -> pa.Schema:
+    """A schema as Iceberg keeps it, whose smallest integers have 32 bits; raise for names of Iceberg's own columns."""
+    taken = [name for name in schema.names if name.lower() in ICEBERG_COLUMNS]
+    if taken:
+        raise SettingsError(
+            f"Iceberg has columns of its own called {', '.join(taken)}, and its readers refuse tables with such names. "
+            "Rename the fields in the schema of bodies, or leave them out: they are rescued then"
+        )
     return pa.schema([field.with_type(_mapped(field.type, _without_small)) for field in schema])
 
 

@@ -79,7 +79,7 @@ def ensure(table: LakeTable, schema: "pa.Schema") -> "pa.Schema":
     try:
         found = kept_in.load_table(table.name)
     except NoSuchTableError:
-        found = _created(kept_in, table, fit.without_small_integers(schema))
+        found = _created(kept_in, table, fit.as_iceberg(schema))
     require_same(table.rules, rules_of(found), table.called)
     return fitting(found, table, schema).target
 
@@ -102,7 +102,7 @@ def _created(kept_in: "Catalog", table: LakeTable, schema: "pa.Schema") -> "Tabl
 
 def fitting(found: "Table", table: LakeTable, schema: "pa.Schema") -> Fit:
     """Compare rows with the table; raise unless they fit or the table may change so that they do."""
-    rules, rows = rules_of(found), fit.without_small_integers(schema)
+    rules, rows = rules_of(found), fit.as_iceberg(schema)
     compared = fit.compare(rows, _schema(found), fit.iceberg_widening, {rule.column for rule in rules})
     fit.require(compared, table.evolve, table.called)
     require_supported(rules, compared.target, table.called)

@@ -58,7 +58,7 @@ def _delta_name(table: LakeTable) -> str:
 
 
 def _fitted_iceberg(frame: "DataFrame", table: LakeTable) -> "DataFrame":
-    spark, rows = frame.sparkSession, fit.without_small_integers(arrow_schema(frame.schema))
+    spark, rows = frame.sparkSession, fit.as_iceberg(arrow_schema(frame.schema))
     found = _schema(spark, table)
     if found is None:
         _create(spark, table.name, "iceberg", spark_schema(rows), [str(rule) for rule in table.rules])

@@ -196,15 +196,15 @@ def partitioned(table: LakeTable, columns: Collection[str], name: str) -> LakeTa
 
     Columns of messages begin with an underscore in a typed table.
     """
-    origin = transforms.PROVENANCE if name == TYPED else ()
-    rules = [Rule(f"_{rule.column}" if rule.column in origin else rule.column, rule.transform) for rule in table.rules]
+    origin = transforms.PROVENANCE if name == TYPED else {}
+    rules = [Rule(origin.get(rule.column, rule.column), rule.transform) for rule in table.rules]
     return replace(table, partition_by=told(tuple(rule for rule in rules if rule.column in columns)))
 
 
 def _require_used(asked: LakeTable, targets: Iterable[LakeTable]) -> None:
-    used = {rule.column.removeprefix("_") for target in targets for rule in target.rules}
+    used = {rule.column for target in targets for rule in target.rules}
     for rule in asked.rules:
-        if rule.column.removeprefix("_") not in used:
+        if not used & {rule.column, transforms.PROVENANCE.get(rule.column, rule.column)}:
             raise SettingsError(
                 f"--partition-by {rule}: no table of this archive has a column {rule.column}. Give a column of "
                 "messages, such as topic or store_timestamp, or a field of the body schema"

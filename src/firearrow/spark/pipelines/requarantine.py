@@ -51,12 +51,12 @@ def _bring(fitting: "DataFrame", typed: "LakeTable", upsert: "upserts.Upsert | N
         changes.apply(typed, upsert.fold(rows).toArrow(), upsert.key)
         return
     access.fitted(fitting, typed)
-    there = access.read(fitting.sparkSession, typed).select(f"_{ROW_ID}")
-    fresh = fitting.join(there, f"_{ROW_ID}", "left_anti").select(*fitting.columns)
+    there = access.read(fitting.sparkSession, typed).select(transforms.ROW_IDENTITY)
+    fresh = fitting.join(there, transforms.ROW_IDENTITY, "left_anti").select(*fitting.columns)
     access.append(fresh, typed)
 
 
 def _remove(fitting: "DataFrame", held: "LakeTable") -> None:
-    ids = fitting.select(f"_{ROW_ID}").toArrow().column(0)
+    ids = fitting.select(transforms.ROW_IDENTITY).toArrow().column(0)
     gone = pa.table({ROW_ID: ids, DELETED: pa.array([True] * len(ids), pa.bool_())})
     changes.replace(held, gone, (ROW_ID,))

@@ -22,10 +22,20 @@ from firearrow.spark.lake.keys import DELETED
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-PROVENANCE: Final = (
-    "row_id", "topic", "broker", "queue_id", "queue_offset", "keys", "tags", "born_timestamp", "store_timestamp",
-)  # fmt: skip
-"""Columns that a typed row keeps of its message."""
+ROW_IDENTITY: Final = "_row_identity"
+"""What typed tables call ``row_id``: Iceberg's readers have a column ``_row_id`` of their own."""
+PROVENANCE: Final = {
+    "row_id": ROW_IDENTITY,
+    "topic": "_topic",
+    "broker": "_broker",
+    "queue_id": "_queue_id",
+    "queue_offset": "_queue_offset",
+    "keys": "_keys",
+    "tags": "_tags",
+    "born_timestamp": "_born_timestamp",
+    "store_timestamp": "_store_timestamp",
+}
+"""Columns that a typed row keeps of its message, and what they are called there."""
 
 FAIL: Final = "fail"
 QUARANTINE: Final = "quarantine"
@@ -38,7 +48,7 @@ def typed(rows: "DataFrame", how: BodyFormat, on_error: str = QUARANTINE, key: S
     """The rows whose bodies are of the schema, one column a field; with a key also whether a row is deleted."""
     how = resolved(how)
     schema = StructType([field for field in rows.schema.fields if field.name in PROVENANCE])
-    columns = {name: f"_{name}" for name in schema.fieldNames()}
+    columns = {name: PROVENANCE[name] for name in schema.fieldNames()}
     fields = [StructField(columns[field.name], field.dataType) for field in schema.fields]
     fields.append(StructField(how.rescued, StringType()))
     if key:

@@ -8,11 +8,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from firearrow.errors import Unsupported
+from firearrow.errors import SettingsError, Unsupported
 from firearrow.spark.lake import delta, iceberg
 from firearrow.spark.lake.files import CommitRefused, write_files
 from firearrow.spark.lake.fit import DoesNotFit, Fit, compare, delta_widening, iceberg_widening, require
 from firearrow.spark.lake.partitioning import Rule
+from firearrow.spark.lake.sink import committer
 from firearrow.spark.lake.storage import delta_settings, filesystem, for_python, for_spark
 from firearrow.spark.lake.table import LakeTable
 
@@ -204,6 +205,13 @@ def test_partitions_that_are_not_written_here_are_refused(tmp_path: Path) -> Non
         change.add_field("store_timestamp", IdentityTransform())
     with pytest.raises(Unsupported, match=r"partitioned by store_timestamp, a column of .* Nothing was written"):
         iceberg.ensure(where, rows.schema)
+
+
+def test_names_of_icebergs_own_columns_are_refused_before_a_file_is_written(tmp_path: Path) -> None:
+    where, rows = table("iceberg", tmp_path), pa.schema([("id", pa.int64()), ("_row_id", pa.string())])
+    with pytest.raises(SettingsError, match=r"columns of its own called _row_id.*Rename the fields"):
+        iceberg.ensure(where, rows)
+    assert not committer(where).exists(where)
 
 
 def test_delta_tables_with_rules_of_their_own_are_refused(tmp_path: Path) -> None:

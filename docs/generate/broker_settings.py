@@ -4,6 +4,7 @@
 
 from pathlib import Path
 
+from firearrow.access.settings import AccessConfig
 from firearrow.broker.settings.apache_keys import REFUSED, WITHOUT_EFFECT
 from firearrow.broker.settings.config import CHANGEABLE, BrokerConfig
 from firearrow.broker.settings.consumer_settings import ConsumingConfig
@@ -43,6 +44,7 @@ PARTS = (
     ("Messages for a time", TimerConfig),
     ("Checking what is stored", ScrubConfig),
     ("Metrics and health", OperationConfig),
+    ("Access", AccessConfig),
     ("Limits of connections", Limits),
     ("TLS", ServerTls),
 )

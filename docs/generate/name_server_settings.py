@@ -4,6 +4,7 @@
 
 from pathlib import Path
 
+from firearrow.access.settings import AccessConfig
 from firearrow.nameserver.config import CHANGEABLE, WITHOUT_EFFECT, NameServerConfig
 from firearrow.remoting.limits import Limits
 from firearrow.remoting.operation_port import OperationConfig
@@ -29,6 +30,8 @@ def page() -> str:
         + reference_table(NameServerConfig)
         + "\n## Metrics and health\n\n"
         + reference_table(OperationConfig)
+        + "\n## Access\n\nUsers are in `access.json` in the server's directory.\n\n"
+        + reference_table(AccessConfig)
         + "\n## Limits of connections\n\nThe defaults take what Apache 5.5.0 takes from stock clients.\n\n"
         + reference_table(Limits)
         + "\n## TLS\n\nOn the same port, chosen by the first byte. Write `tls.mode`, or a TOML table `[tls]`.\n\n"

@@ -14,6 +14,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from firearrow.access.access import Access, open_to_all
+from firearrow.access.settings import inner_signer
 from firearrow.broker.consumer_side import Consuming, Registers
 from firearrow.broker.failover.group_part import GroupPart
 from firearrow.broker.handlers.admin.broker_config import BrokerConfigHandlers
@@ -90,7 +92,7 @@ class Broker:
         self._disk = disk
         self._clock = clock
         self._chance = chance
-        self._caller = Caller(network)
+        self._caller = Caller(network, sign=inner_signer(settings.access))
         self._registration: Registration | None = None
         self._tables: Tables | None = None
         self.metrics: BrokerMetrics | None = None
@@ -130,6 +132,7 @@ class Broker:
             handlers = Handlers()
             for part in parts:
                 part.add_to(handlers)
+            handlers = await self._guarded(life, handlers, identity)
             await replication.start(life)
             if self._part is None or await self._part.serves():
                 await self._serve_clients(life, tables.store, handlers, consuming, registration)
@@ -290,6 +293,16 @@ class Broker:
             QueryHandlers(tables),
             UnservedHandlers(tables.identity.ip, timers=self._settings.value.timers.timer_wheel_enable),
         ]
+
+    async def _guarded(self, life: Lifetime, handlers: Handlers, identity: Identity) -> Handlers:
+        """Return the handlers as requests reach them: behind the guard, if access is on."""
+        config = self._settings.value.access
+        if open_to_all(config, "broker", self._settings.broker.bind_address):
+            return handlers
+        access = Access(config, self._disk, identity.cluster)
+        await access.open()
+        life.spawn(access.run(), "access")
+        return access.before(handlers)
 
     async def _serve_clients(
         self, life: Lifetime, store: Store, handlers: Handlers, consuming: Consuming, registration: Registration

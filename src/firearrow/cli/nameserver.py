@@ -11,6 +11,7 @@ import typer
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from firearrow.access.settings import AccessConfig, check_access
 from firearrow.cli.broker import leaves
 from firearrow.cli.environment import server_environment
 from firearrow.cli.servers.level import Level, LogFile, LogForm, LogLevel, start_logging
@@ -37,6 +38,7 @@ class NameServerSettings(Struct, frozen=True):
 
     nameserver: NameServerConfig = field(default_factory=NameServerConfig)
     operation: OperationConfig = field(default_factory=OperationConfig)
+    access: AccessConfig = field(default_factory=AccessConfig)
     limits: Limits = field(default_factory=Limits)
     tls: ServerTls = field(default_factory=ServerTls)
 
@@ -79,6 +81,7 @@ def read_settings(file: Path | None, flags: dict[str, object]) -> NameServerSett
     loaded = load(NameServerSettings, sources, ignored=WITHOUT_EFFECT)
     for warning in loaded.warnings:
         typer.echo(f"warning: {warning}", err=True)
+    check_access(loaded.value.access)
     idle_s = loaded.value.nameserver.server_channel_max_idle_time_seconds
     return replace(loaded.value, limits=replace(loaded.value.limits, idle_s=idle_s))
 
@@ -99,6 +102,7 @@ async def _serve(settings: NameServerSettings, directory: Path, says: Says | Non
         limits=settings.limits,
         tls=settings.tls,
         operation=settings.operation,
+        access=settings.access,
     )
     serves = False
     try:

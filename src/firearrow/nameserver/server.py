@@ -11,6 +11,8 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Final, cast
 
+from firearrow.access.access import Access, open_to_all
+from firearrow.access.settings import AccessConfig, inner_signer
 from firearrow.errors import FireArrowError
 from firearrow.nameserver.changes import Changes, decode_changes, encode_changes, overlay
 from firearrow.nameserver.config import NameServerConfig
@@ -21,7 +23,6 @@ from firearrow.nameserver.handlers.operation import OperationHandlers
 from firearrow.nameserver.kv_config import MAX_BYTES, ORDER_TOPIC_CONFIG, KvConfig
 from firearrow.nameserver.metrics import NameServerMetrics
 from firearrow.nameserver.routes import Routes
-from firearrow.nameserver.stored import Stored
 from firearrow.protocol.requests.naming.registration import NotifyMinBrokerIdChange
 from firearrow.remoting.caller import Caller
 from firearrow.remoting.handlers import Handlers, Peer
@@ -30,6 +31,7 @@ from firearrow.remoting.operation_port import MetricsExporter, OperationConfig, 
 from firearrow.remoting.server import Server
 from firearrow.runtime.clock import elapsed_ms
 from firearrow.runtime.disk.door import Disk
+from firearrow.runtime.disk.stored import Stored
 from firearrow.runtime.network import Address, Network
 from firearrow.runtime.service import Lifetime
 from firearrow.runtime.tls_settings import ServerTls, server_context
@@ -42,6 +44,10 @@ MAX_NOTICES: Final = 10_000
 """Most notices that wait to be sent; further ones are dropped, because brokers also ask by themselves."""
 
 NOTICE_TIMEOUT_MS: Final = 300
+
+ACCESS_PATH: Final = "access.json"
+ANY_CLUSTER: Final = ""
+"""The cluster of requests that name none: only rules about every cluster match it."""
 
 
 class NameServer:
@@ -56,6 +62,7 @@ class NameServer:
         limits: Limits | None = None,
         tls: ServerTls | None = None,
         operation: OperationConfig | None = None,
+        access: AccessConfig | None = None,
     ) -> None:
         self._base = config
         self._routes = Routes(config)
@@ -81,7 +88,9 @@ class NameServer:
         self._operation = operation or OperationConfig()
         self._limits = limits or Limits(idle_s=config.server_channel_max_idle_time_seconds)
         self._network = network
-        self._caller = Caller(network)
+        self._disk = disk
+        self._access = access or AccessConfig()
+        self._caller = Caller(network, sign=inner_signer(self._access))
         self._notices: asyncio.Queue[Notice] = asyncio.Queue(MAX_NOTICES)
         self._server: Server | None = None
         self._operation_address: Address | None = None
@@ -118,9 +127,10 @@ class NameServer:
         await self._texts.read()
         await self._changes.read()
         self._reconfigure(None)
+        handlers, access = await self._guarded()
         server = self._server = Server(
             self._network,
-            self._handlers(),
+            handlers,
             self._limits,
             tls=server_context(self._tls) if self._tls.certificate_path else None,
             tls_mode=self._tls.mode,
@@ -131,7 +141,8 @@ class NameServer:
             await self._operate(life, metrics)
             await server.start(Address(self._base.bind_address, self._base.listen_port))
             metrics.serves(elapsed_ms())
-            work = (self._texts.write_changes(), self._changes.write_changes(), self._expire(), self._tell_brokers())
+            work = [self._texts.write_changes(), self._changes.write_changes(), self._expire(), self._tell_brokers()]
+            work += [access.run()] if access is not None else []
             tasks = [group.create_task(each) for each in work]
             log.info("name server listens", extra={"address": str(server.address)})
             try:
@@ -156,6 +167,15 @@ class NameServer:
         MembershipHandlers(self._routes, elapsed_ms, self._notify, self._order_table).add_to(handlers)
         OperationHandlers(self._routes, self._texts, self._changes).add_to(handlers)
         return handlers
+
+    async def _guarded(self) -> tuple[Handlers, Access | None]:
+        """Return the handlers as requests reach them: behind the guard, if access is on."""
+        handlers = self._handlers()
+        if open_to_all(self._access, "name server", self._base.bind_address):
+            return handlers, None
+        access = Access(self._access, self._disk, ANY_CLUSTER, ACCESS_PATH)
+        await access.open()
+        return access.before(handlers), access
 
     def _order_table(self) -> Mapping[str, str] | None:
         return self._texts.value.table(ORDER_TOPIC_CONFIG)

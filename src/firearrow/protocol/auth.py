@@ -14,6 +14,7 @@ body. The request code is not signed: only the fields and the body are.
 import base64
 import hmac
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -45,9 +46,14 @@ def sign(fields: Mapping[str, str], body: bytes, secret_key: str) -> str:
 
 
 def content(fields: Mapping[str, str], body: bytes) -> bytes:
-    """Return the bytes that are signed. Names sort by UTF-16 code units, as Java compares strings."""
-    names = sorted((name for name in fields if name != SIGNATURE), key=_java_order)
-    return "".join(fields[name] for name in names).encode() + body
+    """Return the bytes that are signed. Half of a surrogate pair is signed as a question mark, as in Java."""
+    return "".join(map(fields.__getitem__, _signed(tuple(fields)))).encode(errors="replace") + body
+
+
+@lru_cache(maxsize=1024)
+def _signed(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The names of signed fields in the order of their values: by UTF-16 code units, as Java compares strings."""
+    return tuple(sorted((name for name in names if name != SIGNATURE), key=_java_order))
 
 
 def _java_order(name: str) -> bytes:

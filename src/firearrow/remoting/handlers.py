@@ -262,6 +262,8 @@ Handler = Callable[[Any, Call], Answer | Later | None]
 ManySends = Callable[[SendsArrived, Creditor], bool]
 """Handles sends that arrived as one event; returns False if it handled none, and they are handled one by one."""
 R = TypeVar("R", bound=Request[Any])
+Guard = Callable[[Any, Call], None]
+"""Sees a request before its handler; raises ``Refused`` if the request must not reach it."""
 
 
 class Failures:
@@ -312,3 +314,19 @@ class Handlers:
             left.shedding, left.send_shapes, left.many_sends = self.shedding, self.send_shapes, self.many_sends
         left.failures = self.failures
         return left
+
+    def guarded(self, guard: Guard) -> "Handlers":
+        """A copy in which every request passes the guard before its handler; sends are handled one by one."""
+        behind = Handlers()
+        behind.by_code.update({code: _behind(guard, handler) for code, handler in self.by_code.items()})
+        behind.urgent.update(self.urgent)
+        behind.shedding, behind.failures = self.shedding, self.failures
+        return behind
+
+
+def _behind(guard: Guard, handler: Handler) -> Handler:
+    def handle(request: Request[Any], call: Call) -> Answer | Later | None:
+        guard(request, call)
+        return handler(request, call)
+
+    return handle

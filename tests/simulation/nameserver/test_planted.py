@@ -7,7 +7,7 @@ import pytest
 from firearrow.nameserver.effects import Departed
 from firearrow.nameserver.queues import TopicTable
 from firearrow.nameserver.routes import Routes
-from firearrow.nameserver.stored import Stored
+from firearrow.runtime.disk.stored import Stored
 from tests.simulation.nameserver.chaos import run_chaos
 
 SEEDS = 20

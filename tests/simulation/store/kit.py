@@ -238,7 +238,7 @@ class InstantDisk:
         except OSError as error:
             raise refusal(error, f"{operation} {path}") from error
 
-    def open(self, path: str, *, create: bool = False) -> InstantFile:
+    def open(self, path: str, *, create: bool = False, private: bool = False) -> InstantFile:  # noqa: ARG002 - one user
         """Open a file."""
         if create and self.image.find(path) is None:
             self.step("create", path)
@@ -304,12 +304,12 @@ class InstantDisk:
         for directory in directories:
             self.image.directory_synced(directory, self.image.waiting_changes(directory))
 
-    async def replace(self, path: str, data: Bytes) -> None:
+    async def replace(self, path: str, data: Bytes, *, private: bool = False) -> None:
         """Put new contents in place."""
         fresh = f"{path}.tmp"
         if self.exists(fresh):
             await self.unlink(fresh)
-        file = self.open(fresh, create=True)
+        file = self.open(fresh, create=True, private=private)
         file.write_at(0, [data])
         await file.sync()
         self.rename(fresh, path)

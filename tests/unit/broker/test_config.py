@@ -58,7 +58,6 @@ def test_keys_without_effect_and_mistakes_are_warned_about() -> None:
     [
         "brokerRole=SLAVE",
         "aclEnable=true",
-        "authenticationEnabled=true",
         "enableDLegerCommitLog=true",
         "enableControllerMode=true",
         "storeType=defaultRocksDB",

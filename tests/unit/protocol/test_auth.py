@@ -30,3 +30,7 @@ def test_an_account_signs_itself_and_its_token() -> None:
 
 def test_secrets_stay_out_of_logs() -> None:
     assert SECRET not in repr(Credentials("me", SECRET))
+
+
+def test_half_a_surrogate_pair_is_signed_as_java_signs_it() -> None:
+    assert content({"a": "x\ud800y"}, b"") == b"x?y"

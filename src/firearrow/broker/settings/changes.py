@@ -24,7 +24,7 @@ from firearrow.settings.schema import leaves
 
 PATH: Final = "config/broker.properties"
 ALWAYS_BLACK: Final = frozenset({"brokerConfigPath", "rocketmqHome", "configBlackList"})
-SECRET: Final = frozenset({"key_password"})
+SECRET: Final = frozenset({"key_password", "init_authentication_user", "inner_client_authentication_credentials"})
 
 Changes = Mapping[str, str]
 

@@ -13,6 +13,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta, Struct, field
 
+from firearrow.access.settings import AccessConfig, check_access
 from firearrow.broker.settings.apache_keys import REFUSED, WITHOUT_EFFECT
 from firearrow.broker.settings.consumer_settings import ConsumingConfig
 from firearrow.broker.settings.dedup_settings import DedupConfig
@@ -186,6 +187,7 @@ class BrokerSettings(Struct, frozen=True):
     scrub: ScrubConfig = field(default_factory=ScrubConfig)
     timers: TimerConfig = field(default_factory=TimerConfig)
     operation: OperationConfig = field(default_factory=OperationConfig)
+    access: AccessConfig = field(default_factory=AccessConfig)
     limits: Limits = field(default_factory=Limits)
     tls: ServerTls = field(default_factory=ServerTls)
 
@@ -264,6 +266,7 @@ def load_settings(sources: list[Source]) -> LoadedSettings:
     else:
         check_role(value.replication, value.broker.broker_id)
     check_precision(value.timers.timer_precision_ms)
+    check_access(value.access)
     limits = msgspec.structs.replace(value.limits, idle_s=value.broker.server_channel_max_idle_time_seconds)
     warnings = tuple(w for w in loaded.warnings if not w.endswith("has no effect: it is the default"))
     return LoadedSettings(msgspec.structs.replace(value, limits=limits), warnings)

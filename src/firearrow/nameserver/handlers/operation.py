@@ -12,7 +12,6 @@ from firearrow.errors import FireArrowError
 from firearrow.nameserver.changes import Changes, listing, read_changes
 from firearrow.nameserver.kv_config import KvConfig
 from firearrow.nameserver.routes import Routes
-from firearrow.nameserver.stored import OnDone, Stored
 from firearrow.protocol.bodies.naming.route import KVTable, TopicRouteData
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.refusal import Refused, request_body
@@ -33,6 +32,7 @@ from firearrow.protocol.requests.naming.route import (
     WipeWritePermOfBroker,
 )
 from firearrow.remoting.handlers import Answer, Call, Handlers, Later
+from firearrow.runtime.disk.stored import OnDone, Stored
 
 log = logging.getLogger(__name__)
 

@@ -159,8 +159,11 @@ class Lock(Protocol):
 class Disk(Protocol):
     """A directory tree."""
 
-    def open(self, path: str, *, create: bool = False) -> File:
-        """Open a file; with ``create`` make it empty when absent (its directory must exist)."""
+    def open(self, path: str, *, create: bool = False, private: bool = False) -> File:
+        """Open a file; with ``create`` make it empty when absent (its directory must exist).
+
+        Only the owner may read a file that is made ``private``.
+        """
         ...
 
     def exists(self, path: str) -> bool:
@@ -210,8 +213,8 @@ class Disk(Protocol):
         """
         ...
 
-    async def replace(self, path: str, data: Bytes) -> None:
-        """Put ``data`` in place of the file's contents, durably and all at once.
+    async def replace(self, path: str, data: Bytes, *, private: bool = False) -> None:
+        """Put ``data`` in place of the file's contents, durably and all at once; ``private`` as for ``open``.
 
         Written to ``path + ".tmp"``, synced, renamed, directory synced. After ``SyncFailed``, or when
         the directory cannot be synced because no descriptor is free, the file has the old or the new contents; after

@@ -129,11 +129,12 @@ class RealDisk:
 
     # -- files
 
-    def open(self, path: str, *, create: bool = False) -> RealFile:
-        """Open a file; with ``create`` make it empty when absent."""
+    def open(self, path: str, *, create: bool = False, private: bool = False) -> RealFile:
+        """Open a file; with ``create`` make it empty when absent, for its owner alone if it is ``private``."""
         where = self._absolute(path)
+        mode = 0o600 if private else 0o644
         try:
-            descriptor = self.cache.opened(where, self._flags | (os.O_CREAT if create else 0))
+            descriptor = self.cache.opened(where, self._flags | (os.O_CREAT if create else 0), mode)
         except OSError as error:
             raise refusal(error, f"open {path}") from error
         handle = Handle(where, descriptor)
@@ -212,9 +213,9 @@ class RealDisk:
             self.cache.descriptor(handle)
             handle.pins += 1
 
-    async def replace(self, path: str, data: Bytes) -> None:
+    async def replace(self, path: str, data: Bytes, *, private: bool = False) -> None:
         """Put ``data`` in place of the file's contents, durably and all at once."""
-        await self._replacements.replace(path, data)
+        await self._replacements.replace(path, data, private=private)
 
     # -- directories
 

@@ -19,13 +19,13 @@ class Replacements:
         self._disk = disk
         self._turns: dict[str, tuple[asyncio.Lock, int]] = {}
 
-    async def replace(self, path: str, data: Bytes) -> None:
+    async def replace(self, path: str, data: Bytes, *, private: bool = False) -> None:
         """Put ``data`` in place of the file's contents, durably and all at once."""
         turn, waiting = self._turns.get(path) or (asyncio.Lock(), 0)
         self._turns[path] = turn, waiting + 1
         try:
             async with turn:
-                await self._replace(path, f"{path}.tmp", data)
+                await self._replace(path, f"{path}.tmp", data, private)
         finally:
             turn, waiting = self._turns[path]
             if waiting == 1:
@@ -33,10 +33,10 @@ class Replacements:
             else:
                 self._turns[path] = turn, waiting - 1
 
-    async def _replace(self, path: str, fresh: str, data: Bytes) -> None:
+    async def _replace(self, path: str, fresh: str, data: Bytes, private: bool) -> None:
         if self._disk.exists(fresh):
             await self._disk.unlink(fresh)
-        file = self._disk.open(fresh, create=True)
+        file = self._disk.open(fresh, create=True, private=private)
         try:
             file.write_at(0, [data])
             await file.sync()

@@ -308,7 +308,7 @@ class SimDisk:
 
     # -- files
 
-    def open(self, path: str, *, create: bool = False) -> SimFile:
+    def open(self, path: str, *, create: bool = False, private: bool = False) -> SimFile:  # noqa: ARG002 - one user
         """Open a file; with ``create`` make it empty when absent."""
         return self._do("open", path, lambda: self._opened(path, create=create))
 
@@ -362,9 +362,9 @@ class SimDisk:
         if isinstance(file, FileNode) and file in self._open:
             self._open[file].path = target  # faults are ordered for the names that files have
 
-    async def replace(self, path: str, data: Bytes) -> None:
+    async def replace(self, path: str, data: Bytes, *, private: bool = False) -> None:
         """Put ``data`` in place of the file's contents, durably and all at once."""
-        await self._replacements.replace(path, data)
+        await self._replacements.replace(path, data, private=private)
 
     # -- directories
 

@@ -6,7 +6,7 @@ import errno
 import pytest
 
 from firearrow.errors import BadBody, FireArrowError, ResourceShortage, SettingsError
-from firearrow.nameserver.stored import Stored
+from firearrow.runtime.disk.stored import Stored
 from tests.simulation.store.kit import fresh_image
 from tests.unit.store.test_copies import RefusingDisk
 

@@ -1,0 +1,1 @@
+"""Access: who may do what at brokers and name servers, decided before any handler."""

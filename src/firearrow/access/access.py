@@ -1,0 +1,93 @@
+"""Access at one server: its users on disk, the guard before its handlers, and the requests that change users.
+
+Off by default, as in Apache: then nothing of this package is asked for any request.
+"""
+
+import logging
+from ipaddress import ip_address
+from typing import Final
+
+from firearrow.access.account_file import BYTES_MAX, PATH, decode_accounts, encode_accounts
+from firearrow.access.account_handlers import AccountHandlers
+from firearrow.access.accounts import Accounts
+from firearrow.access.guard import Guard
+from firearrow.access.rules import User
+from firearrow.access.settings import AccessConfig, check_access, first_users
+from firearrow.errors import SettingsError
+from firearrow.protocol.refusal import Refused
+from firearrow.remoting.handlers import Handlers
+from firearrow.runtime.disk.door import Disk
+from firearrow.runtime.disk.stored import Stored
+
+log = logging.getLogger(__name__)
+
+
+class Access:
+    """Users, rules and the guard of a server that is in ``cluster``; ``disk`` is the directory of its files."""
+
+    def __init__(self, config: AccessConfig, disk: Disk, cluster: str, path: str = PATH) -> None:
+        self._config = config
+        self.accounts: Final[Stored[Accounts]] = Stored(
+            disk,
+            path,
+            Accounts(),
+            encode=encode_accounts,
+            decode=decode_accounts,
+            limit_bytes=BYTES_MAX,
+            on_change=lambda _accounts: None,
+            private=True,
+        )
+        self.guard: Final = Guard(config, self.accounts, cluster)
+
+    async def open(self) -> None:
+        """Load the users, and make the first ones; raise ``SettingsError`` when nobody could be let in."""
+        check_access(self._config)
+        await self.accounts.read()
+        accounts = self.accounts.value
+        for user in first_users(self._config):
+            if user.name not in accounts.users:
+                accounts = _with(accounts, user)
+                log.info("user made from the settings", extra={"user": user.name})
+            elif accounts.users[user.name].secret != user.secret:
+                log.warning("%s has another password than the settings say: the stored one counts", user.subject)
+        if not accounts.users:
+            raise SettingsError(
+                "authenticationEnabled=true and there is no user, so nobody could be let in: set "
+                'initAuthenticationUser={"username":"...","password":"..."}'
+            )
+        if accounts is not self.accounts.value:
+            await self.accounts.put(accounts)
+
+    def before(self, handlers: Handlers) -> Handlers:
+        """Return the handlers behind the guard, with those for users and rules."""
+        AccountHandlers(self.accounts).add_to(handlers)
+        return handlers.guarded(self.guard)
+
+    async def run(self) -> None:
+        """Write changes of users and rules, until cancelled."""
+        await self.accounts.write_changes()
+
+
+def _with(accounts: Accounts, user: User) -> Accounts:
+    try:
+        return accounts.create_user(user)
+    except Refused as refusal:
+        raise SettingsError(f"the user of initAuthenticationUser cannot be made: {refusal.remark}") from None
+
+
+def open_to_all(config: AccessConfig, what: str, bind_address: str) -> bool:
+    """Return whether access is off; warn of it when the server listens beyond its own host."""
+    if config.authentication_enabled:
+        return False
+    if not _is_own_host(bind_address):
+        log.warning(
+            "access is off: everybody who reaches this %s may do everything; set authenticationEnabled=true", what
+        )
+    return True
+
+
+def _is_own_host(address: str) -> bool:
+    try:
+        return ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"

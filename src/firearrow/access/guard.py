@@ -1,0 +1,124 @@
+"""The one place that every request passes before its handler: who asks, and may they?
+
+First the signature is checked, then everything that the request touches (`declared`) against the rules of its user
+(`decide`). What was allowed is remembered for the connection, until users or rules change. Java:
+``AuthenticationPipeline`` and ``AuthorizationPipeline``; the words of refusals are Apache's.
+
+Invariants: a request of a type that declares nothing is refused; nothing of a refused request reaches a handler.
+"""
+
+import asyncio
+import hmac
+import logging
+from typing import Any, Final
+
+from firearrow.access.accounts import Accounts, denied
+from firearrow.access.decide import NO_RULES, Need, decide, refusal_text
+from firearrow.access.declared import DECLARED, needs_of
+from firearrow.access.rules import User, UserStatus
+from firearrow.access.settings import AccessConfig, codes_in
+from firearrow.protocol.auth import ACCESS_KEY, SIGNATURE, sign
+from firearrow.protocol.conversation import Request
+from firearrow.protocol.refusal import Refused
+from firearrow.remoting.handlers import Call
+from firearrow.runtime.disk.stored import Stored
+from firearrow.telemetry.damped import Damped
+
+UNIQUE_KEY_QUERY: Final = "_UNIQUE_KEY_QUERY"
+LAST_WITHOUT_UNIQUE_KEY: Final = 399
+"""The last version (4.9.3) whose clients add ``_UNIQUE_KEY_QUERY`` after they have signed."""
+REMEMBERED_MAX: Final = 1024
+"""The most decisions that are remembered for a connection."""
+
+log = logging.getLogger(__name__)
+
+
+class _Remembered:
+    """What a connection has been allowed, by user, as long as users and rules stay what they were."""
+
+    __slots__ = ("accounts", "allowed")
+
+    def __init__(self, accounts: Accounts) -> None:
+        self.accounts = accounts
+        self.allowed: set[tuple[str, Need]] = set()
+
+
+class Guard:
+    """Lets requests pass, or refuses them. ``cluster`` is the name of the server's own cluster."""
+
+    def __init__(self, config: AccessConfig, accounts: Stored[Accounts], cluster: str) -> None:
+        self._accounts = accounts
+        self._cluster = cluster
+        self._authorizes = config.authorization_enabled
+        self._unsigned = codes_in("authenticationWhitelist", config.authentication_whitelist)
+        self._for_all = codes_in("authorizationWhitelist", config.authorization_whitelist)
+        self.refusals: Final = Damped()
+
+    def __call__(self, request: Request[Any], call: Call) -> None:
+        """Return when the request may reach its handler; raise ``Refused`` when it may not."""
+        try:
+            self._check(request, call)
+        except Refused as refusal:
+            self._log(request, call, refusal.remark)
+            raise
+
+    def _check(self, request: Request[Any], call: Call) -> None:
+        declaration = DECLARED.get(type(request))
+        if declaration is None:
+            raise denied(f"{type(request).__name__} declares nothing that it touches, so nobody may use it")
+        code = call.asked.heading.code
+        needs_rules = self._authorizes and code not in self._for_all
+        if not needs_rules and code in self._unsigned:
+            return
+        user = self._signer(call)
+        if needs_rules:
+            needs = needs_of(declaration, request, call.body, self._cluster)
+            self._ask_rules(user, needs, call)
+
+    def _signer(self, call: Call) -> User:
+        """Return the user that signed a request."""
+        fields = call.ext_fields
+        name = fields.get(ACCESS_KEY)
+        if not name:
+            raise denied("username cannot be null.")
+        user = self._accounts.value.users.get(name)
+        if user is None:
+            raise denied(f"User:{name} is not found.")
+        if user.status is UserStatus.DISABLE:
+            raise denied(f"User:{name} is disabled.")
+        given = fields.get(SIGNATURE)
+        if call.version <= LAST_WITHOUT_UNIQUE_KEY:
+            fields.pop(UNIQUE_KEY_QUERY, None)
+        wanted = sign(fields, call.body, user.secret)
+        if given is None or not hmac.compare_digest(given.encode(errors="replace"), wanted.encode()):
+            raise denied("check signature failed.")
+        return user
+
+    def _ask_rules(self, user: User, needs: list[Need], call: Call) -> None:
+        remembered = self._remembered(call)
+        for need in needs:
+            if (user.name, need) not in remembered.allowed:
+                self._decide(user, need, call)
+                if len(remembered.allowed) >= REMEMBERED_MAX:
+                    remembered.allowed.clear()
+                remembered.allowed.add((user.name, need))
+
+    def _decide(self, user: User, need: Need, call: Call) -> None:
+        source = call.peer.address.host
+        verdict = decide(user, self._accounts.value.rules.get(user.name, NO_RULES), need, source)
+        if not verdict.allowed:
+            raise denied(refusal_text(user, need, source, verdict))
+
+    def _remembered(self, call: Call) -> _Remembered:
+        accounts, slots = self._accounts.value, call.peer.slots
+        remembered: _Remembered | None = slots.get(self)
+        if remembered is None or remembered.accounts is not accounts:
+            remembered = slots[self] = _Remembered(accounts)
+        return remembered
+
+    def _log(self, request: Request[Any], call: Call, reason: str) -> None:
+        number = self.refusals.count(asyncio.get_running_loop().time())
+        if number:
+            what, peer = type(request).__name__, str(call.peer.address)
+            extra = {"request": what, "peer": peer, "reason": reason, "refused": number, "total": self.refusals.total}
+            log.warning("%s of %s refused: %s", what, peer, reason, extra=extra)

@@ -1,0 +1,120 @@
+"""The settings of access, under Apache's names. Java: ``auth.config.AuthConfig``.
+
+Two of them hold secrets: they are in no answer, no log line and no error text.
+"""
+
+from typing import Annotated, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
+
+from firearrow.access.rules import User, UserType
+from firearrow.errors import SettingsError
+from firearrow.protocol.auth import Credentials, Signer
+
+T = TypeVar("T")
+
+
+class AccessConfig(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """Whether users are known by their signatures, and whether rules say what they may do."""
+
+    authentication_enabled: Annotated[
+        bool, Meta(description="Answer only requests that a known user has signed. Off: everybody may do everything.")
+    ] = False
+    authorization_enabled: Annotated[
+        bool,
+        Meta(
+            description="Let a user that is not Super do only what its rules allow. Needs authenticationEnabled; "
+            "without this every known user may do everything."
+        ),
+    ] = False
+    init_authentication_user: Annotated[
+        str,
+        Meta(
+            description='The first user, Super, as JSON: {"username":"...","password":"..."}; made at a start when '
+            "there is none of that name. Secret: never shown."
+        ),
+    ] = ""
+    inner_client_authentication_credentials: Annotated[
+        str,
+        Meta(
+            description='What the server itself signs requests to other servers with, as JSON: {"accessKey":"...",'
+            '"secretKey":"..."}; made as a Super user when there is none of that name. Secret: never shown.'
+        ),
+    ] = ""
+    authentication_whitelist: Annotated[
+        str, Meta(description="Request codes, divided by commas, that need no signature.")
+    ] = ""
+    authorization_whitelist: Annotated[
+        str, Meta(description="Request codes, divided by commas, that every known user may use.")
+    ] = ""
+
+    def __repr__(self) -> str:
+        """Keep secrets out of logs."""
+        return f"AccessConfig(authentication={self.authentication_enabled}, authorization={self.authorization_enabled})"
+
+
+def check_access(config: AccessConfig) -> None:
+    """Raise ``SettingsError`` when the settings do not fit together or cannot be read."""
+    if config.authorization_enabled and not config.authentication_enabled:
+        raise SettingsError(
+            "authorizationEnabled=true without authenticationEnabled=true would believe every name without a proof: "
+            "switch on both"
+        )
+    codes_in("authenticationWhitelist", config.authentication_whitelist)
+    codes_in("authorizationWhitelist", config.authorization_whitelist)
+    first_users(config)
+
+
+def codes_in(key: str, text: str) -> frozenset[int]:
+    """Return the request codes of a white list; raise ``SettingsError`` for anything else in it."""
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    for word in words:
+        if not (word.isascii() and word.isdigit()):
+            raise SettingsError(f"{key}: {word!r} is not a request code; write numbers divided by commas")
+    return frozenset(map(int, words))
+
+
+class _Named(Struct, frozen=True):
+    username: str
+    password: str
+
+
+class _Keys(Struct, frozen=True, rename="camel"):
+    access_key: str
+    secret_key: str
+
+
+def first_users(config: AccessConfig) -> list[User]:
+    """Return the users that a start makes when they are not there."""
+    users = []
+    if config.init_authentication_user:
+        form = '{"username":"...","password":"..."}'
+        named = _read("initAuthenticationUser", config.init_authentication_user, _Named, form)
+        users.append(User(named.username, named.password, UserType.SUPER))
+    inner = inner_credentials(config)
+    if inner is not None:
+        users.append(User(inner.access_key, inner.secret_key, UserType.SUPER))
+    return users
+
+
+def inner_credentials(config: AccessConfig) -> Credentials | None:
+    """Return what the server signs its own requests with; None when that is not given."""
+    if not config.inner_client_authentication_credentials:
+        return None
+    key, form = "innerClientAuthenticationCredentials", '{"accessKey":"...","secretKey":"..."}'
+    keys = _read(key, config.inner_client_authentication_credentials, _Keys, form)
+    return Credentials(keys.access_key, keys.secret_key)
+
+
+def inner_signer(config: AccessConfig) -> Signer | None:
+    """Return what signs the server's own requests; None when it does not sign."""
+    credentials = inner_credentials(config)
+    return None if credentials is None else Signer(credentials)
+
+
+def _read(key: str, text: str, kind: type[T], form: str) -> T:
+    try:
+        return msgspec.json.decode(text.encode(), type=kind)
+    except (msgspec.DecodeError, RecursionError):
+        raise SettingsError(f"{key} is not the JSON that is wanted; write {form}") from None

@@ -64,6 +64,8 @@ from firearrow.store.store import Store, StoreConfig
 from firearrow.store.views.views import ViewsConfig
 
 PORT_ATTEMPTS: Final = 50
+LEAVE_S: Final = 1.0
+"""How long a broker that hands its part over waits for name servers."""
 NOT_ON_FAST_PORT: Final = frozenset({RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE})
 
 log = logging.getLogger(__name__)
@@ -95,6 +97,7 @@ class Broker:
         self._caller = Caller(network, sign=inner_signer(settings.access))
         self._registration: Registration | None = None
         self._tables: Tables | None = None
+        self._servers: list[Server] = []
         self.metrics: BrokerMetrics | None = None
         self.stays_registered = False
         """Whether the broker goes on in another part: name servers are told by that one."""
@@ -150,6 +153,16 @@ class Broker:
                 self.metrics.readiness.phase = DRAINING
             await self._registration.wipe_writes()
             await asyncio.sleep(self._settings.broker.drain_wait_seconds)
+
+    async def hush(self) -> None:
+        """Leave the name servers and take no request any more; answers that are owed still leave. The end follows."""
+        for server in self._servers:
+            await server.hush()
+        if self._registration is not None and not self.stays_registered:
+            self.stays_registered = True
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LEAVE_S):
+                    await self._registration.leave()
 
     # ---- parts, in the order of their start
 
@@ -329,6 +342,7 @@ class Broker:
             on_disconnect=consuming.disconnected,
         )
         await server.start(address)
+        self._servers.append(server)
         if self.metrics is not None:
             self.metrics.serves(server)
         life.on_stop(server.stop)

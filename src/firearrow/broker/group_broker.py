@@ -23,7 +23,7 @@ from firearrow.broker.failover.run_file import RunFile
 from firearrow.broker.identity import Identity
 from firearrow.broker.metrics.metrics import BrokerMetrics
 from firearrow.broker.settings.config import BrokerSettings
-from firearrow.errors import ResourceShortage
+from firearrow.errors import FireArrowError, ResourceShortage
 from firearrow.model.group_state import Promised
 from firearrow.runtime.clock import Clock
 from firearrow.runtime.coordinator.door import Coordinator
@@ -38,6 +38,8 @@ MASTER_ID: Final = 0
 """The broker id under which name servers know a master."""
 SPACE_S: Final = 1.0
 """The pause after a part that ended for lack of space."""
+LEAVE_S: Final = 5.0
+"""How long a broker that is stopped tries to hand its part over."""
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +66,7 @@ class GroupBroker:
         self._clock = clock
         self._chance = chance
         self._served: Broker | None = None
+        self._part: GroupPart | None = None
         self._serves: asyncio.Future[Identity] | None = None
 
     @asynccontextmanager
@@ -81,6 +84,7 @@ class GroupBroker:
             life.on_stop(membership.leave)
             life.spawn(membership.run(), "membership")
             life.spawn(self._take_parts(membership, promise), "parts")
+            life.on_stop(self._leave)
             yield await self._serves
 
     @property
@@ -90,6 +94,20 @@ class GroupBroker:
 
     async def drain(self) -> None:
         """Let producers move to other brokers; nothing to do: the group elects another master at once."""
+
+    async def _leave(self) -> None:
+        """Give the present part up in order before everything ends, if the group lets that happen in time."""
+        part, broker = self._part, self._served
+        if part is None or broker is None:
+            return
+        try:
+            async with asyncio.timeout(LEAVE_S):
+                if part.leads:
+                    await broker.hush()
+                await part.leave()
+        except (FireArrowError, TimeoutError) as error:
+            why = str(error) or f"the group did not answer within {LEAVE_S:g} s"
+            log.warning("ends without leaving its group: %s", why, extra={"reason": why})
 
     async def _membership(self, run_file: RunFile, promise: Promise) -> Membership:
         settings = self._settings
@@ -154,7 +172,7 @@ class GroupBroker:
             chance=self._chance,
             part=part,
         )
-        self._served = broker
+        self._served, self._part = broker, part
         async with broker.serving() as identity:
             if self._serves is not None and not self._serves.done():
                 self._serves.set_result(identity)

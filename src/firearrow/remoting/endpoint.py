@@ -198,6 +198,11 @@ class Endpoint:
         if self.connections:
             self._watch_silence()
 
+    def hush(self) -> None:
+        """Read nothing any more from any connection; answers that are owed still leave."""
+        for connection in tuple(self.connections):
+            connection.hold(RESTING)
+
     async def close(self) -> None:
         """Write what every connection has gathered, end all of them, stop the timers; return when all have ended."""
         self.is_closing = True

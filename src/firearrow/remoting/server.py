@@ -113,6 +113,14 @@ class Server:
         )
         self._listener = await self._network.listen(lambda: _Arrival(endpoint, self._tls, self._tls_mode), address)
 
+    async def hush(self) -> None:
+        """Accept no connection and read no request any more; answers that are owed still leave. `stop` follows."""
+        if self._listener is not None:
+            self._listener.close()
+            await self._listener.wait_closed()
+        if self._endpoint is not None:
+            self._endpoint.hush()
+
     async def stop(self) -> None:
         """Stop accepting, end every connection after its queued answers, and return when all have ended."""
         if self._listener is not None:

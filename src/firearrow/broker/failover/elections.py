@@ -125,6 +125,24 @@ def elected(group: GroupState, chosen: int, alive: frozenset[int], run: int = 0)
     )
 
 
+def handed_over(own: Own, group: GroupState, chosen: int) -> GroupState | None:
+    """Return the state in which a master that ends has another member of the set elected; None for no change.
+
+    The new master leads once it has confirmed the election, so an old state that was read here does no harm.
+    """
+    if group.master != own.replica or group.epoch != own.leads or chosen not in group.iss:
+        return None
+    return elected(group, chosen, frozenset(group.iss) - {own.replica})
+
+
+def left(own: Own, group: GroupState) -> GroupState | None:
+    """Return the state without a slave that ends; None where it is not in sync, or too few would stay."""
+    rest = tuple(one for one in group.iss if one != own.replica)
+    if own.replica not in group.iss or group.master == own.replica or len(rest) < group.min_iss:
+        return None
+    return replace(group, iss=rest, iss_seq=group.iss_seq + 1)
+
+
 def elected_by_name(group: GroupState, chosen: int, epoch: int = 0) -> GroupState:
     """Return the state in which an operator makes ``chosen`` the master, in sync or not, and all others join anew.
 

@@ -89,6 +89,7 @@ class GroupMaster(Master):
         self._changed = asyncio.Event()
         self._began_s = asyncio.get_running_loop().time()
         self._left_s: dict[int, float] = {}
+        self._confirmed = asyncio.Event()
         self.in_sync = InSyncSet(group)
         self.answers = Confirmation(lambda: settings.broker.sync_flush_timeout, self._is_near)
         self.on_look = self._acknowledged
@@ -160,6 +161,7 @@ class GroupMaster(Master):
         if found > self.confirm:
             self._store.log.dispatch_below(found)
             self.answers.confirm(found)
+            self._confirmed.set()
             if found >= self._epoch_start:
                 self.on_serves()
         self._admit(copies)
@@ -266,6 +268,18 @@ class GroupMaster(Master):
         if not self.in_sync.proposed:
             self.in_sync = self.in_sync.propose(new)
         return self.in_sync.group, new
+
+    async def settled(self) -> None:
+        """Wait until every replica in sync has what the log has now, so that all answers have left."""
+        end = self._store.log.tail
+        while self.confirm < end:
+            self._confirmed.clear()
+            await self._confirmed.wait()
+
+    def successor(self) -> int:
+        """Return the replica in sync that is connected and has most of the log; 0 for none."""
+        copies = {one: copy for one, copy in self.copies().items() if one in self.in_sync.group.iss}
+        return max(copies, key=lambda one: (copies[one].acked, -one), default=0)
 
     @property
     def is_surrounded(self) -> bool:

@@ -35,6 +35,8 @@ class GroupPart:
         self._membership = membership
         self._over = asyncio.Event()
         self._serves = asyncio.Event()
+        self._master: GroupMaster | None = None
+        self._slave: GroupSlave | None = None
 
     @property
     def leads(self) -> bool:
@@ -56,6 +58,7 @@ class GroupPart:
     def _leading(self, tables: Tables, network: Network) -> Replication:
         member = self._membership
         master = GroupMaster(tables.store, tables.settings, self.duty.group, member.look)
+        self._master = master
         member.on_group = master.learn
         member.proposal = master.proposal
         member.is_surrounded = lambda: master.is_surrounded
@@ -67,6 +70,7 @@ class GroupPart:
     def _following(self, tables: Tables, network: Network, caller: Caller, delays: DelayedDelivery) -> Replication:
         group, member = self.duty.group, self._membership
         slave = GroupSlave(tables.store, tables.settings, network, tables.clock, member.own.replica, group)
+        self._slave = slave
         slave.on_gone = lambda: member.master_is_gone(group.epoch)
         slave.on_cut = self._end
         member.ailment = lambda: str(tables.store.trouble or "")
@@ -96,6 +100,22 @@ class GroupPart:
     def _end(self) -> None:
         self._over.set()
         self._serves.set()
+
+    async def leave(self) -> None:
+        """Give this part up in order, so that nobody waits for this broker: the process ends.
+
+        A master, which takes no message any more, waits until every replica in sync has its log, and has another one of
+        them elected. A slave leaves the in-sync set.
+        """
+        member = self._membership
+        if self._master is not None:
+            await self._master.settled()
+            chosen = self._master.successor()
+            if chosen:
+                await member.hand_over(chosen)
+        elif self._slave is not None:
+            self._slave.rest()
+            await member.leave_set()
 
     async def over(self) -> None:
         """Wait until this part is over."""

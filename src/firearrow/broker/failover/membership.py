@@ -16,7 +16,19 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from firearrow.broker.failover.elections import Follow, Heard, Lead, Own, Propose, Step, Wait, next_step, promised_by
+from firearrow.broker.failover.elections import (
+    Follow,
+    Heard,
+    Lead,
+    Own,
+    Propose,
+    Step,
+    Wait,
+    handed_over,
+    left,
+    next_step,
+    promised_by,
+)
 from firearrow.broker.failover.group_values import About, Seen, decode, encode
 from firearrow.broker.failover.run_file import RunFile
 from firearrow.errors import CoordinatorFailed, FireArrowError
@@ -47,6 +59,7 @@ class Membership:
         self._said = ""
         self._gone_in = 0
         self._newest = 0
+        self._is_leaving = False
         self._heard_s = asyncio.get_running_loop().time()
         self.own = own
         self.live: dict[int, About] = {}
@@ -89,6 +102,28 @@ class Membership:
                 await self._coordinator.retire()
         except (CoordinatorFailed, TimeoutError) as error:
             log.warning("the lease at the coordinator ends by itself: %s", error, extra={"reason": str(error)})
+
+    async def hand_over(self, chosen: int) -> None:
+        """Have a replica in sync elected in the place of this one, which leads and takes no message any more."""
+        await self._swap_last(lambda group: handed_over(self.own, group, chosen))
+
+    async def leave_set(self) -> None:
+        """Leave the in-sync set, so that the master waits for this replica no more, unless too few would stay."""
+        await self._swap_last(lambda group: left(self.own, group))
+
+    async def _swap_last(self, wanted: Callable[[GroupState], GroupState | None]) -> None:
+        """Swap a last state in; from then on this replica does nothing in its group."""
+        self._is_leaving = True
+        while True:
+            seen = decode(await self._coordinator.read())
+            new = None if seen.group is None else wanted(seen.group)
+            if new is None:
+                return
+            if await self._coordinator.swap(seen.raw, encode(new)):
+                extra = {"epoch": new.epoch, "master": new.master, "iss": new.iss}
+                log.info("leaves: epoch %d, master %d, in sync %s", new.epoch, new.master, new.iss, extra=extra)
+                return
+            await asyncio.sleep(AGAIN_S)
 
     # ---- tasks
 
@@ -134,6 +169,8 @@ class Membership:
     async def _act(self, seen: Seen) -> bool:
         """Do the next step; return whether to look again at once."""
         group = seen.group
+        if self._is_leaving:
+            return False
         if group is None or group.iss_seq < self._newest:
             if self._newest:
                 self._old(group)

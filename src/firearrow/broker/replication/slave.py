@@ -60,6 +60,10 @@ class Slave:
         self.address = Address.parse(given) if given else address
         self._found.set()
 
+    def rest(self) -> None:
+        """Begin no other connection until a master is found again."""
+        self._found.clear()
+
     async def run(self) -> None:
         """Copy the log until cancelled."""
         while True:

@@ -9,7 +9,9 @@ from firearrow.broker.settings.apache_keys import REFUSED, WITHOUT_EFFECT
 from firearrow.broker.settings.config import CHANGEABLE, BrokerConfig
 from firearrow.broker.settings.consumer_settings import ConsumingConfig
 from firearrow.broker.settings.dedup_settings import DedupConfig
+from firearrow.broker.settings.failover_settings import FailoverConfig
 from firearrow.broker.settings.pull_settings import PullConfig
+from firearrow.broker.settings.replication_settings import ReplicationConfig
 from firearrow.broker.settings.transaction_settings import TransactionConfig
 from firearrow.remoting.limits import Limits
 from firearrow.remoting.operation_port import OperationConfig
@@ -42,6 +44,8 @@ PARTS = (
     ("Key index", IndexConfig),
     ("How long messages are kept", RetentionConfig),
     ("Messages for a time", TimerConfig),
+    ("Masters and slaves", ReplicationConfig),
+    ("A group that elects its master", FailoverConfig),
     ("Checking what is stored", ScrubConfig),
     ("Metrics and health", OperationConfig),
     ("Access", AccessConfig),

@@ -25,7 +25,7 @@ COMMANDS: Final = {
     "dev": "Run a name server and a broker for development, reachable from this machine only.",
     "dlq": "Dead letters: what failed, since when; and sent again.",
     "doctor": "Look for faults of a cluster: what is wrong, and what to do.",
-    "failover": "Groups with a coordinator: their state, elections by name.",
+    "failover": "Groups with a coordinator: state, elections by name, backups.",
     "group": "List, create, describe, update, reset and delete consumer groups.",
     "message": "Find single messages, send or consume them again.",
     "nameserver": "Run a name server: tells clients which broker holds which topic.",
@@ -43,6 +43,7 @@ PLACES: Final = {
     "cluster": "firearrow.cli.operate.cluster",
     "dlq": "firearrow.cli.jobs.dead_letters",
     "doctor": "firearrow.cli.operate.doctor",
+    "failover": "firearrow.cli.failover.commands",
     "message": "firearrow.cli.operate.message",
     "profile": "firearrow.cli.operate.profile",
 }

@@ -169,6 +169,7 @@ def _made(settings: BrokerSettings, machine: Machine, disk: RealDisk) -> Broker 
         broker.broker_cluster_name,
         broker.broker_name or machine.name,
         lease_s=failover.coordinator_lease_seconds,
+        tls=failover.tls,
     )
     return GroupBroker(settings, machine, coordinator, network=network, disk=disk, clock=clock, chance=chance)
 

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from campaigns.failover.etcd_cluster import EtcdCluster
 from firearrow.broker.failover.group_values import encode
-from firearrow.cli.failover import failover
+from firearrow.cli.failover.commands import failover
 from firearrow.model.group_state import GroupState
 from firearrow.runtime.coordinator.etcd import Etcd
 from firearrow.testing.conformance.coordinator import COORDINATOR_CHECKS, CoordinatorCheck

@@ -219,7 +219,8 @@ def _master(own: Own, group: GroupState, heard: Heard) -> Step:
         return Lead(group)
     if own.promised.epoch == group.epoch:
         return Propose(elected(group, own.replica, heard.alive, own.run), "the master starts anew")
-    return Propose(replace(group, iss_seq=group.iss_seq + 1), "the election is confirmed")
+    why = "an operator elected this replica by name" if group.by_name else "the election is confirmed"
+    return Propose(replace(group, iss_seq=group.iss_seq + 1), why)
 
 
 def _able(own: Own, group: GroupState, heard: Heard) -> frozenset[int]:

@@ -6,6 +6,8 @@ from msgspec import Meta, Struct
 
 from firearrow.broker.settings.replication_settings import ReplicationConfig
 from firearrow.errors import SettingsError
+from firearrow.runtime.coordinator.etcd import endpoints_of
+from firearrow.runtime.tls_settings import ClientTls
 
 
 class FailoverConfig(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -14,10 +16,18 @@ class FailoverConfig(Struct, frozen=True, kw_only=True, rename="camel"):
     coordinator_address: Annotated[
         str,
         Meta(
-            description="Machines of etcd, as http://host:port divided by semicolons. The group then elects its "
-            "master: brokerRole is not read, and brokerId, 1 or more, is the broker's own for good."
+            description="Machines of etcd, as http://host:port or https://host:port, divided by semicolons. The group "
+            "then elects its master: brokerRole is not read, and brokerId, 1 or more, is the broker's own for good."
         ),
     ] = ""
+    coordinator_trust_path: Annotated[
+        str,
+        Meta(description="PEM file of the authorities that check etcd's certificates; empty: the system's."),
+    ] = ""
+    coordinator_certificate_path: Annotated[
+        str, Meta(description="PEM file of the broker's certificate chain, if etcd asks for it (--client-cert-auth).")
+    ] = ""
+    coordinator_key_path: Annotated[str, Meta(description="PEM file of the private key of that certificate.")] = ""
     coordinator_lease_seconds: Annotated[
         int, Meta(ge=2, le=60, description="Seconds without a sign of life after which a master is replaced.")
     ] = 3
@@ -30,6 +40,19 @@ class FailoverConfig(Struct, frozen=True, kw_only=True, rename="camel"):
         ),
     ] = 15_000
 
+    @property
+    def tls(self) -> ClientTls | None:
+        """How etcd is spoken to; None for plain connections."""
+        if not any(one.startswith("https://") for one in endpoints_of(self.coordinator_address)):
+            return None
+        return ClientTls(
+            enabled=True,
+            verify_server=True,
+            trust_path=self.coordinator_trust_path,
+            certificate_path=self.coordinator_certificate_path,
+            key_path=self.coordinator_key_path,
+        )
+
 
 def check_member(config: FailoverConfig, replication: ReplicationConfig, broker_id: int) -> None:
     """Raise ``SettingsError`` unless a broker can be a member of a group with a coordinator."""
@@ -38,6 +61,15 @@ def check_member(config: FailoverConfig, replication: ReplicationConfig, broker_
             f"coordinatorAddress={config.coordinator_address} needs a brokerId of the broker's own: set brokerId to 1 "
             "or more, another one on every broker of the group"
         )
+    given = (config.coordinator_trust_path, config.coordinator_certificate_path, config.coordinator_key_path)
+    plain = [one for one in endpoints_of(config.coordinator_address) if one.startswith("http://")]
+    if any(given) and plain:
+        raise SettingsError(
+            f"coordinatorAddress names {plain[0]}, where nothing is encrypted, beside files for TLS: write https:// "
+            "for every machine of etcd, or remove the files"
+        )
+    if bool(config.coordinator_certificate_path) != bool(config.coordinator_key_path):
+        raise SettingsError("coordinatorCertificatePath and coordinatorKeyPath belong together: set both or neither")
     if replication.slave_read_enable:
         raise SettingsError(
             "slaveReadEnable=true cannot be honoured beside coordinatorAddress: a slave does not know which messages "

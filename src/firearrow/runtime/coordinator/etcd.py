@@ -4,6 +4,7 @@ Keys, below ``/firearrow/CLUSTER/``::
 
     group/NAME        the value of a group, compared by its bytes: revisions may go back when a backup is restored
     live/NAME/ID      what a member tells about itself, with its lease
+    acts/NAME/TIME    records of what operators changed by hand
 
 A call goes to one machine of etcd; after a failure the next call goes to another one. Keys and values travel in
 base64, 64-bit numbers as text.
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from firearrow.errors import CoordinatorFailed, SettingsError
 from firearrow.runtime.coordinator.door import Snapshot
+from firearrow.runtime.tls_settings import ClientTls, client_context
 
 if TYPE_CHECKING:
     import httpx
@@ -32,15 +34,18 @@ SILENT_WATCH_S: Final = 60.0
 class Etcd:
     """One group at etcd."""
 
-    def __init__(self, endpoints: Sequence[str], cluster: str, name: str, *, lease_s: int) -> None:
-        """``endpoints`` are addresses such as ``http://10.0.0.1:2379``."""
+    def __init__(
+        self, endpoints: Sequence[str], cluster: str, name: str, *, lease_s: int, tls: ClientTls | None = None
+    ) -> None:
+        """``endpoints`` are addresses such as ``http://10.0.0.1:2379``; ``tls`` is for those with https."""
         self._endpoints = list(endpoints)
         self._turn = 0
         self._group = f"{PREFIX}/{cluster}/group/{name}"
         self._live = f"{PREFIX}/{cluster}/live/{name}/"
         self._lease_s = lease_s
         self._lease = ""
-        self._http = _client()
+        self._acts = f"{PREFIX}/{cluster}/acts/{name}/"
+        self._http = _client(tls)
 
     async def read(self) -> Snapshot:
         """Return the group's value and its live members, of one moment."""
@@ -55,14 +60,25 @@ class Etcd:
 
     async def swap(self, expected: bytes | None, new: bytes) -> bool:
         """Replace the group's value if it is the expected one."""
-        key = _text(self._group)
-        compare: dict[str, Any] = {"key": key, "result": "EQUAL"}
+        return await self._swap(expected, {self._group: new})
+
+    async def act(self, expected: bytes | None, new: bytes, moment: str, record: bytes) -> bool:
+        """Replace the group's value as `swap` does, and keep a record of the operator's act in the same transaction."""
+        return await self._swap(expected, {self._group: new, f"{self._acts}{moment}": record})
+
+    async def acts(self) -> list[bytes]:
+        """Return the records of operators' acts, the oldest first."""
+        answer = await self._call("kv/range", {"key": _text(self._acts), "range_end": _text(_after(self._acts))})
+        return [_bytes(row.get("value", "")) for row in answer.get("kvs", [])]
+
+    async def _swap(self, expected: bytes | None, values: Mapping[str, bytes]) -> bool:
+        compare: dict[str, Any] = {"key": _text(self._group), "result": "EQUAL"}
         if expected is None:
             compare |= {"target": "CREATE", "create_revision": "0"}
         else:
             compare |= {"target": "VALUE", "value": _base64(expected)}
-        put = {"request_put": {"key": key, "value": _base64(new)}}
-        answer = await self._call("kv/txn", {"compare": [compare], "success": [put]})
+        puts = [{"request_put": {"key": _text(key), "value": _base64(value)}} for key, value in values.items()]
+        answer = await self._call("kv/txn", {"compare": [compare], "success": puts})
         return bool(answer.get("succeeded", False))
 
     async def announce(self, member: int, about: bytes) -> None:
@@ -140,10 +156,8 @@ class Etcd:
             if isinstance(error, CoordinatorFailed):
                 raise
             where = self._endpoints[turn % len(self._endpoints)]
-            raise CoordinatorFailed(
-                f"etcd at {where} did not answer ({str(error) or type(error).__name__}); check that a majority of its "
-                "machines runs"
-            ) from error
+            said = str(error) or type(error).__name__
+            raise CoordinatorFailed(f"etcd at {where} did not answer ({said}); {_advice(said)}") from error
 
 
 def endpoints_of(text: str) -> list[str]:
@@ -151,17 +165,27 @@ def endpoints_of(text: str) -> list[str]:
     found = [one.strip().rstrip("/") for one in text.replace(",", ";").split(";") if one.strip()]
     for one in found:
         if not one.startswith(("http://", "https://")):
-            raise SettingsError(f"coordinatorAddress={text!r}: write addresses of etcd as http://host:port")
+            raise SettingsError(
+                f"coordinatorAddress={text!r}: write addresses of etcd as http://host:port or https://host:port"
+            )
     return found
 
 
-def _client() -> "httpx.AsyncClient":
+def _client(tls: ClientTls | None) -> "httpx.AsyncClient":
     try:
         import httpx
     except ModuleNotFoundError:
         raise SettingsError("coordinatorAddress needs httpx: pip install 'firearrow[failover]'") from None
     logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs a line for every call
-    return httpx.AsyncClient(timeout=CALL_TIMEOUT_S, trust_env=False)
+    checks = client_context(tls) if tls is not None else True
+    return httpx.AsyncClient(timeout=CALL_TIMEOUT_S, trust_env=False, verify=checks)
+
+
+def _advice(said: str) -> str:
+    """Return what to check after a call that failed."""
+    if any(word in said.lower() for word in ("certificate", "ssl", "tls")):
+        return "check coordinatorTrustPath, and coordinatorCertificatePath and coordinatorKeyPath if it asks for them"
+    return "check that a majority of its machines runs"
 
 
 def _after(prefix: str) -> str:

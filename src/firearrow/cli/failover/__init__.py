@@ -1,0 +1,1 @@
+"""``firearrow failover``: operators' acts on groups that elect their master."""

@@ -1,0 +1,239 @@
+"""``firearrow failover``: the state of a group, and what operators do with one."""
+
+import asyncio
+from pathlib import Path
+from typing import Annotated, Final
+
+import msgspec
+import typer
+
+from firearrow.broker.failover.elections import elected, elected_by_name
+from firearrow.broker.failover.group_values import Seen
+from firearrow.cli.broker import read_settings, store_directory
+from firearrow.cli.cluster import fail, reach_of, run
+from firearrow.cli.failover.backups import back_up, put_back, read_backup
+from firearrow.cli.failover.losses import losses, replicas
+from firearrow.cli.failover.place import Act, BrokerName, Cluster, Config, Coordinator, Place, place_of
+from firearrow.errors import FireArrowError, NotNow, SettingsError
+from firearrow.model.group_state import GroupState
+
+LOOK_S: Final = 0.2
+
+failover = typer.Typer(
+    add_completion=False, help="Groups with a coordinator: state, elections by name, backups.", no_args_is_help=True
+)
+
+Replica = Annotated[int, typer.Option("--replica", min=1, help="brokerId of the replica.")]
+Store = Annotated[
+    Path | None, typer.Option("--store", help="Directory of the replica, if the settings file names none.")
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without a question.")]
+
+
+@failover.command()
+def show(
+    context: typer.Context,
+    config: Config = None,
+    coordinator: Coordinator = "",
+    broker_name: BrokerName = "",
+    cluster: Cluster = "",
+) -> None:
+    """Print the state of a group: epoch, master, in-sync set, and how far its live members are."""
+    place = _place(context, config, coordinator, broker_name, cluster)
+    seen = run(context, place.seen)
+    if seen.group is None:
+        typer.echo(f"{place} does not exist: its first broker makes it")
+        raise typer.Exit(1)
+    typer.echo(msgspec.json.encode(seen.group).decode())
+    for replica in run(context, lambda: replicas(seen, reach_of(context))):
+        typer.echo(str(replica))
+
+
+@failover.command()
+def wait(
+    context: typer.Context,
+    replica: Annotated[list[int], typer.Option("--replica", min=1, help="brokerId; may be given more than once.")],
+    config: Config = None,
+    coordinator: Coordinator = "",
+    broker_name: BrokerName = "",
+    cluster: Cluster = "",
+    seconds: Annotated[float, typer.Option("--seconds", help="How long to wait.")] = 600.0,
+) -> None:
+    """Wait until replicas are in sync, after one was added, replaced or started again."""
+    place = _place(context, config, coordinator, broker_name, cluster)
+    group = run(context, lambda: _in_sync(place, replica, seconds))
+    typer.echo(f"in sync {list(group.iss)}, epoch {group.epoch}, master {group.master}")
+
+
+async def _in_sync(place: Place, wanted: list[int], seconds: float) -> GroupState:
+    seen = Seen(None, None, {})
+    try:
+        async with asyncio.timeout(seconds):
+            while True:
+                seen = await place.seen()
+                if seen.group is not None and seen.group.master and set(wanted) <= set(seen.group.iss):
+                    return seen.group
+                await asyncio.sleep(LOOK_S)
+    except TimeoutError:
+        raise NotNow(
+            f"{place}: replicas {wanted} are not all in sync after {seconds:g} s; in sync are "
+            f"{[] if seen.group is None else list(seen.group.iss)}, alive {sorted(seen.live)}. Their logs say why"
+        ) from None
+
+
+@failover.command("hand-over")
+def hand_over(
+    context: typer.Context,
+    replica: Replica,
+    config: Config = None,
+    coordinator: Coordinator = "",
+    broker_name: BrokerName = "",
+    cluster: Cluster = "",
+) -> None:
+    """Make a replica that is in sync the master. Sends on their way are tried again by their producers."""
+    place = _place(context, config, coordinator, broker_name, cluster)
+    new = run(context, lambda: _handed_over(place, replica))
+    typer.echo(f"replica {replica} is elected for epoch {new.epoch}, in sync {list(new.iss)}")
+
+
+async def _handed_over(place: Place, chosen: int) -> GroupState:
+    seen = await place.seen()
+    group = _existing(place, seen)
+    if group.master == chosen:
+        raise NotNow(f"replica {chosen} is the master already")
+    if chosen not in group.iss or chosen not in seen.live:
+        raise NotNow(
+            f"replica {chosen} cannot take over: in sync are {list(group.iss)}, alive {sorted(seen.live)}. Start it, "
+            f"and wait for it with firearrow failover wait --replica {chosen}"
+        )
+    new = elected(group, chosen, frozenset(seen.live))
+    await place.act("hand over", seen, new, [])
+    return new
+
+
+@failover.command()
+def elect(
+    context: typer.Context,
+    replica: Replica,
+    config: Config = None,
+    coordinator: Coordinator = "",
+    broker_name: BrokerName = "",
+    cluster: Cluster = "",
+    epoch: Annotated[
+        int, typer.Option("--epoch", help="Least epoch, after etcd lost its data or was restored from a backup.")
+    ] = 0,
+    yes: Yes = False,
+) -> None:
+    """Make a replica the master against the rules, in sync or not. All others join anew, and cut what it lacks.
+
+    Prints what may be lost and asks. The act is kept with time and user; see firearrow failover acts.
+    """
+    place = _place(context, config, coordinator, broker_name, cluster)
+    seen = run(context, place.seen)
+    if seen.group is None and not epoch:
+        fail(context, f"{place} does not exist; check the names, or give --epoch if etcd lost its data")
+    group = seen.group or _unknown(place)
+    said = losses(group, replica, run(context, lambda: replicas(seen, reach_of(context))))
+    new = elected_by_name(group, replica, epoch)
+    _ask(place, new, said, yes=yes)
+    run(context, lambda: place.act("elect", seen, new, said))
+    typer.echo(f"replica {replica} leads epoch {new.epoch}; start it if it does not run")
+
+
+@failover.command()
+def acts(
+    context: typer.Context,
+    config: Config = None,
+    coordinator: Coordinator = "",
+    broker_name: BrokerName = "",
+    cluster: Cluster = "",
+) -> None:
+    """Print what operators changed by hand in a group, the oldest first, as JSON lines."""
+    place = _place(context, config, coordinator, broker_name, cluster)
+
+    async def read() -> list[bytes]:
+        async with place.open() as etcd:
+            return await etcd.acts()
+
+    for record in run(context, read):
+        typer.echo(msgspec.json.encode(msgspec.json.decode(record, type=Act)).decode())
+
+
+@failover.command()
+def backup(
+    context: typer.Context,
+    to: Annotated[Path, typer.Option("--to", help="New directory of the backup.")],
+    config: Config = None,
+    store: Store = None,
+) -> None:
+    """Copy the directory of a stopped replica, with a list of its files. The others of its group go on meanwhile."""
+    made = run(context, lambda: back_up(_directory(config, store), to))
+    typer.echo(f"{len(made.files)} files of epoch {made.epoch} are in {to}")
+
+
+@failover.command()
+def restore(
+    context: typer.Context,
+    source: Annotated[Path, typer.Option("--from", help="Directory of a backup.")],
+    replica: Replica,
+    config: Config = None,
+    coordinator: Coordinator = "",
+    broker_name: BrokerName = "",
+    cluster: Cluster = "",
+    store: Store = None,
+    yes: Yes = False,
+) -> None:
+    """Begin a group again with a backup. No broker of it may run; all others start with empty directories then."""
+    place = _place(context, config, coordinator, broker_name, cluster)
+    seen = run(context, place.seen)
+    if seen.live:
+        fail(context, f"replicas {sorted(seen.live)} of {place} run: stop all of them first")
+    held = run(context, lambda: read_backup(source))
+    group = seen.group or _unknown(place)
+    new = elected_by_name(group, replica, held.epoch + 1)
+    now = "is not there" if seen.group is None else f"is in epoch {group.epoch}, in sync {list(group.iss)}"
+    said = [f"{place} {now}", f"everything since the backup of {held.time} is lost"]
+    _ask(place, new, said, yes=yes)
+
+    async def begin_again() -> Path:
+        target = _directory(config, store)
+        put_back(source, held, target)
+        await place.act("restore", seen, new, said)
+        return target
+
+    target = run(context, begin_again)
+    typer.echo(f"start replica {replica} with {target}; empty the directories of all others before they start")
+
+
+def _directory(config: Path | None, store: Path | None) -> Path:
+    if store is not None:
+        return store
+    if config is None:
+        raise SettingsError("no directory is given: write --store DIRECTORY, or -c FILE of the broker")
+    return store_directory(read_settings(config, {}))
+
+
+def _unknown(place: Place) -> GroupState:
+    """The state of a group of which the coordinator knows nothing."""
+    return GroupState(epoch=0, master=0, iss=(), iss_seq=0, min_iss=place.min_iss)
+
+
+def _ask(place: Place, new: GroupState, said: list[str], *, yes: bool) -> None:
+    """Say what an act means, and end the command unless it is wanted nevertheless."""
+    for line in said:
+        typer.echo(line)
+    if not yes:
+        typer.confirm(f"Shall replica {new.master} of {place} lead epoch {new.epoch}?", abort=True)
+
+
+def _existing(place: Place, seen: Seen) -> GroupState:
+    if seen.group is None:
+        raise SettingsError(f"{place} does not exist; check --cluster and --broker-name")
+    return seen.group
+
+
+def _place(context: typer.Context, config: Path | None, coordinator: str, broker_name: str, cluster: str) -> Place:
+    try:
+        return place_of(config, coordinator, broker_name, cluster)
+    except FireArrowError as error:
+        fail(context, str(error))

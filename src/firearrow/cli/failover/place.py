@@ -1,0 +1,105 @@
+"""Where a group is kept, from options or from the settings file of one of its brokers; reads and acts there."""
+
+import getpass
+import platform
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import msgspec
+import typer
+
+from firearrow.broker.failover.group_values import Seen, decode, encode
+from firearrow.broker.settings.config import BrokerSettings
+from firearrow.cli.broker import read_settings
+from firearrow.errors import NotNow, SettingsError
+from firearrow.model.group_state import GroupState
+from firearrow.runtime.coordinator.etcd import Etcd, endpoints_of
+
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config", "-c", help="Settings file of a broker of the group: it names coordinator, group and TLS files."
+    ),
+]
+Coordinator = Annotated[
+    str, typer.Option("--coordinator", help="Machines of etcd, as http://host:port divided by semicolons.")
+]
+Cluster = Annotated[str, typer.Option("--cluster", help="Cluster of the group (brokerClusterName).")]
+BrokerName = Annotated[str, typer.Option("--broker-name", help="Name of the group (brokerName).")]
+
+
+class Act(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The record of an operator's act, kept beside the group."""
+
+    time: str
+    who: str
+    act: str
+    before: GroupState | None
+    after: GroupState
+    told: list[str] = []
+    """What the operator was told before."""
+
+
+class Place(NamedTuple):
+    """A group at its coordinator."""
+
+    settings: BrokerSettings
+
+    @property
+    def name(self) -> str:
+        """The name of the group."""
+        return self.settings.broker.broker_name
+
+    @property
+    def min_iss(self) -> int:
+        """How many replicas must be in sync, for a group that is made anew."""
+        return self.settings.replication.in_sync_replicas
+
+    def __str__(self) -> str:
+        """What errors call the group."""
+        return f"group {self.name} of cluster {self.settings.broker.broker_cluster_name}"
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[Etcd]:
+        """Connect to the coordinator."""
+        failover = self.settings.failover
+        cluster = self.settings.broker.broker_cluster_name
+        endpoints = endpoints_of(failover.coordinator_address)
+        etcd = Etcd(endpoints, cluster, self.name, lease_s=failover.coordinator_lease_seconds, tls=failover.tls)
+        try:
+            yield etcd
+        finally:
+            await etcd.close()
+
+    async def seen(self) -> Seen:
+        """Return the state of the group; it may not exist."""
+        async with self.open() as etcd:
+            return decode(await etcd.read())
+
+    async def act(self, what: str, seen: Seen, new: GroupState, told: list[str]) -> None:
+        """Swap a state in, with a record of who did it; raise ``NotNow`` when the group has changed meanwhile."""
+        moment = datetime.now(UTC).isoformat(timespec="microseconds")
+        record = Act(moment, f"{getpass.getuser()}@{platform.node()}", what, seen.group, new, told)
+        async with self.open() as etcd:
+            is_done = await etcd.act(seen.raw, encode(new), moment, msgspec.json.encode(record))
+        if not is_done:
+            raise NotNow("the group has changed meanwhile; look at it with firearrow failover show, and try again")
+
+
+def place_of(config: Path | None, coordinator: str, broker_name: str, cluster: str) -> Place:
+    """Return the group that options and a settings file name; raise ``SettingsError`` when they do not."""
+    flags = {
+        "coordinator_address": coordinator or None,
+        "broker_name": broker_name or None,
+        "broker_cluster_name": cluster or None,
+        "broker_id": 1 if coordinator else None,  # a member's settings need one; which does not matter here
+    }
+    settings = read_settings(config, flags)
+    if not settings.failover.coordinator_address:
+        raise SettingsError("no coordinator is given: write --coordinator http://host:port, or -c FILE of a broker")
+    if not settings.broker.broker_name:
+        raise SettingsError("no group is given: write --broker-name NAME, or -c FILE of a broker with brokerName")
+    return Place(settings)

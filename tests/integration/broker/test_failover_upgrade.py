@@ -1,0 +1,69 @@
+"""A group that elects its master is restarted broker by broker under load, and loses the majority of its etcd."""
+
+import asyncio
+
+import pytest
+
+from tests.integration.broker.replicas import LEASE_S, Group, Senders, stored
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
+
+
+async def in_sync(group: Group) -> None:
+    await asyncio.to_thread(group.until, lambda state: state.iss == (1, 2, 3), "three in sync")
+
+
+def test_a_group_is_upgraded_without_a_failed_send() -> None:
+    async def story(group: Group) -> None:
+        async with Senders(group.names.address) as senders:
+            state = await group.now()
+            slaves = [number for number in state.iss if number != state.master]
+            for number in (*slaves, state.master):
+                await asyncio.to_thread(group.brokers[number].stop)
+                await senders.more(50)
+                await asyncio.to_thread(group.brokers[number].start)
+                await in_sync(group)
+            after = await group.now()
+            assert (after.epoch, after.master != state.master) == (state.epoch + 1, True)
+            await senders.more(50)
+        assert senders.failed == []
+        found = await stored(group.names.address)
+        assert [body for body in senders.acked if body not in found] == []
+        print(f"{len(senders.acked)} sends, longest wait {senders.gap_s:.2f} s, twice {len(found) - found.total()}")
+
+    with Group() as group:
+        asyncio.run(story(group))
+
+
+def test_without_a_majority_of_etcd_sends_go_on_until_a_replica_is_away() -> None:
+    async def story(group: Group) -> None:
+        async with Senders(group.names.address, producers=1) as senders:
+            before = await group.now()
+            for machine in group.etcd.machines[:2]:
+                await asyncio.to_thread(machine.kill)
+            await asyncio.sleep(2 * LEASE_S)  # no condition tells that nothing happens
+            await senders.more(50, 10)
+            assert senders.failed == []
+            slave = next(number for number in before.iss if number != before.master)
+            await asyncio.to_thread(group.brokers[slave].kill)
+            await refused(senders)
+            for machine in group.etcd.machines[:2]:
+                await asyncio.to_thread(machine.start)
+            await senders.more(50)
+            await asyncio.to_thread(group.brokers[slave].start)
+            await in_sync(group)
+        found = await stored(group.names.address)
+        assert [body for body in senders.acked if body not in found] == []
+
+    with Group() as group:
+        asyncio.run(story(group))
+
+
+async def refused(senders: Senders) -> None:
+    """Wait until sends fail for a whole second."""
+    async with asyncio.timeout(60):
+        while True:
+            acked, failed = len(senders.acked), len(senders.failed)
+            await asyncio.sleep(1 + LEASE_S)
+            if len(senders.acked) == acked and len(senders.failed) > failed:
+                return

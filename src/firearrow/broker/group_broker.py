@@ -173,11 +173,14 @@ class GroupBroker:
             part=part,
         )
         self._served, self._part = broker, part
-        async with broker.serving() as identity:
-            if self._serves is not None and not self._serves.done():
-                self._serves.set_result(identity)
-            await part.over()
-            broker.stays_registered = True
+        try:
+            async with broker.serving() as identity:
+                if self._serves is not None and not self._serves.done():
+                    self._serves.set_result(identity)
+                await part.over()
+                broker.stays_registered = True
+        finally:
+            self._part = None
 
     def _settings_of(self, part: GroupPart) -> BrokerSettings:
         settings = self._settings

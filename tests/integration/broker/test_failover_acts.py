@@ -58,7 +58,7 @@ def test_a_replica_is_elected_against_the_rules() -> None:
         behind, other = (number for number in state.iss if number != state.master)
         group.brokers[behind].stop()
         later = asyncio.run(load(group))
-        group.brokers[behind].start()
+        group.brokers[behind].start(wait=False)
         group.done("wait", "--replica", str(behind))
         group.brokers[behind].stop()
         only = asyncio.run(load(group))
@@ -74,7 +74,7 @@ def test_a_replica_is_elected_against_the_rules() -> None:
         said = group.done("elect", "--replica", str(behind), answer="y\n")
         assert f"replica {behind} leads epoch {state.epoch + 1}" in said
         group.until(lambda state: (state.master == behind and not state.by_name) or len(state.iss) == 1, "the elected")
-        group.brokers[other].start()
+        group.brokers[other].start(wait=False)
         group.done("wait", "--replica", str(other))
         asyncio.run(load(group))
         found = asyncio.run(stored(group.names.address))

@@ -118,6 +118,7 @@ async def all_are_stopped(_world: World, group: Group) -> set[bytes]:
         await member.node.stop()
     for member in group.members.values():
         await member.node.restart()
+    await group.send_until(1)
     return set()
 
 

@@ -12,6 +12,7 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from itertools import chain
 from typing import Final
 
 import msgspec
@@ -48,7 +49,8 @@ def main() -> int:
     for fault in given.faults:
         if fault not in can:
             print(f"{fault}: not possible here, needs namespaces; missing: {', '.join(missing)}", file=sys.stderr)  # noqa: T201
-    ledger = Ledger(f"failover {given.system}", DEFAULT_PATH if given.ledger else None)
+    path = DEFAULT_PATH if given.ledger else None
+    ledger = Ledger(f"failover {given.system}", path)
     entries, broken = ledger.recorded(), list[str]()
     while (done := len(entries)) < given.count:
         faults = [can[number % len(can)] for number in range(done, min(done + len(FAULTS), given.count))]
@@ -57,7 +59,8 @@ def main() -> int:
         for outcome in outcomes:
             entries.append(ledger.add(msgspec.to_builtins(outcome)))
             print(json.dumps(entries[-1]), flush=True)  # noqa: T201
-    print(table(entries))  # noqa: T201
+    others = [Ledger(f"failover {system}", path).recorded() for system in SYSTEMS if system != given.system]
+    print(table([*entries, *chain.from_iterable(others)]))  # noqa: T201
     print(*broken[:COMPLAINTS_SHOWN], sep="\n", file=sys.stderr)  # noqa: T201
     return int(bool(broken))
 

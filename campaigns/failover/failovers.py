@@ -1,5 +1,6 @@
 """Failovers of a real group under load, one after another: what was acknowledged is found again, and after how long."""
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -19,8 +20,8 @@ from judges.wire import GET_ROUTE
 
 QUEUES = 4
 REPLICAS = 3
-BEFORE = 60
-AFTER = 100
+BEFORE = 30
+AFTER = 50
 CUT_S = 5.0
 ELECTION_S = 90.0
 """How long an election is waited for."""
@@ -46,6 +47,8 @@ class Outcome(Struct):
     stock_gap_s: dict[str, float]
     """The same for the stock clients, which ask for routes at intervals."""
     epoch: int
+    load: float
+    """The machine's load average of the minute before."""
 
 
 class _Span(Struct):
@@ -53,6 +56,7 @@ class _Span(Struct):
 
     fault: Fault
     epoch: int
+    load: float
     begin: float
     end: float
     counts: dict[str, int]
@@ -73,7 +77,7 @@ class Round:
         before = self._settle()
         begin = time.monotonic()
         inflict(self._group, fault, before.master)
-        epoch = before.epoch
+        epoch, load = before.epoch, round(os.getloadavg()[0], 1)
         if fault in NO_ELECTION:
             self._clients.watch(lambda: time.monotonic() > begin + CUT_S, "the end of the cut", 2 * CUT_S)
             begin = time.monotonic()
@@ -85,7 +89,7 @@ class Round:
             mend(self._group, fault, before.master)
         end = time.monotonic()
         self._settle()
-        self._spans.append(_Span(fault, epoch, begin, end, self._clients.counts()))
+        self._spans.append(_Span(fault, epoch, load, begin, end, self._clients.counts()))
 
     def _settle(self) -> View:
         """Wait until all brokers are in sync, and some messages more are acknowledged."""
@@ -144,6 +148,7 @@ class Round:
                     gap_s=gaps.pop(OURS),
                     stock_gap_s=gaps,
                     epoch=span.epoch,
+                    load=span.load,
                 )
             )
         return outcomes

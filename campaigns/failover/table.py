@@ -10,13 +10,13 @@ from campaigns.failover.real_group import LEASE_S
 PROCESS_DEATH_S: Final = 3.0
 SILENCE_S: Final = LEASE_S + 2.0
 HEAD: Final = (
-    "| system | fault | failovers | lost | out of order | no answer p50 | p99 | goal | Java p50 | Go p50 |\n"
-    "|---|---|---|---|---|---|---|---|---|---|"
+    "| system | fault | failovers | lost | out of order | no answer p50 | p99 | goal | Java p50 | Go p50 | load |\n"
+    "|---|---|---|---|---|---|---|---|---|---|---|"
 )
 
 
 def table(entries: Iterable[dict[str, Any]]) -> str:
-    """Return the table of all entries of a ledger, as Markdown."""
+    """Return the table of entries of a ledger, as Markdown."""
     rows = list(entries)
     systems = sorted({row["system"] for row in rows}, reverse=True)
     lines = [
@@ -42,6 +42,7 @@ def _line(system: str, fault: str, rows: Sequence[dict[str, Any]]) -> str:
         f"{p99(gaps):.2f} s",
         _goal(fault),
         *stock,
+        f"{median(row['load'] for row in rows):.0f}",
     ]
     return f"| {' | '.join(map(str, cells))} |"
 

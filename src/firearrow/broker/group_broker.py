@@ -33,6 +33,7 @@ from firearrow.runtime.network import Network
 from firearrow.runtime.service import Lifetime
 from firearrow.store.epochs.promise import Promise
 from firearrow.store.paths import COMMIT_LOG
+from firearrow.telemetry.damped import Damped
 
 MASTER_ID: Final = 0
 """The broker id under which name servers know a master."""
@@ -65,6 +66,7 @@ class GroupBroker:
         self._disk = disk
         self._clock = clock
         self._chance = chance
+        self._shortages = Damped()
         self._served: Broker | None = None
         self._part: GroupPart | None = None
         self._serves: asyncio.Future[Identity] | None = None
@@ -154,8 +156,9 @@ class GroupBroker:
 
     async def _wait_for_space(self, membership: Membership, shortages: str) -> None:
         """Wait a moment before another try; what this part did not write is recovered as after a crash."""
-        extra = {"reason": shortages}
-        log.error("replica %d takes no part for now: %s", self._settings.broker.broker_id, shortages, extra=extra)
+        if self._shortages.count(asyncio.get_running_loop().time()):
+            number, extra = self._settings.broker.broker_id, {"reason": shortages}
+            log.error("replica %d takes no part for now: %s", number, shortages, extra=extra)
         membership.ailment = lambda: shortages
         await asyncio.sleep(SPACE_S)
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from firearrow.broker.replication.slave import Link, Slave
 from firearrow.broker.settings.live import LiveSettings
-from firearrow.errors import ConnectionFailed, FireArrowError, StaleEpoch
+from firearrow.errors import ConnectionFailed, ConnectionLost, FireArrowError, StaleEpoch
 from firearrow.model.group_state import GroupState
 from firearrow.protocol.ha_handshake import Hello, Welcome, decode_welcome, encode_hello
 from firearrow.runtime.clock import Clock
@@ -49,8 +49,11 @@ class GroupSlave(Slave):
 
     async def _receive(self, link: Link) -> None:
         link.send(encode_hello(self._hello))
-        async with asyncio.timeout(GREETING_S):
-            welcome = await self._welcome(link)
+        try:
+            async with asyncio.timeout(GREETING_S):
+                welcome = await self._welcome(link)
+        except TimeoutError:
+            raise ConnectionLost(f"the master did not greet within {GREETING_S:g} s") from None
         if welcome.epoch != self._hello.epoch:
             raise StaleEpoch(f"the master is in epoch {welcome.epoch}, and this replica in {self._hello.epoch}")
         if not await self._agrees(welcome):

@@ -17,6 +17,8 @@ from firearrow.errors import FireArrowError
 from judges.conversation import ANSWER
 from judges.payload import Payload
 
+ATTEMPT_MS: Final = 1_000
+"""How long one attempt waits for a broker that may be frozen."""
 AFTER_A_FAILURE_S: Final = 0.02
 ERRORS_KEPT: Final = 5
 
@@ -38,7 +40,7 @@ class Running(threading.Thread):
     def run(self) -> None:
         """Send until halted."""
         asked = self._request
-        options = ProducerOptions(send_timeout_ms=asked["timeout_ms"], retries=asked["retries"])
+        options = ProducerOptions(send_timeout_ms=asked["timeout_ms"], attempt_timeout_ms=ATTEMPT_MS)
         with Producer(asked["name_server"], group=asked["group"], **options) as producer:
             number = 0
             while not self._is_halted.is_set():

@@ -70,6 +70,7 @@ class Registration:
         self._topics = tables.topics
         self._settings = tables.settings
         self._identity = tables.identity
+        self._replica = tables.store.replica
         self._left = False
         self._drains = False
         self.at: Final = [_NameServer(self, address) for address in name_servers]
@@ -142,9 +143,15 @@ class Registration:
 
     async def register(self, address: Address, topics: dict[str, TopicConfig]) -> None:
         """Register topics at one name server; raise when the name server refuses or does not answer."""
-        version, parts = self._topics.table.version, parts_of(topics)
+        version, parts = self._version, parts_of(topics)
         for number in range(parts):
             await self._register_part(address, part_of(topics, number), _before(version, parts - 1 - number))
+
+    @property
+    def _version(self) -> DataVersion:
+        """The edition of the table. In a group it carries the epoch: name servers refuse the master of an older one."""
+        version, last = self._topics.table.version, self._replica.history.epochs.last
+        return version if last is None else replace(version, state_version=last.epoch)
 
     async def refresh(self, address: Address, period: int) -> None:
         """Renew the lease: send a few parts of a large table that the name server has, otherwise the whole table."""
@@ -153,7 +160,7 @@ class Registration:
             await self.register(address, topics)
             return
         for number in range(period % TURN_PERIODS, parts_of(topics), TURN_PERIODS):
-            await self._register_part(address, part_of(topics, number), self._topics.table.version)
+            await self._register_part(address, part_of(topics, number), self._version)
 
     async def _is_known(self, address: Address) -> bool:
         """Whether a name server has this data version of the table; the question renews the lease."""
@@ -164,7 +171,7 @@ class Registration:
             cluster_name=broker.broker_cluster_name,
             broker_id=broker.broker_id,
         )
-        body = encode_body(self._topics.table.version)
+        body = encode_body(self._version)
         reply = await self._caller.call(address, request, body, timeout_ms=broker.register_broker_timeout_mills)
         return not reply.answer.changed
 

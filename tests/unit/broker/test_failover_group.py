@@ -21,9 +21,11 @@ from firearrow.runtime.network import Address
 from firearrow.testing.sim.coordinator import CoordinatorFaults, SimCoordinator
 from firearrow.testing.sim.world import Node, World
 from tests.unit.broker.test_replication import files
-from tests.unit.broker.whole import PORT, Client, Names, a_send, settings_of
+from tests.unit.broker.whole import PORT, Client, Names, a_send, route, settings_of
 
 LEASE_S = 3
+REGISTRATION_S = 31
+"""Longer than the time between two registrations."""
 LIES = CoordinatorFaults(old_read=0.2, lying_renewal=0.5, lost_wake=0.3, needless_wake=0.05, failure=0.05)
 FAULTS = (
     "crash",
@@ -383,3 +385,28 @@ def send_without_the_coordinator() -> None:
 
 def test_a_master_that_sees_no_coordinator_keeps_its_in_sync_set() -> None:
     send_without_the_coordinator()
+
+
+def test_name_servers_refuse_a_master_that_was_replaced() -> None:
+    """A frozen master goes on after it was replaced, and registers before it hears of that."""
+
+    async def scenario(world: World) -> None:
+        names = await Names(world.node("names")).start()
+        group = Group(world, names, CoordinatorFaults(), sync=True)
+        group.start()
+        state = await group.until_in_sync(3)
+        await group.send_until(5)
+        group.members[state.master].node.freeze()
+        group.coordinator.cut(state.master)
+        await asyncio.sleep(REGISTRATION_S)
+        await group.send_until(5)
+        after = group.state
+        assert after is not None
+        address = f"{group.members[after.master].node.host}:{PORT}"
+        group.members[state.master].node.thaw()
+        for _ in range(100):
+            brokers = (await route(group.caller, names, a_send().topic)).broker_datas
+            assert [broker.broker_addrs.get(0) for broker in brokers] == [address], "clients go to the old master"
+            await asyncio.sleep(0.1)
+
+    World(8).run(scenario)

@@ -11,7 +11,7 @@ MINUTES ?= 30
 
 .PHONY: help venv check format test test-all-pythons sim integration interop fuzz bench bench-codec bench-remoting \
         spark spark-kills spark-changes spark-small-batches spark-versions \
-        bench-nameserver bench-client bench-store bench-spark bench-versus bench-overload bench-size \
+        bench-nameserver bench-client bench-store bench-spark bench-versus bench-figures bench-overload bench-size \
         pages surface docs dist release-check new-user judges matrix broker-deaths replication-copies soak hostile clean
 
 help: ## list the targets
@@ -103,6 +103,9 @@ bench-client: judges ## our client beside the other Python clients and Apache's 
 
 bench-versus: judges ## our broker beside Apache's 5.5.0 with stock clients in turns; a table, a plot, a file of figures
 	$(BIN)/python -m benchmarks.versus
+
+bench-figures: venv ## the figures that RocketMQ's documents claim, with a plain answer each
+	$(BIN)/python -m benchmarks.figures
 
 bench-overload: judges ## our broker beyond its capacity, with idle connections and waiting pulls
 	$(BIN)/python -m benchmarks.overload

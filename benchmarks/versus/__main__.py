@@ -3,6 +3,7 @@
     python -m benchmarks.versus                                    every row, three rounds
     python -m benchmarks.versus --rows 128x64,batch --rounds 5
     python -m benchmarks.versus --with 4.9.7 --output build/versus-4.9.7
+    python -m benchmarks.versus --workers --rows batch,64conns     ours as `firearrow broker --workers 2`
     python -m benchmarks.versus --before DIRECTORY --rows 128x1    an older checkout of ours instead of Apache's broker
 
 A row that has its rounds in OUTPUT/figures.json is not measured again, so a run can be broken off and repeated; with
@@ -20,7 +21,7 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks.versus.contestants import APACHE, BEFORE, FLOOR, OURS, Contestant, Standing, warm_up
+from benchmarks.versus.contestants import APACHE, BEFORE, FLOOR, OURS, WORKERS, Contestant, Standing, warm_up
 from benchmarks.versus.measure import take_turn
 from benchmarks.versus.report import Figures, heading, plot, table
 from benchmarks.versus.rows import ROWS
@@ -42,7 +43,7 @@ def start(stack: ExitStack, options: argparse.Namespace, rows: list[str]) -> lis
     """Start and warm everybody; all but nobody is held still afterwards."""
     standing = []
     rival = BEFORE if options.before else f"{APACHE}{options.rival}"
-    names = [OURS, rival, *([FLOOR] if any(ROWS[row].floor for row in rows) else [])]
+    names = [WORKERS if options.workers else OURS, rival, *([FLOOR] if any(ROWS[row].floor for row in rows) else [])]
     for flush in modes(rows):
         for name in names:
             if name == FLOOR and flush != ROWS["128x64"].flush:
@@ -123,13 +124,15 @@ def main() -> None:
     parser.add_argument("--warm-ours", type=float, default=100.0, help="seconds to warm ours up, if that is less")
     parser.add_argument("--with", dest="rival", default="5.5.0", help="Apache's version: 5.5.0 or 4.9.7")
     parser.add_argument("--before", help="a checkout of an older version, as the rival instead of Apache's broker")
+    parser.add_argument("--workers", action="store_true", help="ours is `firearrow broker --workers 2`")
     parser.add_argument("--minutes", type=float, default=0, help="begin no turn after so many minutes; 0 is no limit")
     parser.add_argument("--output", type=Path, default=None, help="directory of what is written [build/versus-VERSION]")
     parser.add_argument("--again", action="store_true", help="measure the rows anew")
     parser.add_argument("--hold", action="store_true", help="start and warm the brokers, then wait")
     parser.add_argument("--show", action="store_true", help="print what was measured, measure nothing")
     options = parser.parse_args()
-    options.output = options.output or Path("build") / f"versus-{BEFORE if options.before else options.rival}"
+    ours = "-workers" if options.workers else ""
+    options.output = options.output or Path("build") / f"versus{ours}-{BEFORE if options.before else options.rival}"
     rows = [name for name in options.rows.split(",") if name]
     if options.show:
         show(options, Figures.read(options.output / "figures.json"))

@@ -14,21 +14,33 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 
 from benchmarks.versus.clients import Client
+from firearrow.cli.servers.workers import PORTS_APART
 from firearrow.testing.ports import free_broker_port
 from judges import ApacheBroker, ApacheNameServer, FireArrowBroker, FireArrowNameServer, Server
 from judges.process import Child
 from judges.server_process import answers, wait_for
 from judges.servers import _QUICK_BROKER
-from judges.wire import GET_BROKER_SETTINGS, GET_MAX_OFFSET, GET_ROUTE, QUERY_CONSUMER_OFFSET, ask
+from judges.wire import (
+    GET_BROKER_SETTINGS,
+    GET_CLUSTER,
+    GET_MAX_OFFSET,
+    GET_ROUTE,
+    QUERY_CONSUMER_OFFSET,
+    UPDATE_TOPIC,
+    ask,
+)
 
 OURS = "FireArrow"
+WORKER_COUNT = 2
+WORKERS = f"FireArrow, {WORKER_COUNT} workers"
+"""``firearrow broker --workers 2``."""
 BEFORE = "before"
 """Our broker as an older checkout of this repository has it."""
 FLOOR = "floor"
@@ -69,8 +81,11 @@ class Standing(msgspec.Struct, frozen=True):
     flush: str
     name_server: str
     broker: str
+    """The first of them; `brokers` has all masters."""
     pids: tuple[int, ...]
-    """The broker's first, the name server's last, a slave's between them."""
+    """The broker's first, the name server's last, those of a slave, other workers and their supervisor between."""
+    workers: tuple[str, ...] = ()
+    """Addresses of the workers besides the first."""
 
     def signal(self, number: signal.Signals) -> None:
         """Signal every process of the pair."""
@@ -96,18 +111,24 @@ class Standing(msgspec.Struct, frozen=True):
 
     # ---- figures
 
+    @property
+    def brokers(self) -> tuple[str, ...]:
+        """Every master."""
+        return (self.broker, *self.workers)
+
     def ends(self, topic: str = TOPIC) -> int:
         """How many messages the queues of a topic have been given."""
         asked = [{"topic": topic, "queueId": str(queue)} for queue in range(QUEUES)]
-        return sum(int(ask(self.broker, GET_MAX_OFFSET, one).fields["offset"]) for one in asked)
+        return sum(int(ask(at, GET_MAX_OFFSET, one).fields["offset"]) for at in self.brokers for one in asked)
 
     def committed(self, group: str, topic: str) -> int:
         """How many messages a group has left behind."""
         total = 0
-        for queue in range(QUEUES):
-            fields = {"consumerGroup": group, "topic": topic, "queueId": str(queue)}
-            answer = ask(self.broker, QUERY_CONSUMER_OFFSET, fields)
-            total += int(answer.fields["offset"]) if answer.code == 0 else 0
+        for at in self.brokers:
+            for queue in range(QUEUES):
+                fields = {"consumerGroup": group, "topic": topic, "queueId": str(queue)}
+                answer = ask(at, QUERY_CONSUMER_OFFSET, fields)
+                total += int(answer.fields["offset"]) if answer.code == 0 else 0
         return total
 
     def cpu_s(self) -> float:
@@ -116,11 +137,16 @@ class Standing(msgspec.Struct, frozen=True):
         return sum(group_cpu_s(pid) for pid in brokers)
 
     def memory_mib(self, what: str) -> float:
-        """A line of the broker's /proc/PID/status: VmRSS or RssAnon."""
-        for line in Path(f"/proc/{self.pids[0]}/status").read_text().splitlines():
-            if line.startswith(f"{what}:"):
-                return int(line.split()[1]) / 1024
-        raise KeyError(what)
+        """A line of /proc/PID/status, VmRSS or RssAnon, of the broker and its other workers."""
+        return sum(memory_mib(pid, what) for pid in self.pids[: len(self.brokers)])
+
+
+def memory_mib(pid: int, what: str) -> float:
+    """A line of a process's /proc/PID/status in MiB."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(f"{what}:"):
+            return int(line.split()[1]) / 1024
+    raise KeyError(what)
 
 
 def group_cpu_s(group: int) -> float:
@@ -139,10 +165,90 @@ def group_cpu_s(group: int) -> float:
 class FireArrowInEarnest(FireArrowBroker):
     """Our broker with its own defaults: without the small files that tests like."""
 
-    def __init__(self, *, name_servers: list[str], settings: dict[str, str], broker_id: int = 0) -> None:
-        super().__init__(name_servers=name_servers, settings=settings, broker_id=broker_id)
+    def __init__(
+        self,
+        *,
+        name_servers: list[str],
+        settings: dict[str, str],
+        broker_id: int = 0,
+        arguments: Sequence[str] = (),
+    ) -> None:
+        super().__init__(name_servers=name_servers, settings=settings, broker_id=broker_id, arguments=arguments)
         for key in _QUICK_BROKER:
             self.settings.pop(key, None)
+
+    @property
+    def ports(self) -> list[int]:
+        """Where its processes listen."""
+        return [self.port]
+
+    @property
+    def pids(self) -> list[int]:
+        """The groups of its processes."""
+        return [self.pid]
+
+    def cpu_seconds(self) -> float:
+        """CPU time used so far by all of its processes."""
+        return sum(group_cpu_s(pid) for pid in self.pids)
+
+
+class WorkersInEarnest(FireArrowInEarnest):
+    """``firearrow broker --workers N``, with the defaults otherwise."""
+
+    def __init__(self, *, name_servers: list[str], settings: dict[str, str], count: int) -> None:
+        super().__init__(name_servers=name_servers, settings=settings, arguments=["--workers", str(count)])
+        self._count = count
+        # The supervisor gives every worker a store and ports of its own.
+        self.settings["storePathRootDir"] = str(self.store)
+
+    @property
+    def ports(self) -> list[int]:
+        """Where the workers listen."""
+        return [self.port + PORTS_APART * number for number in range(self._count)]
+
+    @property
+    def pids(self) -> list[int]:
+        """The workers, each in a group of its own, and their supervisor."""
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+        return [*map(int, children), self.pid]
+
+    def _ready(self) -> bool:
+        cluster = answers(self.name_servers[0], GET_CLUSTER)
+        return cluster is not None and all(f"127.0.0.1:{port}".encode() in cluster for port in self.ports)
+
+    def create_topic(self, topic: str, queues: int = 4, *, order: bool = False) -> str:
+        """Make a topic on every worker."""
+        for port in self.ports:
+            make_topic(f"127.0.0.1:{port}", topic, queues, order=order)
+        wait_for(lambda: self._is_routed(topic), f"a route of {topic} to all workers", 40.0)
+        return topic
+
+    def _is_routed(self, topic: str) -> bool:
+        route = answers(self.name_servers[0], GET_ROUTE, {"topic": topic})
+        return route is not None and all(f"127.0.0.1:{port}".encode() in route for port in self.ports)
+
+    def close(self) -> None:
+        """End the workers in order, which a killed supervisor would not see."""
+        if self.running:
+            self.stop()
+        super().close()
+
+
+def make_topic(broker: str, topic: str, queues: int, *, order: bool = False) -> None:
+    """Ask one broker for a topic."""
+    fields = {
+        "topic": topic,
+        "defaultTopic": "TBW102",
+        "readQueueNums": str(queues),
+        "writeQueueNums": str(queues),
+        "perm": "6",
+        "topicFilterType": "SINGLE_TAG",
+        "topicSysFlag": "0",
+        "order": str(order).lower(),
+    }
+    answer = ask(broker, UPDATE_TOPIC, fields)
+    if answer.code != 0:
+        raise RuntimeError(f"{broker} refused topic {topic}: code {answer.code}, {answer.remark}")
 
 
 class Floor(Server):
@@ -188,6 +294,8 @@ class Contestant:
             floor = self._started(Floor())
             return Standing(FLOOR, self.flush, floor.address, floor.address, (floor.pid,))
         names = self._started(self._name_server())
+        if self.name == WORKERS:
+            return self._start_workers(names)
         master = self._broker(names.address, MODES[self.flush], 0)
         self._started(master)
         master.create_topic(TOPIC, QUEUES)
@@ -198,8 +306,15 @@ class Contestant:
             pids.append(slave.pid)
         return Standing(self.name, self.flush, names.address, master.address, (*pids, names.pid))
 
+    def _start_workers(self, names: Server) -> Standing:
+        broker = WorkersInEarnest(name_servers=[names.address], settings=MODES[self.flush], count=WORKER_COUNT)
+        self._started(broker)
+        broker.create_topic(TOPIC, QUEUES)
+        first, *others = (f"127.0.0.1:{port}" for port in broker.ports)
+        return Standing(self.name, self.flush, names.address, first, (*broker.pids, names.pid), tuple(others))
+
     def _name_server(self) -> Server:
-        if self.name in (OURS, BEFORE):
+        if self.name in (OURS, BEFORE, WORKERS):
             return FireArrowNameServer(arguments=["--log-level", "ERROR"])
         return ApacheNameServer(self.name.removeprefix(APACHE), measured=True)
 

@@ -7,11 +7,12 @@ import msgspec
 from benchmarks.store.report import percentile
 from benchmarks.versus.clients import Client
 from benchmarks.versus.contestants import QUEUES, TOPIC, Standing, group_cpu_s
+from benchmarks.versus.contestants import make_topic as ask_for_topic
 from benchmarks.versus.rows import BACKLOG, BACKLOG_TOPIC, BATCH, FILTERED_TOPIC, PASSES_ONE_IN, Row
 from firearrow.blocking import Message, Producer
 from judges import fresh
 from judges.server_process import wait_for
-from judges.wire import GET_ROUTE, UPDATE_TOPIC, ask
+from judges.wire import GET_ROUTE, ask
 
 POLL_S = 0.05
 DRAINED_FROM, DRAINED_TO = 0.1, 0.9
@@ -135,16 +136,7 @@ def _fill_filtered(standing: Standing) -> None:
 
 
 def make_topic(standing: Standing, topic: str) -> None:
-    """A topic of as many queues as the arena's, at this broker."""
-    fields = {
-        "topic": topic,
-        "defaultTopic": "TBW102",
-        "readQueueNums": str(QUEUES),
-        "writeQueueNums": str(QUEUES),
-        "perm": "6",
-        "topicFilterType": "SINGLE_TAG",
-        "topicSysFlag": "0",
-        "order": "false",
-    }
-    ask(standing.broker, UPDATE_TOPIC, fields)
+    """A topic of as many queues as the arena's, at this broker and its other workers."""
+    for broker in standing.brokers:
+        ask_for_topic(broker, topic, QUEUES)
     wait_for(lambda: ask(standing.name_server, GET_ROUTE, {"topic": topic}).code == 0, f"a route of {topic}", 40.0)

@@ -3,6 +3,7 @@
 import os
 import platform
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 from statistics import median
 
@@ -11,7 +12,7 @@ import msgspec
 from benchmarks.kept import Kept
 from benchmarks.store.machine import _cpu, _file_system, _version, sync_microseconds
 from benchmarks.versus.clients import CLIENT_FLAGS, EXAMPLES_VERSION
-from benchmarks.versus.contestants import FLOOR, OURS, QUEUES, RUNBROKER_FLAGS
+from benchmarks.versus.contestants import FLOOR, OURS, QUEUES, RUNBROKER_FLAGS, WORKERS
 from benchmarks.versus.measure import Turn
 from benchmarks.versus.rows import ROWS
 from judges.install.java import MEASURED
@@ -77,7 +78,7 @@ def table(figures: Figures) -> list[str]:
     ]
     for key, row in ROWS.items():
         of_row = figures.turns.get(key, {})
-        rivals = [name for name in of_row if name not in (OURS, FLOOR)]
+        rivals = _rivals(of_row)
         for name, turns in of_row.items():
             against = of_row[rivals[0]] if rivals and name != rivals[0] else None
             rate = f"{middle(turns, 'rate') / middle(against, 'rate'):.2f}" if against else ""
@@ -121,8 +122,12 @@ def plot(figures: Figures, path: Path) -> bool:
 
 def _pair(figures: Figures, key: str) -> tuple[list[Turn], list[Turn]] | None:
     of_row = figures.turns.get(key, {})
-    rivals = [name for name in of_row if name not in (OURS, FLOOR)]
-    return (of_row[OURS], of_row[rivals[0]]) if OURS in of_row and rivals else None
+    rivals, ours = _rivals(of_row), [name for name in (WORKERS, OURS) if name in of_row]
+    return (of_row[ours[0]], of_row[rivals[0]]) if ours and rivals else None
+
+
+def _rivals(names: Iterable[str]) -> list[str]:
+    return [name for name in names if name not in (OURS, WORKERS, FLOOR)]
 
 
 def _ratio(figures: Figures, key: str, name: str) -> float:

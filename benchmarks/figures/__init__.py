@@ -1,0 +1,1 @@
+"""The figures that RocketMQ's documents claim, measured on our broker with a command each."""

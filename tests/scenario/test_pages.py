@@ -28,6 +28,14 @@ PAGES = {
     "how-to/slow-consumers.md": ["handled 500 messages", "loaded 100 rows"],
     "how-to/logging.md": ['"event": "an example", "topic": "orders"'],
     "how-to/tls.md": ["sent 1 message to secrets", "plaintext is refused", "heard hush"],
+    "how-to/access.md": [
+        "created normal user shop at 127.0.0.1:29931",
+        "127.0.0.1:29931: yes, the rule says: Allow Pub,Sub on Topic:orders*",
+        "127.0.0.1:29931: no, no matched policies.",
+        "refused: User:shop has no permission to access Topic:bills from 127.0.0.1, no matched policies.",
+        "heard one espresso",
+        "a wrong password is refused",
+    ],
     "how-to/filter-messages.md": ["passed ['Bonn', 'Köln']", "Aachen"],
     "how-to/delays.md": [
         "at once, after two seconds, at a time",

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Final, Self
 
+from firearrow.admin.accounts import Accounts
 from firearrow.admin.broker_operations import BrokerOperations
 from firearrow.admin.brokers import Brokers
 from firearrow.admin.group_members import GroupMembers
@@ -57,6 +58,7 @@ class Admin:
         self.messages: Final = Messages(self.brokers)
         self.operations: Final = BrokerOperations(self.brokers)
         self.name_servers: Final = NameServerOperations(self.brokers)
+        self.accounts: Final = Accounts(self.brokers)
         self.sizes: Final = TopicSize(self.topics, self.groups)
 
     async def __aenter__(self) -> Self:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from firearrow.cli.operate.user_file import Profile
 
 COMMANDS: Final = {
+    "acl": "Create, list, delete and test the rules that say what users may do.",
     "broker": "Run a broker: stores messages and delivers them to consumers.",
     "cluster": "List and describe clusters.",
     "consume": "Print the messages of a topic: stored ones, or new ones as they arrive.",
@@ -36,16 +37,19 @@ COMMANDS: Final = {
     "recall": "Take back delayed messages that are not due yet.",
     "store": "Inspect a store directory, FireArrow's or Apache's.",
     "topic": "List, create, describe, update and delete topics.",
+    "user": "Create, list, update and delete the users that brokers let in.",
 }
 """Commands with their help. A command is a module of this package with a function of the same name, or in `PLACES`."""
 
 PLACES: Final = {
+    "acl": "firearrow.cli.operate.access",
     "cluster": "firearrow.cli.operate.cluster",
     "dlq": "firearrow.cli.jobs.dead_letters",
     "doctor": "firearrow.cli.operate.doctor",
     "failover": "firearrow.cli.failover.commands",
     "message": "firearrow.cli.operate.message",
     "profile": "firearrow.cli.operate.profile",
+    "user": "firearrow.cli.operate.access",
 }
 OPERATIONS: Final = {
     "broker": ("firearrow.cli.operate.brokers", "brokers"),

@@ -3,6 +3,10 @@
 from typing import Final
 
 EXAMPLES: Final = {
+    "acl create": "firearrow acl create shop Pub,Sub 'Topic:orders*' --from 10.0.0.0/8",
+    "acl delete": "firearrow acl delete shop 'Topic:orders*'",
+    "acl list": "firearrow acl list shop",
+    "acl test": "firearrow acl test shop Pub Topic:orders --from 10.0.0.7",
     "broker": "firearrow broker -n 10.0.0.1:9876 --store /data/store --drain",
     "broker config get": "firearrow broker config get broker-a autoCreateTopicEnable",
     "broker config set": "firearrow broker config set broker-a autoCreateTopicEnable=false",
@@ -71,5 +75,9 @@ EXAMPLES: Final = {
     "topic route": "firearrow topic route orders",
     "topic shrink": "firearrow topic shrink orders --queues 4",
     "topic update": "firearrow topic update orders --perm r",
+    "user create": "firearrow user create shop",
+    "user delete": "firearrow user delete shop",
+    "user list": "firearrow user list --json",
+    "user update": "firearrow user update shop --disable",
 }  # fmt: skip
 """By the words of the command."""

@@ -1,0 +1,312 @@
+"""``firearrow user`` and ``firearrow acl``: who is let in at brokers, ours or Apache's 5.x, and what they may do there.
+
+Every broker keeps its own users and rules, so every command goes to all brokers of the cluster, or to one (``-b``).
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Final
+
+import typer
+
+from firearrow.access.bodies import rules_in
+from firearrow.access.decide import Need, Verdict, decide
+from firearrow.access.declared import thing
+from firearrow.access.rules import (
+    USER_PREFIX,
+    Action,
+    Kind,
+    Pattern,
+    Rules,
+    User,
+    UserStatus,
+    UserType,
+    parse_resource,
+    word,
+)
+from firearrow.admin import Admin
+from firearrow.cli.cluster import AsJson, NameServers, admin_of, fail, run
+from firearrow.cli.operate.listing import Watch, show
+from firearrow.cli.tables import print_table
+from firearrow.errors import NoSuchName
+from firearrow.protocol.bodies.admin.auth import AclInfo, PolicyEntry, UserInfo
+from firearrow.runtime.network import Address
+
+DENIED: Final = 1
+
+user = typer.Typer(add_completion=False, help="Create, list, update and delete the users that brokers let in.")
+acl = typer.Typer(add_completion=False, help="Create, list, delete and test the rules that say what users may do.")
+
+Name = Annotated[str, typer.Argument(metavar="USER", help="The name of the user.")]
+Broker = Annotated[str, typer.Option("--broker", "-b", help="Only this broker, by name or by address.")]
+Cluster = Annotated[str, typer.Option("--cluster", "-c", help="Only brokers of this cluster.")]
+Resource = Annotated[
+    str,
+    typer.Argument(metavar="RESOURCE", help="Topic:orders, Topic:orders*, Group:billing, Cluster:c, Topic:* or *."),
+]
+Password = Annotated[
+    str,
+    typer.Option(
+        envvar="FIREARROW_USER_PASSWORD",
+        prompt=True,
+        hide_input=True,
+        help="The password; asked for, or read from standard input, when it is not given.",
+    ),
+]
+
+
+def _everywhere(
+    context: typer.Context,
+    servers: str,
+    cluster: str,
+    broker: str,
+    change: Callable[[Admin, Address], Awaitable[None]],
+    said: str,
+) -> None:
+    """Make a change at every broker, and say where it was made."""
+
+    async def work() -> None:
+        async with admin_of(context, servers) as admin:
+            for address in await admin.accounts.keepers(cluster, broker):
+                await change(admin, address)
+                typer.echo(f"{said} at {address}")
+
+    run(context, work)
+
+
+@user.command("create")
+def create_user(
+    context: typer.Context,
+    name: Name,
+    password: Password,
+    is_super: Annotated[bool, typer.Option("--super", help="Let the user do everything.")] = False,
+    cluster: Cluster = "",
+    broker: Broker = "",
+    servers: NameServers = "",
+) -> None:
+    """Make a user."""
+    kind = UserType.SUPER if is_super else UserType.NORMAL
+
+    async def change(admin: Admin, address: Address) -> None:
+        await admin.accounts.create_user(address, name, password, kind=kind.value)
+
+    _everywhere(context, servers, cluster, broker, change, f"created {kind.value.lower()} user {name}")
+
+
+@user.command("update")
+def update_user(
+    context: typer.Context,
+    name: Name,
+    password: Annotated[
+        str, typer.Option(envvar="FIREARROW_USER_PASSWORD", help="A new password; better given in the environment.")
+    ] = "",
+    is_super: Annotated[bool | None, typer.Option("--super/--normal", help="Let the user do everything.")] = None,
+    enabled: Annotated[bool | None, typer.Option("--enable/--disable", help="Let the user in, or not.")] = None,
+    cluster: Cluster = "",
+    broker: Broker = "",
+    servers: NameServers = "",
+) -> None:
+    """Change the password, the kind or the status of a user."""
+    if not password and is_super is None and enabled is None:
+        fail(context, "nothing to change; give --password, --super, --normal, --enable or --disable")
+    kind = None if is_super is None else (UserType.SUPER if is_super else UserType.NORMAL).value
+    status = None if enabled is None else (UserStatus.ENABLE if enabled else UserStatus.DISABLE).value
+
+    async def change(admin: Admin, address: Address) -> None:
+        await admin.accounts.update_user(address, name, password=password or None, kind=kind, status=status)
+
+    _everywhere(context, servers, cluster, broker, change, f"updated user {name}")
+
+
+@user.command("delete")
+def delete_user(
+    context: typer.Context, name: Name, cluster: Cluster = "", broker: Broker = "", servers: NameServers = ""
+) -> None:
+    """Forget a user, with its rules."""
+
+    async def change(admin: Admin, address: Address) -> None:
+        await admin.accounts.delete_user(address, name)
+
+    _everywhere(context, servers, cluster, broker, change, f"deleted user {name}")
+
+
+@user.command("list")
+def list_users(
+    context: typer.Context,
+    cluster: Cluster = "",
+    broker: Broker = "",
+    servers: NameServers = "",
+    as_json: AsJson = False,
+    watch: Watch = None,
+) -> None:
+    """List users, without their passwords."""
+
+    async def ask(admin: Admin) -> list[tuple[str, UserInfo]]:
+        keepers = await admin.accounts.keepers(cluster, broker)
+        return [(str(address), each) for address in keepers for each in await admin.accounts.users(address)]
+
+    def row(address: str, info: UserInfo) -> dict[str, str]:
+        return {
+            "broker": address,
+            "user": info.username or "",
+            "type": info.user_type or "",
+            "status": info.user_status or "",
+        }
+
+    show(
+        context,
+        servers,
+        ask,
+        fields=lambda found: [row(*each) for each in found],
+        tables=lambda found: print_table(
+            "Users", ["broker", "user", "type", "status"], [list(row(*each).values()) for each in found]
+        ),
+        as_json=as_json,
+        watch=watch,
+    )
+
+
+@acl.command("create")
+def create_rule(
+    context: typer.Context,
+    name: Name,
+    actions: Annotated[
+        str, typer.Argument(metavar="ACTIONS", help="Pub, Sub, Create, Update, Delete, Get, List, All; with commas.")
+    ],
+    resource: Resource,
+    deny: Annotated[bool, typer.Option("--deny", help="Deny instead of allowing.")] = False,
+    sources: Annotated[
+        list[str] | None,
+        typer.Option("--from", help="Only from this address or range, such as 10.0.0.0/8; repeatable."),
+    ] = None,
+    cluster: Cluster = "",
+    broker: Broker = "",
+    servers: NameServers = "",
+) -> None:
+    """Allow or deny a user actions on a resource; a rule about the same resource is replaced."""
+    decision = "Deny" if deny else "Allow"
+    rule = PolicyEntry(
+        resource=resource, actions=_words(actions), decision=decision, source_ips=list(sources or ()) or None
+    )
+
+    async def change(admin: Admin, address: Address) -> None:
+        await admin.accounts.put_rule(address, USER_PREFIX + name, rule)
+
+    _everywhere(context, servers, cluster, broker, change, f"{decision.lower()} {actions} on {resource} to {name}: set")
+
+
+@acl.command("delete")
+def delete_rules(
+    context: typer.Context,
+    name: Name,
+    resource: Annotated[
+        str, typer.Argument(metavar="[RESOURCE]", help="The resource of the rule; without it, all rules go.")
+    ] = "",
+    cluster: Cluster = "",
+    broker: Broker = "",
+    servers: NameServers = "",
+) -> None:
+    """Take the rule about a resource, or all rules, from a user."""
+
+    async def change(admin: Admin, address: Address) -> None:
+        await admin.accounts.delete_rules(address, USER_PREFIX + name, resource or None)
+
+    said = f"deleted the rule of {name} about {resource}" if resource else f"deleted all rules of {name}"
+    _everywhere(context, servers, cluster, broker, change, said)
+
+
+@acl.command("list")
+def list_rules(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="[USER]", help="Only users whose names hold this text.")] = "",
+    cluster: Cluster = "",
+    broker: Broker = "",
+    servers: NameServers = "",
+    as_json: AsJson = False,
+    watch: Watch = None,
+) -> None:
+    """List rules."""
+
+    async def ask(admin: Admin) -> list[dict[str, str]]:
+        found = []
+        for address in await admin.accounts.keepers(cluster, broker):
+            for info in await admin.accounts.rules(address, name):
+                found += _rows(str(address), info)
+        return found
+
+    columns = ["broker", "user", "decision", "actions", "resource", "from", "kind"]
+    show(
+        context,
+        servers,
+        ask,
+        fields=lambda found: found,
+        tables=lambda found: print_table("Rules", columns, [list(row.values()) for row in found]),
+        as_json=as_json,
+        watch=watch,
+    )
+
+
+@acl.command("test")
+def ask_rules(
+    context: typer.Context,
+    name: Name,
+    action: Annotated[str, typer.Argument(metavar="ACTION", help="One action, such as Pub.")],
+    resource: Annotated[str, typer.Argument(metavar="RESOURCE", help="One thing, such as Topic:orders.")],
+    source: Annotated[str, typer.Option("--from", help="The address that the request comes from.")] = "127.0.0.1",
+    cluster: Cluster = "",
+    broker: Broker = "",
+    servers: NameServers = "",
+) -> None:
+    """Say whether a user may do something, and which rule says so. The exit status is 1 if a broker denies it."""
+    need = _need(context, action, resource)
+
+    async def work() -> list[tuple[Address, Verdict]]:
+        async with admin_of(context, servers) as admin:
+            keepers = await admin.accounts.keepers(cluster, broker)
+            return [(address, await _verdict(admin, address, name, need, source)) for address in keepers]
+
+    verdicts = run(context, work)
+    for address, verdict in verdicts:
+        why = verdict.reason if verdict.rule is None else f"the rule says: {verdict.rule}"
+        typer.echo(f"{address}: {'yes' if verdict.allowed else 'no'}, {why}")
+    if not all(verdict.allowed for _, verdict in verdicts):
+        raise typer.Exit(DENIED)
+
+
+async def _verdict(admin: Admin, at: Address, name: str, need: Need, source: str) -> Verdict:
+    known = [info for info in await admin.accounts.users(at, name) if info.username == name]
+    if not known:
+        raise NoSuchName(f"{at} has no user {name!r}; `firearrow user list` shows those that it has")
+    rules = await admin.accounts.rules_of(at, USER_PREFIX + name)
+    kind = word(UserType, known[0].user_type) or UserType.NORMAL
+    status = word(UserStatus, known[0].user_status) or UserStatus.ENABLE
+    return decide(User(name, "", kind, status), Rules() if rules is None else rules_in(rules), need, source)
+
+
+def _need(context: typer.Context, action: str, resource: str) -> Need:
+    wanted, found = word(Action, action), parse_resource(resource)
+    if wanted is None or wanted is Action.ALL:
+        known = ", ".join(each.value for each in Action if each is not Action.ALL)
+        fail(context, f"{action!r} is not an action; write one of {known}")
+    if found is None or found.pattern is not Pattern.LITERAL or found.kind is Kind.ANY:
+        fail(context, f"{resource!r} is not one thing; write Topic:NAME, Group:NAME or Cluster:NAME")
+    return thing(found.kind, found.name, (wanted,))
+
+
+def _rows(address: str, info: AclInfo) -> list[dict[str, str]]:
+    return [
+        {
+            "broker": address,
+            "user": (info.subject or "").removeprefix(USER_PREFIX),
+            "decision": entry.decision or "",
+            "actions": ",".join(entry.actions or ()),
+            "resource": entry.resource or "",
+            "from": ",".join(entry.source_ips or ()) or "everywhere",
+            "kind": policy.policy_type or "",
+        }
+        for policy in info.policies or ()
+        for entry in policy.entries or ()
+    ]
+
+
+def _words(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import os
 import shlex
 import sys
 import tempfile
@@ -14,7 +15,7 @@ from msgspec import Struct
 from campaigns.mqadmin.command_lines import verb_of
 from campaigns.mqadmin.normal_text import normal
 from firearrow.blocking import Consumer, Message, MessageQueue, Producer
-from firearrow.cli.mqadmin.startup import start
+from firearrow.cli.mqadmin.startup import EXIT, STRICT, start
 from judges import ApacheBroker, ApacheNameServer, FireArrowBroker, FireArrowNameServer, Mqadmin, fresh
 
 
@@ -68,7 +69,7 @@ def ours(line: str) -> Printed:
     """Run a line with our tool."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        status = start(shlex.split(line))
+        status = start(shlex.split(line), {**os.environ, EXIT: STRICT})
     return Printed(out.getvalue() + (err.getvalue() if status else ""), bool(status))
 
 

@@ -30,12 +30,16 @@ other, and compares what they print, without times, rates, ids, offsets of new m
 
 ## What is not Apache's
 
-- The exit status of a command that fails is 1. Apache's tool prints a stack trace and ends with 0; with
-  `FIREARROW_MQADMIN_EXIT=apache` in the environment ours ends with 0, too. Wrong options end with 1 in both.
+- The exit status is Apache's: 1 for wrong options, else 0, also when a command fails. Runbooks that look at it should
+  set `FIREARROW_MQADMIN_EXIT=strict`: then a command that fails ends with 1.
 - A failure is one line on standard error instead of a stack trace.
 - Lists are sorted. Apache's tool prints them in the order of a hash table.
 - `allocateMQ` divides the queues in their order, as clients do. Apache's tool divides them in the order of a hash
   table, so that it prints something else at every run.
+- `queryMsgByUniqueKey` without `-s` and `-e` looks at all messages, Apache's at those of the last 36 hours.
+- Options that ask for what is not offered (`queryMsgById -u`, `queryMsgByKey -l`, `printMsg -l`) end with status 1 and
+  the reason. `-c` of `consumerProgress`, `resetOffsetByTime` and `skipAccumulatedMessage` and `-o` of
+  `cloneGroupOffset` have no effect on ordinary topics, as in Apache's tool.
 - Keys of an account come from `FIREARROW_ACCESS_KEY` and `FIREARROW_SECRET_KEY`, or from `conf/tools.yml` under
   `ROCKETMQ_HOME`; TLS from `FIREARROW_TLS` and `FIREARROW_TLS_TRUST`. The name servers come from `-n`, else from
   `NAMESRV_ADDR`.

@@ -5,7 +5,7 @@ One is hunted in random groups of three, the others by the test of their part or
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pytest
 
@@ -21,9 +21,9 @@ from firearrow.broker.tables.offset_rows import OffsetRows
 from firearrow.broker.tables.offsets import OffsetTable
 from firearrow.model.group_state import GroupState
 from firearrow.store.epochs.promise import Promise
-from firearrow.store.placement import WRITTEN
 from firearrow.store.recovery import owed_cut
 from tests.simulation.broker.failovers import FailoverOptions, run_failovers
+from tests.simulation.early_log import EarlyLog
 from tests.simulation.partplants import PartPlant
 from tests.unit.broker import test_failover_group, test_owed_cut, test_table_source
 from tests.unit.store import test_epoch_files
@@ -37,7 +37,7 @@ def acknowledges_before_the_flush(patch: pytest.MonkeyPatch) -> None:
 
     def init(self: Slave, *arguments: Any) -> None:
         made(self, *arguments)
-        self._level = WRITTEN
+        self._log = cast("Any", EarlyLog(self._log))
 
     patch.setattr(Slave, "__init__", init)
 

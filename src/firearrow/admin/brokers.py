@@ -113,10 +113,17 @@ class Brokers:
     # -- asking
 
     async def ask(
-        self, to: Address, request: Request[A], body: bytes = b"", *, accept: frozenset[int] = SUCCESS_ONLY
+        self,
+        to: Address,
+        request: Request[A],
+        body: bytes = b"",
+        *,
+        accept: frozenset[int] = SUCCESS_ONLY,
+        timeout_ms: float | None = None,
     ) -> Reply[A]:
         """Send a request to one server."""
-        return await self._caller.call(to, request, body, timeout_ms=self._timeout_ms, accept=accept)
+        limit_ms = self._timeout_ms if timeout_ms is None else timeout_ms
+        return await self._caller.call(to, request, body, timeout_ms=limit_ms, accept=accept)
 
     async def ask_name_server(self, request: Request[A], *, accept: frozenset[int] = SUCCESS_ONLY) -> Reply[A]:
         """Send a request to a name server that answers."""

@@ -51,11 +51,11 @@ class Messages:
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
 
-    async def get(self, message_id: str, topic: str = "") -> Sequence[FoundMessage]:
+    async def get(self, message_id: str, topic: str = "", cluster: str = "") -> Sequence[FoundMessage]:
         """Return the messages with an id: of a topic by unique key, else, and without a topic, by offset id."""
         host, physical = parse_offset_message_id(message_id)
         if topic:
-            found = await self._query(topic, message_id, UNIQUE_KEY_MESSAGES, 0, INT64_MAX, unique=True)
+            found = await self.by_unique_key(topic, message_id, cluster=cluster)
             if found:
                 return found
         address = str(Address(host.ip, host.port))
@@ -67,11 +67,26 @@ class Messages:
             )
         return [FoundMessage(await self._at(member, physical, message_id), member)]
 
+    async def by_unique_key(
+        self, topic: str, message_id: str, *, begin_ms: int = 0, end_ms: int = INT64_MAX, cluster: str = ""
+    ) -> Sequence[FoundMessage]:
+        """Return the messages of a topic whose producer gave them an id, stored between two times, oldest first."""
+        asked = QueryMessage(
+            topic=topic,
+            key=message_id,
+            max_num=UNIQUE_KEY_MESSAGES,
+            begin_timestamp=begin_ms,
+            end_timestamp=end_ms,
+            unique_key_query=True,
+        )
+        return await self._query(asked, cluster)
+
     async def query(
-        self, topic: str, key: str, *, begin_ms: int = 0, end_ms: int = INT64_MAX, most: int = 64
+        self, topic: str, key: str, *, begin_ms: int = 0, end_ms: int = INT64_MAX, most: int = 64, cluster: str = ""
     ) -> Sequence[FoundMessage]:
         """Return the messages of a topic that have a key and were stored between two times, oldest first."""
-        return await self._query(topic, key, most, begin_ms, end_ms, unique=False)
+        asked = QueryMessage(topic=topic, key=key, max_num=most, begin_timestamp=begin_ms, end_timestamp=end_ms)
+        return await self._query(asked, cluster)
 
     async def consume_again(self, found: FoundMessage, group: str, client_id: str) -> ConsumeMessageDirectlyResult:
         """Let a member of a group consume a message now; its offsets stay. Return what came of it."""
@@ -90,30 +105,22 @@ class Messages:
             raise NoSuchName(gone) from refusal
         return decode(bytes(reply.body), keep_bad_bodies=True)
 
-    async def _query(
-        self, topic: str, key: str, most: int, begin_ms: int, end_ms: int, *, unique: bool
-    ) -> Sequence[FoundMessage]:
+    async def _query(self, request: QueryMessage, cluster: str) -> Sequence[FoundMessage]:
+        topic, key = request.topic, request.key
         route = await self._brokers.route(topic)
         if route is None:
             raise NoSuchName(f"no name server knows a topic {topic!r}; firearrow topic list shows those that are there")
         names = {data.broker_name for data in route.queue_datas}
-        members = [member for member in await self._brokers.readable() if member.name in names]
-        request = QueryMessage(
-            topic=topic,
-            key=key,
-            max_num=most,
-            begin_timestamp=begin_ms,
-            end_timestamp=end_ms,
-            unique_key_query=unique or None,
-        )
+        members = [member for member in await self._brokers.readable(cluster) if member.name in names]
         bodies = await together(self._matches(member, request) for member in members)
         found = [
             FoundMessage(stored, member)
             for member, body in zip(members, bodies, strict=True)
             for stored in decode_all(body, keep_bad_bodies=True)
-            if stored.topic == topic and key in ([stored.unique_key] if unique else [*stored.keys, stored.unique_key])
+            if stored.topic == topic
+            and key in ([stored.unique_key] if request.unique_key_query else [*stored.keys, stored.unique_key])
         ]  # the index knows keys by their hash, so others may be among the answers
-        return sorted(found, key=lambda each: each.stored.store_timestamp)[:most]
+        return sorted(found, key=lambda each: each.stored.store_timestamp)[: request.max_num]
 
     async def _matches(self, member: BrokerMember, request: QueryMessage) -> bytes:
         reply = await self._brokers.ask(member.at, request, accept=_FOUND_OR_NOT)

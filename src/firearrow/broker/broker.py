@@ -224,7 +224,9 @@ class Broker:
         except BaseException:
             await store.close()
             raise
-        self._settings.on_change.append(lambda: store.retention.configure(self._settings.value.retention))
+        self._settings.on_change.append(
+            lambda: store.configure(self._settings.value.log, self._settings.value.retention)
+        )
         life.spawn(store.run(), "store")
         life.on_stop(store.close)
         if self._part is not None:

@@ -23,6 +23,7 @@ from firearrow.cli.servers.workers import Supervisor, Workers
 from firearrow.errors import DiskError, FireArrowError, SettingsError
 from firearrow.runtime.clock import SystemClock
 from firearrow.runtime.coordinator.etcd import Etcd, endpoints_of
+from firearrow.runtime.disk.linked_directory import link_directory
 from firearrow.runtime.disk.real_disk import RealDisk
 from firearrow.runtime.garbage_collector import settle
 from firearrow.runtime.host import advice, this_host
@@ -31,6 +32,7 @@ from firearrow.runtime.machine import Machine, numeric, this_machine
 from firearrow.runtime.network import SystemNetwork
 from firearrow.runtime.systemd import notify
 from firearrow.settings import Source
+from firearrow.store.paths import CONSUME_QUEUE
 from firearrow.telemetry.logs import Form
 
 Says = Callable[[Identity], str]
@@ -123,6 +125,10 @@ def _supervise(
     broker = settings.broker
     if not broker.listen_port:
         raise SettingsError("--workers needs a port: worker K listens on it plus 10 times K; give --port")
+    if broker.store_path_consume_queue:
+        raise SettingsError(
+            "--workers and storePathConsumeQueue exclude each other: every worker has queues of its own"
+        )
     name = broker.broker_name or this_machine().name
     log = None if log_file is None else str(log_file)
     workers = Workers(count, name, str(directory), broker.listen_port, metrics_port, shared, log)
@@ -184,6 +190,9 @@ def _tell_advice() -> None:
 async def _serve(
     settings: BrokerSettings, machine: Machine, directory: Path, *, drains: bool, says: Says | None
 ) -> None:
+    queues = settings.broker.store_path_consume_queue
+    if queues:
+        link_directory(str(directory), CONSUME_QUEUE, queues, "storePathConsumeQueue")
     disk = RealDisk(str(directory))
     served = _made(settings, machine, disk)
     serves = False

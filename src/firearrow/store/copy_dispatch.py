@@ -21,7 +21,7 @@ from firearrow.record.layout import BLANK_MAGIC, HEAD_SIZE, MAGIC_V1
 from firearrow.store.log.commit_log import CommitLog
 from firearrow.store.log.copied_log import check_records, whole_records
 from firearrow.store.log.segments import Segments
-from firearrow.store.placement import FLUSHED, Level, Placed
+from firearrow.store.placement import Placed
 from firearrow.store.queue.consume_queue import ConsumeQueue
 from firearrow.store.recovery.scan import row_of
 from firearrow.store.views.views import Views
@@ -40,27 +40,22 @@ _unpack_row = struct.Struct(">iI4xi4xqqi16xq20xi").unpack_from
 class CopyDispatch:
     """Dispatches a log that another broker wrote."""
 
-    def __init__(self, log: CommitLog, segments: Segments, views: Views, level: Level) -> None:
+    def __init__(self, log: CommitLog, segments: Segments, views: Views) -> None:
         self._log = log
         self._segments = segments
         self._views = views
-        self._level = level
         self._at = log.tail
 
     async def run(self) -> None:
         """Follow the copy until cancelled or until the log is fenced."""
         while self._log.fenced is None:
-            if self._at < self._end:
+            if self._at < self._log.kept:
                 await self._take_turn()
                 continue
             try:
-                await self._log.reached(self._at + 1, self._level)
+                await self._log.reached(self._at + 1, self._log.kept_at)
             except StoreFenced:
                 return
-
-    @property
-    def _end(self) -> int:
-        return self._log.flushed if self._level is FLUSHED else self._log.written
 
     async def _take_turn(self) -> None:
         """Dispatch a piece of the log; behind a copy that grows in every turn of the loop, after a while only."""
@@ -79,7 +74,7 @@ class CopyDispatch:
         if segment is None:  # deleted, or the copy began at a later file
             self._at = max(self._segments.min_offset, self._at - self._at % self._segments.size + self._segments.size)
             return
-        left, size, end, piece = min(segment.end, self._end) - self._at, PIECE_BYTES, 0, b""
+        left, size, end, piece = min(segment.end, self._log.kept) - self._at, PIECE_BYTES, 0, b""
         while not end:
             piece = await segment.file.read(self._at - segment.start, min(size, left))
             end, size = whole_records(piece, 0, self._at, segment.end)

@@ -15,6 +15,7 @@ from firearrow.store.log.copied_log import CopiedLog
 from firearrow.store.log.flush import Flusher
 from firearrow.store.log.next_segment import SegmentAhead
 from firearrow.store.log.progress import Sink
+from firearrow.store.placement import FLUSHED, WRITTEN
 from firearrow.store.recovery.open_log import OpenedLog, checkpoint_crc, open_log
 
 
@@ -57,6 +58,13 @@ class RunningLog:
     def shortage(self) -> DiskError | None:
         """Why there is no next segment, so that appends will soon be refused; None when nothing is known."""
         return self._ahead.failure
+
+    def configure(self, config: LogConfig) -> None:
+        """Keep records at the level of other settings from now on, and sync by them."""
+        level = FLUSHED if config.syncs_first else WRITTEN
+        if level is not self.log.kept_at:
+            self.log.keep_at(level)
+        self.flusher.configure(config)
 
     async def begin_at(self, offset: int) -> None:
         """Begin an empty log at the start of another segment, durably. Nothing may be appended meanwhile."""

@@ -25,7 +25,7 @@ from firearrow.store.log.block_sums import BlockSums
 from firearrow.store.log.waiters import OnReached
 from firearrow.store.log_copy import LogCopy
 from firearrow.store.mend import Mend
-from firearrow.store.placement import FLUSHED, WRITTEN, Appended, Level
+from firearrow.store.placement import FLUSHED, Appended, Level
 from firearrow.store.read.log_bytes import LogBytes
 from firearrow.store.read.lookup import Lookups
 from firearrow.store.read.queue_reader import QueueReader, ReadRequest, ReadResult
@@ -75,8 +75,7 @@ class Store:
         )
         self.log = self._running.log
         self.copy = LogCopy(self._running, views)
-        level = FLUSHED if config.log.syncs_first else WRITTEN
-        self._copy_dispatch = CopyDispatch(self.log, opened.segments, views, level) if is_copy else None
+        self._copy_dispatch = CopyDispatch(self.log, opened.segments, views) if is_copy else None
         self.bytes = LogBytes(self.log, opened.segments)
         self.lookups = Lookups(self.log, views.queues, views.index, opened)
         self.retention = Retention(
@@ -148,6 +147,11 @@ class Store:
         if self.replica.cut.offset is not None:
             await self.views.flush_after_cut()
             await self.replica.cut.paid()
+
+    def configure(self, log: LogConfig, retention: RetentionConfig) -> None:
+        """Sync and delete by other settings from now on; sizes of files stay."""
+        self._running.configure(log)
+        self.retention.configure(retention)
 
     async def run(self) -> None:
         """Flush, prepare segments and delete old files until `close` or cancellation."""

@@ -1,12 +1,14 @@
 """``mqadmin`` at a real cluster of ours: the commands of every day, in the order in which an operator needs them."""
 
+import os
 import re
+import socket
 from pathlib import Path
 
 import pytest
 
 from firearrow.blocking import Consumer
-from firearrow.cli.mqadmin.startup import start
+from firearrow.cli.mqadmin.startup import EXIT, STRICT, start
 from firearrow.testing.blocking import Cluster
 from judges.server_process import wait_for
 
@@ -24,7 +26,7 @@ class Tool:
     def run(self, line: str, *, status: int = 0) -> str:
         """Run a command; fail if its status is another one."""
         words = line.replace("$B", self.broker).split()
-        got = start([*words, "-n", self.names])
+        got = start([*words, "-n", self.names], {**os.environ, EXIT: STRICT})
         said = self._capsys.readouterr()
         assert got == status, f"{line}: {said.out}{said.err}"
         return said.out + said.err
@@ -93,6 +95,15 @@ def test_a_message_is_sent_found_and_read(tool: Tool, firearrow_topic: str) -> N
         f"queryMsgByOffset -t {firearrow_topic} -b broker-a -i 1 -o 0",
     ):
         assert re.search(r"^Queue Offset: +0$", tool.run(line), re.MULTILINE)
+    by_time = f"queryMsgByUniqueKey -t {firearrow_topic} -i {message_id} -c DefaultCluster"
+    assert re.search(r"^Queue Offset: +0$", tool.run(f"{by_time} -s 0 -e {1 << 50}"), re.MULTILINE)
+    assert "that was stored from 0 to 1" in tool.run(f"{by_time} -s 0 -e 1", status=1)
+    assert "no cluster 'other' is registered" in tool.run(
+        f"queryMsgByKey -t {firearrow_topic} -k k1 -c other", status=1
+    )
+    by_route = f"queryMsgByOffset -t {firearrow_topic} -b broker-a -i 1 -o 0 -r"
+    assert re.search(r"^Queue Offset: +0$", tool.run(f"{by_route} TBW102"), re.MULTILINE)
+    assert "no name server has a route of topic 'nowhere'" in tool.run(f"{by_route} nowhere", status=1)
     assert f"MSGID: {message_id} MessageExt [brokerName=broker-a, queueId=1" in tool.run(
         f"printMsg -t {firearrow_topic}"
     )
@@ -103,6 +114,23 @@ def test_a_message_is_sent_found_and_read(tool: Tool, firearrow_topic: str) -> N
     assert rows(tool.run(f"topicStatus -t {firearrow_topic}"))[1][:4] == ["broker-a", "1", "0", "1"]
     assert "has no message at 9" in tool.run(f"queryMsgByOffset -t {firearrow_topic} -b broker-a -i 1 -o 9", status=1)
     assert len(rows(tool.run(f"checkMsgSendRT -t {firearrow_topic} -a 3 -s 10"))) == 4
+
+
+def test_a_message_is_sent_with_its_trace(tool: Tool, firearrow_topic: str) -> None:
+    tool.run("updateBrokerConfig -b $B -k validateSystemTopicWhenUpdateTopic -v false")
+    tool.run("updateTopic -b $B -t RMQ_SYS_TRACE_TOPIC -r 1 -w 1")
+    traced = rows(tool.run(f"sendMessage -t {firearrow_topic} -p hello -k k1 -m true"))[0][3]
+    other = rows(tool.run(f"sendMessage -t {firearrow_topic} -p hello -k k1 -m false"))[0][3]
+    (row,) = rows(tool.run(f"queryMsgTraceById -i {traced}"))
+    assert (row[0], row[-1]) == ("Pub", "success")
+    assert not rows(tool.run(f"queryMsgTraceById -i {other}"))
+
+
+def test_a_broker_that_does_not_answer_is_given_up_after_the_time_that_is_given(tool: Tool) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        address = f"127.0.0.1:{deaf.getsockname()[1]}"
+        told = tool.run(f"brokerConsumeStats -b {address} -t 200", status=1)
+    assert f"{address} did not answer" in told
 
 
 def test_a_group_is_made_watched_moved_and_deleted(tool: Tool, firearrow_topic: str, firearrow_group: str) -> None:
@@ -152,8 +180,11 @@ def test_brokers_and_name_servers_are_shown_and_changed(tool: Tool) -> None:
     settings = tool.run("getBrokerConfig -c DefaultCluster")
     assert re.search(r"^fileReservedTime +=  71$", settings, re.MULTILINE)
     assert re.search(r"^deleteWhen +=  03;04$", settings, re.MULTILINE)
+    tool.run("updateBrokerConfig -b $B -k flushDiskType -v SYNC_FLUSH")
+    assert re.search(r"^flushDiskType +=  SYNC_FLUSH$", tool.run("getBrokerConfig -b $B"), re.MULTILINE)
+    tool.run("updateBrokerConfig -b $B -k flushDiskType -v ASYNC_FLUSH")
     assert "cannot be changed while the broker runs" in tool.run(
-        "updateBrokerConfig -b $B -k flushDiskType -v SYNC_FLUSH", status=1
+        "updateBrokerConfig -b $B -k mappedFileSizeCommitLog -v 1048576", status=1
     )
     assert f"in name server[{tool.names}] OK" in tool.run("wipeWritePerm -b broker-a")
     assert f"in name server[{tool.names}] OK" in tool.run("addWritePerm -b broker-a")

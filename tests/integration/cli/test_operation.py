@@ -1,5 +1,6 @@
 """A broker restarted without a failed send, by Apache's runbook, with scripts of Apache's names."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -34,7 +35,7 @@ class Machine:
         (home / "namesrv.conf").write_text(f"listenPort={self.names.rpartition(':')[2]}\nbindAddress=127.0.0.1\n")
         settings = {
             "brokerName": "broker-a", "brokerIP1": "127.0.0.1", "listenPort": free_broker_port(),
-            "storePathRootDir": home / "store", "namesrvAddr": self.names,
+            "storePathRootDir": home / "store", "storePathConsumeQueue": home / "queues", "namesrvAddr": self.names,
         }  # fmt: skip
         (home / "broker.conf").write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
 
@@ -60,6 +61,7 @@ class Machine:
             text=True,
             timeout=SECONDS,
             check=False,
+            env={**os.environ, "FIREARROW_MQADMIN_EXIT": "strict"},
         )
         assert done.returncode == 0, f"{line}: {done.stdout}{done.stderr}"
         return done.stdout
@@ -116,6 +118,7 @@ def test_the_runbook_of_a_restart(machine: Machine) -> None:
     read = machine.admin("printMsg -t orders")
     assert "BODY: first" in read
     assert "BODY: second" in read
+    assert {each.name for each in (home / "queues" / "orders").iterdir()} <= {"0", "1"}
 
 
 def perm(machine: Machine) -> str:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -10,8 +10,8 @@ from campaigns.rotation import commits, in_turn
 from firearrow.broker.replication import near_slaves
 from firearrow.broker.replication.master import SentStore
 from firearrow.broker.replication.slave import Slave
-from firearrow.store.placement import WRITTEN
 from tests.simulation.broker.groups import GroupOptions, run_group
+from tests.simulation.early_log import EarlyLog
 
 BATCH = 10
 BATCHES = range(0, 100, BATCH)
@@ -36,7 +36,7 @@ def reports_before_the_flush(patch: pytest.MonkeyPatch) -> None:
 
     def init(self: Slave, *arguments: Any) -> None:
         made(self, *arguments)
-        self._level = WRITTEN
+        self._log = cast("Any", EarlyLog(self._log))
 
     patch.setattr(Slave, "__init__", init)
 
@@ -52,7 +52,7 @@ def sends_before_the_flush(patch: pytest.MonkeyPatch) -> None:
 
     def init(self: SentStore, *arguments: Any) -> None:
         made(self, *arguments)
-        self._level = WRITTEN
+        self._log = cast("Any", EarlyLog(self._log))
 
     patch.setattr(SentStore, "__init__", init)
 

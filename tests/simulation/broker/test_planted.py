@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -29,6 +29,7 @@ from firearrow.store.log.commit_log import CommitLog
 from firearrow.store.placement import WRITTEN, Appended
 from firearrow.store.timer.timer_log import TimerLog
 from tests.simulation.broker.chaos import Options, run_chaos
+from tests.simulation.early_log import EarlyStore
 
 SEEDS = 25
 HARD = Options(
@@ -98,7 +99,7 @@ def answers_a_send_back_before_the_sync(patch: pytest.MonkeyPatch) -> None:
 
     def init(self: sendback.SendBackHandlers, *arguments: Any, **named: Any) -> None:
         made(self, *arguments, **named)
-        self._kept_at = WRITTEN
+        self._store = cast("Any", EarlyStore(self._store))
 
     patch.setattr(sendback.SendBackHandlers, "__init__", init)
 

@@ -195,6 +195,40 @@ def test_settings_are_listed_changed_and_kept() -> None:
     simulate(scenario)
 
 
+def sends_lost_by_a_power_cut(flush: str, *, started_with: str, seed: int) -> int:
+    """Change ``flushDiskType``, send without a pause, cut the power, and return how many messages are lost."""
+
+    async def scenario(world: World, broker: Simulated, client: Client) -> int:
+        await client.send()
+        await client.ask(UpdateBrokerConfig(), f"flushDiskType={flush}\n".encode())
+        for _ in range(8):
+            await client.send()
+        await broker.node.power_loss()
+        await broker.start()
+        later = Client(world.node("later"), broker.address)
+        assert parse_properties((await later.ask(GetBrokerConfig())).body.decode())["flushDiskType"] == flush
+        return 9 - len(await later.stored())
+
+    return simulate(scenario, settings_of(sync=started_with == "SYNC_FLUSH"), seed=seed)
+
+
+def test_messages_survive_a_power_cut_as_soon_as_flush_disk_type_says_so() -> None:
+    for seed in range(1, 6):
+        assert sends_lost_by_a_power_cut("SYNC_FLUSH", started_with="ASYNC_FLUSH", seed=seed) == 0
+    lost = [sends_lost_by_a_power_cut("ASYNC_FLUSH", started_with="SYNC_FLUSH", seed=seed) for seed in range(1, 6)]
+    assert any(lost), "syncs at intervals alone"
+
+
+def test_consumers_see_messages_after_flush_disk_type_changed_twice() -> None:
+    async def scenario(_world: World, _broker: Simulated, client: Client) -> None:
+        for flush in ("SYNC_FLUSH", "ASYNC_FLUSH"):
+            await client.ask(UpdateBrokerConfig(), f"flushDiskType={flush}\n".encode())
+            await client.send()
+        assert len(await client.stored()) == 2
+
+    simulate(scenario)
+
+
 def test_limits_of_pulls_follow_at_once_and_after_a_restart() -> None:
     async def scenario(_world: World, broker: Simulated, client: Client) -> None:
         for _ in range(20):

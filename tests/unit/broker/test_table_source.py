@@ -18,6 +18,7 @@ from firearrow.protocol.bodies.naming.route import KVTable
 from firearrow.protocol.bodies.replication.replication import EpochEntry, EpochEntryCache
 from firearrow.remoting.caller import Caller
 from firearrow.runtime.network import Address
+from firearrow.store.placement import WRITTEN
 from firearrow.testing.sim.loop import SimLoop
 
 MASTER = Address("10.0.0.1", 10911)
@@ -62,6 +63,7 @@ class Copied:
 
     def __init__(self) -> None:
         self.views = SimpleNamespace(dispatch=SimpleNamespace(views=[]))
+        self.log = SimpleNamespace(kept_at=WRITTEN)
         self.has_all = asyncio.Event()
 
     async def reached(self, _offset: int, _level: object) -> None:

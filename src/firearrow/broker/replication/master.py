@@ -13,7 +13,6 @@ from firearrow.broker.replication.decisions import LogBounds, in_sync
 from firearrow.broker.replication.feed import Feed
 from firearrow.broker.settings.live import LiveSettings
 from firearrow.errors import FireArrowError
-from firearrow.store.placement import FLUSHED, WRITTEN
 from firearrow.store.store import Store
 
 CHECK_S: Final = 0.1
@@ -31,13 +30,12 @@ class SentStore:
         self._log = store.log
         self._bytes = store.bytes
         self._segment_bytes = store.opened.segments.size
-        self._level = FLUSHED if settings.value.log.syncs_first else WRITTEN
         self._settings = settings
 
     @property
     def bounds(self) -> LogBounds:
         """The part of the log that may be sent now."""
-        end = self._log.flushed if self._level is FLUSHED else self._log.written
+        end = self._log.kept
         return LogBounds(self._log.min_offset, end, self._segment_bytes)
 
     async def read(self, physical: int, size: int) -> bytes:
@@ -52,7 +50,7 @@ class SentStore:
         def reached(_error: FireArrowError | None) -> None:
             grown.set()
 
-        self._log.on_reached(offset + 1, self._level, reached)
+        self._log.on_reached(offset + 1, self._log.kept_at, reached)
         await grown.wait()
         if self._log.fenced is not None:
             raise self._log.fenced

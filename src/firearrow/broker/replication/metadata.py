@@ -29,7 +29,7 @@ from firearrow.protocol.requests.replication.replication import (
 )
 from firearrow.remoting.caller import Caller
 from firearrow.runtime.network import Address
-from firearrow.store.placement import FLUSHED, WRITTEN, Rows
+from firearrow.store.placement import Rows
 from firearrow.store.timer.files import keep_copied_check
 from firearrow.store.timer.layout import TimerCheck
 from firearrow.telemetry.damped import Damped
@@ -69,7 +69,6 @@ class Metadata:
         self._tables = tables
         self._source = source or AnyMaster(caller)
         self._period_s = period_s
-        self._level = FLUSHED if tables.settings.value.log.syncs_first else WRITTEN
         self._told: Told | None = None
         self._topics = tables.topics
         self._delays = delays
@@ -146,7 +145,7 @@ class Metadata:
             return
         try:
             async with asyncio.timeout(PERIOD_S):
-                await self._tables.store.reached(told.log_end, self._level)
+                await self._tables.store.reached(told.log_end, self._tables.store.log.kept_at)
         except TimeoutError:
             return
         self._told = None

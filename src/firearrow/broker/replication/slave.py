@@ -15,7 +15,6 @@ from firearrow.errors import ConnectionLost, FireArrowError
 from firearrow.protocol.ha_stream import FROM_FIRST_BYTE, Spans, joined, report
 from firearrow.runtime.clock import Clock
 from firearrow.runtime.network import Address, Network
-from firearrow.store.placement import FLUSHED, WRITTEN
 from firearrow.store.store import Store
 from firearrow.telemetry.damped import Damped
 
@@ -36,7 +35,6 @@ class Slave:
         self._copy = store.copy
         self._settings = settings
         self._network = network
-        self._level = FLUSHED if settings.value.log.syncs_first else WRITTEN
         self._found = asyncio.Event()
         self._failures = Damped()
         self._pause_s = RECONNECT_S
@@ -122,14 +120,14 @@ class Slave:
 
     @property
     def _kept(self) -> int:
-        return self._log.flushed if self._level is FLUSHED else self._log.written
+        return self._log.kept
 
     def _report_when_kept(self, link: "Link", end: int) -> None:
         def reached(error: FireArrowError | None) -> None:
             if error is None:
                 self._report(link, end)
 
-        self._log.on_reached(end, self._level, reached)
+        self._log.on_reached(end, self._log.kept_at, reached)
 
     def _report(self, link: "Link", offset: int) -> None:
         self.wrote_ms = self._now_ms()

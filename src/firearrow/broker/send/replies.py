@@ -67,12 +67,12 @@ class SendReplies:
         self._settings = settings
         self._store_host = store_host
         self._disk_text = disk_text
-        self.syncs: Final = settings.value.log.syncs_first
+        self.syncs = False
         """Whether answers wait for the sync unless the sender says WAIT=false."""
         self.lines: Final = lines_of(log, self._unavailable, lambda: settings.broker.sync_flush_timeout)
         self.written = self.lines[0]
-        self.acks: AckLine = self.lines[self.syncs]
-        self.waits = self.syncs
+        self.acks: AckLine = self.written
+        self.waits = False
         """Whether answers wait for more than the write, unless the sender says WAIT=false."""
         self.slaves: Confirmation | None = None
         """Where answers wait for slaves; None when they do not."""
@@ -83,9 +83,8 @@ class SendReplies:
 
     def wait_for_slaves(self, confirmation: Confirmation) -> None:
         """Let answers wait for slaves too, from now on."""
-        self.acks = _WithSlaves(self.lines[self.syncs], confirmation)
-        self.waits = True
         self.slaves = confirmation
+        self._configure()
 
     @property
     def is_short_of_replicas(self) -> bool:
@@ -103,6 +102,10 @@ class SendReplies:
             broker.region_id, broker.broker_cluster_name, self._store_host, trace_on=broker.trace_on
         )
         self.max_body = self._settings.value.log.max_message_size
+        self.syncs = self._settings.value.log.syncs_first
+        line = self.lines[self.syncs]
+        self.acks = line if self.slaves is None else _WithSlaves(line, self.slaves)
+        self.waits = self.syncs or self.slaves is not None
 
     def stored(
         self, msg_id: str, queue_id: int, queue_offset: int, transaction_id: str | None, handle: str | None = None

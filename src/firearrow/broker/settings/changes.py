@@ -24,6 +24,8 @@ from firearrow.settings.schema import leaves
 
 PATH: Final = "config/broker.properties"
 ALWAYS_BLACK: Final = frozenset({"brokerConfigPath", "rocketmqHome", "configBlackList"})
+FIXED_IN_A_GROUP: Final = frozenset({"flushDiskType"})
+"""Keys that a member of a failover group may not change while it runs: what its log may lack depends on them."""
 SECRET: Final = frozenset({"key_password", "init_authentication_user", "inner_client_authentication_credentials"})
 
 Changes = Mapping[str, str]
@@ -36,6 +38,8 @@ def read_changes(body: bytes, settings: BrokerSettings) -> Changes:
     if not black.isdisjoint(wanted):
         raise Refused(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
     fixed = {leaf.apache_name for leaf in leaves(BrokerSettings)} - CHANGEABLE
+    if settings.failover.coordinator_address:
+        fixed |= FIXED_IN_A_GROUP
     for key, value in wanted.items():
         if key in fixed and values(settings).get(key) != value:
             raise Refused(ResponseCode.NO_PERMISSION, f"{key} cannot be changed while the broker runs: restart it")

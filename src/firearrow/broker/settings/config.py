@@ -72,6 +72,13 @@ class BrokerConfig(Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
         str, Meta(description="Name servers, host:port divided by semicolons. Without any, nobody finds the broker.")
     ] = ""
     store_path_root_dir: Annotated[str, Meta(description="Directory of everything stored; empty is ~/store.")] = ""
+    store_path_consume_queue: Annotated[
+        str,
+        Meta(
+            description="Directory of the consume queues, such as on another disk, to which a link in the store leads; "
+            "empty keeps them in the store."
+        ),
+    ] = ""
     open_with_pending_state: Annotated[
         bool,
         Meta(
@@ -209,6 +216,7 @@ CHANGEABLE: Final = frozenset(
         "diskSpaceCleanForciblyRatio",
         "diskSpaceWarningLevelRatio",
         "fileReservedTime",
+        "flushDiskType",
         "haMaxGapNotInSync",
         "inSyncReplicas",
         "litePullMessageEnable",

@@ -32,7 +32,7 @@ from firearrow.record.message_id import UniqueKeys
 from firearrow.record.op_message import op_bodies, parse_op
 from firearrow.store.log.waiters import OnReached
 from firearrow.store.pacing import Pace
-from firearrow.store.placement import FLUSHED, WRITTEN, Appended
+from firearrow.store.placement import FLUSHED, Appended
 from firearrow.store.read.lookup import IsWanted
 from firearrow.store.read.queue_reader import ReadRequest, ReadResult, ReadStatus
 
@@ -63,7 +63,6 @@ class Journal:
         self._stats = tables.stats
         chance = tables.chance
         self._unique_keys = UniqueKeys(tables.identity.ip, chance.getrandbits(16), chance.getrandbits(32), UTC)
-        self._kept_at = FLUSHED if tables.settings.value.log.syncs_first else WRITTEN
         self._recent: dict[int, Record] = {}  # the half messages that were folded last, by physical offset
         self._less_recent: dict[int, Record] = {}
         self._recent_bytes = 0
@@ -317,8 +316,8 @@ class Journal:
 
     def when_kept(self, end: int, call: OnReached) -> None:
         """Call ``call`` when the log up to ``end`` is as durable as a send is before its answer."""
-        self._store.on_reached(end, self._kept_at, call)
+        self._store.on_reached(end, self._store.log.kept_at, call)
 
     async def kept(self, end: int, *, is_flushed: bool = False) -> None:
         """Wait until the log up to ``end`` is as durable as a send is before its answer, or flushed."""
-        await self._store.reached(end, FLUSHED if is_flushed else self._kept_at)
+        await self._store.reached(end, FLUSHED if is_flushed else self._store.log.kept_at)

@@ -82,14 +82,21 @@ class Session:
             await self._admin.close()
 
     async def ask(
-        self, address: str, request: Request[A], body: bytes = b"", *, accept: frozenset[int] = SUCCESS_ONLY
+        self,
+        address: str,
+        request: Request[A],
+        body: bytes = b"",
+        *,
+        accept: frozenset[int] = SUCCESS_ONLY,
+        timeout_ms: float | None = None,
     ) -> Reply[A]:
         """Send a request to one server."""
-        return await self.admin.brokers.ask(Address.parse(address), request, body, accept=accept)
+        to = Address.parse(address)
+        return await self.admin.brokers.ask(to, request, body, accept=accept, timeout_ms=timeout_ms)
 
-    async def read(self, address: str, request: Request[A], kind: type[T]) -> T:
+    async def read(self, address: str, request: Request[A], kind: type[T], *, timeout_ms: float | None = None) -> T:
         """Send a request to one server and return its body."""
-        return fastjson.decode((await self.ask(address, request)).body, kind)
+        return fastjson.decode((await self.ask(address, request, timeout_ms=timeout_ms)).body, kind)
 
     async def read_names(self, request: Request[A], kind: type[T]) -> T:
         """Send a request to a name server and return its body."""

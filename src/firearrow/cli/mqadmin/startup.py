@@ -1,7 +1,8 @@
 """Finds the command, reads its options, runs it, and makes an exit status of the outcome.
 
-The statuses are Apache's for a usage error (1) and for help (0). A command that fails ends with 1, where Apache's tool
-prints a stack trace and ends with 0; ``FIREARROW_MQADMIN_EXIT=apache`` gives Apache's 0.
+The statuses are Apache's: 1 for wrong options, 0 for everything else, a command that fails among it, so that runbooks
+go on where they went on. ``FIREARROW_MQADMIN_EXIT=strict`` makes a command that fails end with 1. What does not exist
+here, commands and single options, ends with 1 always: Apache's tool would have done it.
 """
 
 import asyncio
@@ -23,24 +24,32 @@ from firearrow.errors import FireArrowError
 from firearrow.runtime.tls_settings import ClientTls
 
 FAILED: Final = 1
+EXIT: Final = "FIREARROW_MQADMIN_EXIT"
+STRICT: Final = "strict"
 ENDED_BY_SIGINT: Final = 130
 _key = re.compile(r"^\s*(accessKey|secretKey)\s*:\s*[\"']?([^\"'\s]*)", re.MULTILINE).findall
 
 
-def start(words: Sequence[str]) -> int:
+def start(words: Sequence[str], environment: Mapping[str, str] = os.environ) -> int:
     """Run one command line and return the exit status."""
+    failure = FAILED if environment.get(EXIT, "") == STRICT else 0
     if not words:
         standard_output().write(listing())
         return 0
-    if words[0] == "help" and len(words) == 2:
-        verb = found_verb(words[1])
-        standard_output().write(usage(verb) if verb else _unknown(words[1]))
-        return 0 if verb else FAILED
-    verb = found_verb(words[0])
+    is_help = words[0] == "help" and len(words) == 2
+    name = words[1] if is_help else words[0]
+    verb = found_verb(name)
     if verb is None:
-        standard_output().write(_unknown(words[0]))
-        return _failure()
-    return _run(verb, list(words[1:]))
+        standard_output().write(_unknown(name))
+        return failure
+    if is_help:
+        standard_output().write(usage(verb))
+        return 0
+    try:
+        _run(verb, list(words[1:]), environment)
+    except _Ended as ended:
+        return failure if ended.has_failed else ended.status
+    return 0
 
 
 def listing() -> str:
@@ -63,35 +72,48 @@ def _unknown(name: str) -> str:
     return f"The sub command {name} not exist.{hint}\n"
 
 
-def _run(verb: Verb, words: list[str]) -> int:
+class _Ended(Exception):
+    """The command ended before its work was done, with a status, or because it failed."""
+
+    def __init__(self, status: int = FAILED, *, has_failed: bool = False) -> None:
+        self.status = status
+        self.has_failed = has_failed
+
+
+def _run(verb: Verb, words: list[str], environment: Mapping[str, str]) -> None:
     if verb.run is None:
         print(f"mqadmin {verb.name}: {verb.why_not}", file=sys.stderr)
-        return FAILED
+        raise _Ended
     try:
         given = read_options(verb, words)
     except WrongOptions as wrong:
         print(wrong, file=sys.stderr)
         standard_output().write(usage(verb))
-        return FAILED
+        raise _Ended from wrong
     if given.has("h"):
         standard_output().write(usage(verb))
-        return 0
-    return _executed(verb, given, os.environ)
+        return
+    absent = next((option for option in verb.options if option.why_not and given.has(option.short)), None)
+    if absent is not None:
+        print(f"mqadmin {verb.name}: -{absent.short} cannot be honoured: {absent.why_not}", file=sys.stderr)
+        raise _Ended
+    _execute(verb, given, environment)
 
 
-def _executed(verb: Verb, given: Given, environment: Mapping[str, str]) -> int:
+def _execute(verb: Verb, given: Given, environment: Mapping[str, str]) -> None:
     known = next((environment[name] for name in NAME_SERVERS if environment.get(name, "").strip()), "")
     try:
         failures = asyncio.run(_with_session(verb, given, given.text("n", known), reach(environment)))
     except UsageNeeded:
         standard_output().write(usage(verb))
-        return 0
+        return
     except FireArrowError as error:
         print(f"mqadmin {verb.name}: {error}", file=sys.stderr)
-        return _failure()
-    except KeyboardInterrupt:
-        return ENDED_BY_SIGINT
-    return _failure() if failures else 0
+        raise _Ended(has_failed=True) from error
+    except KeyboardInterrupt as stop:
+        raise _Ended(ENDED_BY_SIGINT) from stop
+    if failures:
+        raise _Ended(has_failed=True)
 
 
 async def _with_session(verb: Verb, given: Given, name_servers: str, how: Reach) -> int:
@@ -102,10 +124,6 @@ async def _with_session(verb: Verb, given: Given, name_servers: str, how: Reach)
     finally:
         await session.close()
     return session.failures
-
-
-def _failure() -> int:
-    return 0 if os.environ.get("FIREARROW_MQADMIN_EXIT", "") == "apache" else FAILED
 
 
 def reach(environment: Mapping[str, str]) -> Reach:

@@ -12,13 +12,16 @@ if TYPE_CHECKING:
 
 
 class Option(Struct, frozen=True):
-    """An option, short and long. ``alone`` is one without a value."""
+    """An option, short and long. ``alone`` is one without a value, ``why_not`` why it cannot be honoured here."""
 
     short: str
     long: str
     help: str = ""
     required: bool = False
     alone: bool = False
+    why_not: str = ""
+    is_idle: bool = False
+    """Whether it has no effect on topics that exist here, in Apache's tool neither."""
 
 
 class Given:

@@ -14,6 +14,7 @@ import stat
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Final, TypeVar
 
 from firearrow.runtime.clock import Clock, SystemClock
@@ -60,8 +61,8 @@ class RealDisk:
         self._handles: dict[tuple[int, int], Handle] = {}
         self._turns: dict[tuple[int, int], SyncTurns] = {}
         self._directory_turns: dict[str, SyncTurns] = {}
-        self._everything: int | None = None
-        self._everything_turns = SyncTurns(f"everything below {self._root}", self._begin_everything)
+        self._everything: dict[str, int] = {}
+        self._everything_turns: dict[str, SyncTurns] = {}
         self._replacements = Replacements(self)
 
     async def close(self) -> None:
@@ -70,9 +71,8 @@ class RealDisk:
         self._pool.shutdown(wait=True)
         self.cache.drop_all()
         self._handles.clear()
-        if self._everything is not None:
-            os.close(self._everything)
-            self._everything = None
+        while self._everything:
+            os.close(self._everything.popitem()[1])
 
     # -- for files
 
@@ -273,23 +273,24 @@ class RealDisk:
         self.route.begin(descriptor, 0, closing, is_directory=True)
 
     async def sync_below(self, path: str) -> None:
-        """Return once everything below a directory is durable: the whole file system is synced."""
-        if not self._is_directory(self._absolute(path)):
+        """Return once everything below a directory is durable: the whole file system that holds it is synced."""
+        where = self._absolute(path)
+        if not self._is_directory(where):
             raise refusal(OSError(errno.ENOENT, "no such directory"), f"sync {path}")
-        if self._everything is None:
+        if where not in self._everything:
             # One descriptor for good: the kernel reports a failure once to every descriptor that was open then.
-            self._everything = self._opened_root()
-        await self._everything_turns.sync()
+            descriptor = self._everything[where] = self._opened_directory(where)
+            begin = partial(self._begin_everything, descriptor)
+            self._everything_turns[where] = SyncTurns(f"everything below {where}", begin)
+        await self._everything_turns[where].sync()
 
-    def _opened_root(self) -> int:
+    def _opened_directory(self, where: str) -> int:
         try:
-            return self.cache.opened(self._root, _DIRECTORY_FLAGS)
+            return self.cache.opened(where, _DIRECTORY_FLAGS)
         except OSError as error:
-            raise refusal(error, "open the root") from error
+            raise refusal(error, f"open {where}") from error
 
-    def _begin_everything(self, ended: SyncEnded) -> None:
-        descriptor = self._everything
-        assert descriptor is not None
+    def _begin_everything(self, descriptor: int, ended: SyncEnded) -> None:
         work = asyncio.get_running_loop().run_in_executor(self._pool, sync_file_system, descriptor)
         work.add_done_callback(lambda done: ended(done.result()))
 

@@ -13,6 +13,7 @@ itself, plus the time in which the machine did not run the process. Java: ``Comm
 """
 
 import asyncio
+import contextlib
 import logging
 from typing import Final
 
@@ -48,14 +49,20 @@ class Flusher:
         self._is_short = False
         self.seconds: Final = Histogram(SYNC_BOUNDS)
         """How long syncs took."""
-        if config.syncs_first:
-            log.on_written = self._work.set
         log.on_late = self._late.set
+        self.configure(config)
+
+    def configure(self, config: LogConfig) -> None:
+        """Sync by other settings from now on."""
+        if config != self._config:
+            self._config = config
+            self._work.set()  # the loop looks which settings are in force
+        self._log.on_written = self._work.set if config.syncs_first else None
 
     async def run(self) -> None:
         """Flush until cancelled or fenced."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._group_commit() if self._config.syncs_first else self._at_intervals())
+            group.create_task(self._keep_flushed())
             group.create_task(self._keep_slot())
             group.create_task(self._confirm_late_writes())
 
@@ -72,8 +79,13 @@ class Flusher:
         if log.fenced is not None:
             raise log.fenced
 
-    async def _group_commit(self) -> None:
+    async def _keep_flushed(self) -> None:
         while self._log.fenced is None:
+            await (self._group_commit() if self._config.syncs_first else self._at_intervals())
+
+    async def _group_commit(self) -> None:
+        config = self._config
+        while self._log.fenced is None and self._config is config:
             await self._work.wait()
             self._work.clear()
             if self._log.needs_flush and await self._sync() is not None:
@@ -86,8 +98,13 @@ class Flusher:
         least = config.flush_commit_log_least_pages * PAGE_BYTES
         thorough = config.flush_commit_log_thorough_interval / 1000
         last = loop.time()
+        self._work.clear()
         while log.fenced is None:
-            await asyncio.sleep(config.flush_interval_commit_log / 1000)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(config.flush_interval_commit_log / 1000):
+                    await self._work.wait()
+            if self._config is not config:
+                return
             now = loop.time()
             due = now - last >= thorough
             if log.needs_flush and (due or log.wants_flush or log.written - log.flushed >= least):

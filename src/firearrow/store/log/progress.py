@@ -31,6 +31,7 @@ class Progress:
         "_waiters",
         "fenced",
         "flushed",
+        "kept_at",
         "on_fenced",
         "on_written",
         "written",
@@ -43,6 +44,8 @@ class Progress:
         """Bytes below survive a power loss."""
         self.fenced: StoreFenced | None = None
         self._sink = sink
+        self.kept_at = dispatches_at
+        """The level at which a record may be acknowledged and read."""
         self._dispatches_written = dispatches_at is WRITTEN
         self._confirmed = maxsize
         self._rows: deque[tuple[int, Rows]] = deque()
@@ -52,6 +55,17 @@ class Progress:
         """Called once, when the log is fenced."""
         self.on_written: Callable[[], None] | None = None
         """Called after every write: there are bytes to flush."""
+
+    def keep_at(self, level: Level) -> None:
+        """Let records be acknowledged and read at another level from now on."""
+        self.kept_at = level
+        self._dispatches_written = level is WRITTEN
+        self._dispatch(self.kept)
+
+    @property
+    def kept(self) -> int:
+        """Bytes below may be acknowledged and read."""
+        return self.flushed if self.kept_at is FLUSHED else self.written
 
     def has_reached(self, offset: int, level: Level) -> bool:
         """Whether all bytes below ``offset`` have reached the level."""
@@ -136,7 +150,7 @@ class Progress:
         """Dispatch nothing behind ``offset``, which other replicas do not have yet, until a later call says more."""
         self._confirmed = offset
         if self._rows:
-            self._dispatch(self.written if self._dispatches_written else self.flushed)
+            self._dispatch(self.kept)
 
     def _dispatch(self, offset: int) -> None:
         offset = min(offset, self._confirmed)

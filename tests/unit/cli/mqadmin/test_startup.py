@@ -1,5 +1,9 @@
 """``mqadmin`` before a cluster is asked: names, options, usage, exit statuses, reasons."""
 
+import ast
+import inspect
+import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -7,7 +11,7 @@ import pytest
 from firearrow.cli.mqadmin.catalogue import VERBS, found_verb
 from firearrow.cli.mqadmin.command_line import WrongOptions, read_options, usage
 from firearrow.cli.mqadmin.startup import reach, start
-from firearrow.cli.mqadmin.verb import Verb
+from firearrow.cli.mqadmin.verb import Option, Verb
 
 APACHE = """
 updateTopic updateTopicList deleteTopic updateSubGroup updateSubGroupList setConsumeMode deleteSubGroup
@@ -27,6 +31,8 @@ getLiteClientInfo getLiteGroupInfo triggerLiteDispatch
 """.split()  # noqa: SIM905 - as the tool prints them
 """The commands of Apache's 5.5.0, as ``mqadmin`` without arguments lists them."""
 
+STRICTLY = {"FIREARROW_MQADMIN_EXIT": "strict"}
+READERS = frozenset({"text", "has", "number", "truth"})
 UPDATE_TOPIC = found_verb("updateTopic")
 assert UPDATE_TOPIC is not None
 
@@ -105,7 +111,7 @@ def test_no_arguments_list_all_commands(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_an_unknown_command_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
-    assert start(["updateTopics"]) == 1
+    assert start(["updateTopics"], STRICTLY) == 1
     assert capsys.readouterr().out == "The sub command updateTopics not exist. Did you mean updateTopic?\n"
 
 
@@ -113,17 +119,56 @@ def test_a_command_is_found_in_any_case() -> None:
     assert found_verb("CLUSTERLIST") is found_verb("clusterList")
 
 
-def test_a_failure_is_one_line_and_status_1(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("environment", "status"), [({}, 0), ({"FIREARROW_MQADMIN_EXIT": "strict"}, 1)])
+def test_a_failure_is_one_line_and_apaches_status_unless_it_shall_be_strict(
+    environment: dict[str, str], status: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name in ("FIREARROW_NAMESRV", "FIREARROW_NAMESRV_ADDR", "NAMESRV_ADDR"):
-        monkeypatch.delenv(name, raising=False)
-    assert start(["topicList"]) == 1
+    assert start(["topicList"], environment) == status
     told = capsys.readouterr().err
     assert "write -n HOST:PORT, or set NAMESRV_ADDR" in told
     assert told.count("\n") == 1
-    monkeypatch.setenv("FIREARROW_MQADMIN_EXIT", "apache")
-    assert start(["topicList"]) == 0
+    assert start(["noSuchCommand"], environment) == status
+    assert start(["help", "noSuchCommand"], environment) == status
+
+
+@pytest.mark.parametrize(
+    ("verb", "option"),
+    [(verb, option) for verb in VERBS for option in verb.options if option.why_not],
+    ids=lambda each: each.name if isinstance(each, Verb) else f"-{each.short}",
+)
+def test_an_option_that_cannot_be_honoured_says_why(
+    verb: Verb, option: Option, capsys: pytest.CaptureFixture[str]
+) -> None:
+    needed = [word for each in verb.options if each.required for word in (f"-{each.short}", "x")]
+    assert start([verb.name, *needed, f"-{option.short}", "x"], {}) == 1
+    told = capsys.readouterr().err
+    assert told.startswith(f"mqadmin {verb.name}: -{option.short} cannot be honoured: ")
+    assert told.count("\n") == 1
+
+
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb.run is not None], ids=lambda verb: verb.name)
+def test_every_option_is_read_by_its_command(verb: Verb) -> None:
+    assert verb.run is not None
+    read = options_read(verb.run.__module__, verb.run.__name__, set())
+    for option in verb.options:
+        without = option.is_idle or bool(option.why_not)
+        assert (option.short in read) != without, f"-{option.short} of {verb.name}: read {sorted(read)}"
+
+
+def options_read(module: str, name: str, seen: set[tuple[str, str]]) -> set[str]:
+    """Return the short names of options that a function reads, itself or by functions of the package that it names."""
+    found = getattr(sys.modules[module], name, None)
+    home = getattr(found, "__module__", None) or ""
+    if not home.startswith("firearrow.cli.mqadmin.") or (home, name) in seen or not callable(found):
+        return set()
+    seen.add((home, name))
+    read = set()
+    for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(found)))):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in READERS:
+            read |= {each.value for each in node.args[:1] if isinstance(each, ast.Constant)}
+        if isinstance(node, ast.Name):
+            read |= options_read(home, node.id, seen)
+    return {each for each in read if isinstance(each, str)}
 
 
 def test_keys_come_from_the_environment_or_from_apaches_file(tmp_path: Path) -> None:

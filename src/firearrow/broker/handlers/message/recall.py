@@ -24,7 +24,6 @@ from firearrow.record.encode import Draft
 from firearrow.record.properties import encode_properties
 from firearrow.record.recall_handle import RecallHandle
 from firearrow.remoting.handlers import Answer, Call, Handlers, Later
-from firearrow.store.placement import FLUSHED, WRITTEN
 
 TAG: Final = "_RECALL_TAG_"
 _BODY: Final = b"0"
@@ -46,7 +45,6 @@ class RecallHandlers:
         self._clock = tables.clock
         self._identity = tables.identity
         self._disk = tables.disk
-        self._level = FLUSHED if tables.settings.value.log.syncs_first else WRITTEN
 
     def add_to(self, handlers: Handlers) -> None:
         """Register the handlers of this class."""
@@ -68,7 +66,7 @@ class RecallHandlers:
         def reached(error: FireArrowError | None) -> None:
             later.answer(answer if error is None else self._not_stored(error))
 
-        self._store.on_reached(end, self._level, reached)
+        self._store.on_reached(end, self._store.log.kept_at, reached)
         return later
 
     def _refused(self, refusal: Refused) -> Answer:

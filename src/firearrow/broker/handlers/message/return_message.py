@@ -17,7 +17,6 @@ from firearrow.protocol.refusal import Refused
 from firearrow.protocol.requests.message.send import ConsumerSendMsgBack
 from firearrow.record.decode import peek
 from firearrow.remoting.handlers import Call, Handlers, Later
-from firearrow.store.placement import FLUSHED, WRITTEN
 
 
 class SendBackHandlers:
@@ -34,7 +33,6 @@ class SendBackHandlers:
         self._store_host = tables.identity.store_host
         self._stats = tables.stats
         self._levels = len(tables.settings.broker.delays_ms)
-        self._kept_at = FLUSHED if tables.settings.value.log.syncs_first else WRITTEN
 
     def add_to(self, handlers: Handlers) -> None:
         """Register the handlers of this class."""
@@ -82,7 +80,7 @@ class SendBackHandlers:
             self._check_topic(topic, DLQ_QUEUES)
         try:
             await self._topics.kept(topic)
-            await self._store.reached(self._store.append(retry.draft).end, self._kept_at)
+            await self._store.reached(self._store.append(retry.draft).end, self._store.log.kept_at)
         except (DiskError, IllegalMessage) as error:
             raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
         self._stats.sent_back(request.group, retry.came_from)

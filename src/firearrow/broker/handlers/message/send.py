@@ -47,7 +47,6 @@ class SendHandlers:
         self.replies: Final = SendReplies(
             log, settings, tables.identity.store_host, lambda: usage_text(tables.disk.usage())
         )
-        self._syncs = self.replies.waits
         checked = CheckedTopics(tables)
         self._known = checked.by_name
         self.rows: Final = RowSends(tables, self.replies)
@@ -57,7 +56,6 @@ class SendHandlers:
     def wait_for_slaves(self, confirmation: Confirmation) -> None:
         """Let answers wait for slaves too."""
         self.replies.wait_for_slaves(confirmation)
-        self._syncs = self.replies.waits
 
     def add_to(self, handlers: Handlers) -> None:
         """Register the handlers of this class."""
@@ -79,7 +77,7 @@ class SendHandlers:
             or not properties
             or not 0 <= request.queue_id < known.limit
             or not 0 < len(call.asked.body) <= replies.max_body
-            or not is_plain(request.sys_flag, properties, syncs=self._syncs)
+            or not is_plain(request.sys_flag, properties, syncs=self.replies.waits)
             or self._retention.refusal is not None
             or replies.is_short_of_replicas
         ):

@@ -157,12 +157,14 @@ async def clone_group_offset(session: Session, given: Given) -> None:
 
 GROUP: Final = Option("g", "group", "set the consumer group", required=True)
 TOPIC: Final = Option("t", "topic", "set the topic", required=True)
-CLUSTER: Final = Option("c", "cluster", "Cluster name or lmq parent topic, lmq is used to find the route.")
+CLUSTER: Final = Option(
+    "c", "cluster", "Cluster name or lmq parent topic, lmq is used to find the route.", is_idle=True
+)
 VERBS: Final = (
     Verb("cloneGroupOffset", "Clone offset from other group.",
          (Option("s", "srcGroup", "set source consumer group", required=True),
           Option("d", "destGroup", "set destination consumer group", required=True), TOPIC,
-          Option("o", "offline", "the group or the topic is offline")),
+          Option("o", "offline", "the group or the topic is offline", is_idle=True)),
          clone_group_offset),
     Verb("resetOffsetByTime", "Reset consumer offset by timestamp(without client restart).",
          (GROUP, TOPIC,

@@ -20,6 +20,7 @@ COLUMNS: Final = ("#Topic", "#Broker Name", "#QID", "#Broker Offset", "#Consumer
 WITH_CLIENT: Final = "%-64s  %-32s  %-4{0}  %-20{0}  %-20{0}  %-20s %-20{0} %-20{0}"
 WITHOUT: Final = "%-64s  %-32s  %-4{0}  %-20{0}  %-20{0}  %-20{0} %-20{0}"
 GROUPS_FORM: Final = "%-64s  %-6s  %-24s %-5s  %-14s  %-7s  %s"
+STATS_TIMEOUT_MS: Final = 50_000
 STATS_FORM: Final = "%-64s  %-64s  %-32s  %-4s  %-20s  %-20s  %-20s  %s"
 
 
@@ -100,7 +101,8 @@ async def _print_group(session: Session, group: str) -> None:
 async def broker_consume_stats(session: Session, given: Given) -> None:
     """Print how far every group of a broker is."""
     request = GetBrokerConsumeStats(is_order=given.truth("o"))
-    listed = await session.read(given.text("b"), request, ConsumeStatsList)
+    limit_ms = given.number("t", STATS_TIMEOUT_MS)
+    listed = await session.read(given.text("b"), request, ConsumeStatsList, timeout_ms=limit_ms)
     level = given.number("l")
     session.line(
         STATS_FORM, "#Topic", "#Group", "#Broker Name", "#QID", "#Broker Offset", "#Consumer Offset", "#Diff",
@@ -124,7 +126,7 @@ VERBS: Final = (
          (Option("g", "groupName", "consumer group name"),
           Option("t", "topicName", "topic name"),
           Option("s", "showClientIP", "Show Client IP per Queue"),
-          Option("c", "cluster", "Cluster name or lmq parent topic, lmq is used to find the route.")),
+          Option("c", "cluster", "Cluster name or lmq parent topic, lmq is used to find the route.", is_idle=True)),
          consumer_progress),
     Verb("brokerConsumeStats", "Fetch broker consume stats data.",
          (Option("b", "brokerAddr", "Broker address", required=True),

@@ -1,6 +1,6 @@
 """``queryMsgById``, ``queryMsgByKey``, ``queryMsgByUniqueKey``, ``queryMsgByOffset``, ``queryMsgTraceById``."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from firearrow import fastjson
@@ -13,6 +13,7 @@ from firearrow.cli.mqadmin.message.trace_text import print_traces
 from firearrow.cli.mqadmin.session import Session
 from firearrow.cli.mqadmin.verb import Given, Option, Verb
 from firearrow.client import MessageQueue, PullConsumer, PullStatus
+from firearrow.client.consumer.broker_queries import SUBSCRIBES, PulledBytes
 from firearrow.errors import FireArrowError, NoSuchName, SettingsError
 from firearrow.model import Message, StoredMessage
 from firearrow.model.names import TOOLS_CONSUMER_GROUP, TRACE_TOPIC
@@ -20,6 +21,7 @@ from firearrow.protocol.bodies.group.heartbeat import ConsumeType
 from firearrow.protocol.bodies.group.running_info import ConsumeMessageDirectlyResult
 from firearrow.protocol.conversation import INT64_MAX
 from firearrow.protocol.requests.group.push import ConsumeMessageDirectly
+from firearrow.protocol.requests.message.pull import PullMessage
 
 KEYS_MOST: Final = 64
 KEYS: Final = "K"
@@ -29,23 +31,20 @@ HOUR_MS: Final = 3_600_000
 
 async def query_by_id(session: Session, given: Given) -> None:
     """Print a message, let a member consume it now (-g -d), or send it again (-s true)."""
-    topic = given.text("t")
+    topic, cluster = given.text("t"), given.text("c")
+    session.check_name_servers()
     ids = [each.strip() for each in given.text("i").split(",") if each.strip()]
     if given.has("g") and given.has("d"):
         for each in ids:
-            found = (await session.admin.messages.get(each, topic))[0]
+            found = (await session.admin.messages.get(each, topic, cluster))[0]
             await _push(session, found, given.text("g"), given.text("d"))
     elif given.has("s"):
         for each in ids if given.truth("s") else []:
-            await _send_again(session, (await session.admin.messages.get(each, topic))[0].stored, each)
+            await _send_again(session, (await session.admin.messages.get(each, topic, cluster))[0].stored, each)
     else:
         for each in ids:
-            await print_found(session, (await _found(session, each, topic)).stored, given.text("f"))
-
-
-async def _found(session: Session, message_id: str, topic: str) -> FoundMessage:
-    session.check_name_servers()
-    return (await session.admin.messages.get(message_id, topic))[0]
+            found = (await session.admin.messages.get(each, topic, cluster))[0]
+            await print_found(session, found.stored, given.text("f"))
 
 
 async def print_found(
@@ -109,6 +108,7 @@ async def query_by_key(session: Session, given: Given) -> None:
         begin_ms=given.number("b"),
         end_ms=given.number("e", INT64_MAX),
         most=given.number("m", KEYS_MOST),
+        cluster=given.text("c"),
     )
     session.line("%-50s %4s %40s %-200s", "#Message ID", "#QID", "#Offset", "#IndexKey")
     for stored in (each.stored for each in found):
@@ -120,7 +120,7 @@ async def query_by_key(session: Session, given: Given) -> None:
 async def query_by_unique_key(session: Session, given: Given) -> None:
     """Print the messages with the id that a producer gave, or let a member consume it now (-g -d)."""
     session.check_name_servers()
-    found = await session.admin.messages.get(given.text("i"), given.text("t"))
+    found = await _by_unique_key(session, given)
     if given.has("g") and given.has("d"):
         await _push(session, found[0], given.text("g"), given.text("d"))
         return
@@ -129,11 +129,21 @@ async def query_by_unique_key(session: Session, given: Given) -> None:
         await _print_tracks(session, each.stored, "")
 
 
+async def _by_unique_key(session: Session, given: Given) -> Sequence[FoundMessage]:
+    message_id, topic, cluster = given.text("i"), given.text("t"), given.text("c")
+    if not (given.has("s") and given.has("e")):  # Apache's tool takes both or none
+        return await session.admin.messages.get(message_id, topic, cluster)
+    begin, end = given.number("s"), given.number("e")
+    found = await session.admin.messages.by_unique_key(topic, message_id, begin_ms=begin, end_ms=end, cluster=cluster)
+    if not found:
+        raise NoSuchName(f"topic {topic!r} has no message {message_id} that was stored from {begin} to {end}")
+    return found
+
+
 async def query_by_offset(session: Session, given: Given) -> None:
-    """Print the message at an offset of a queue."""
+    """Print the message at an offset of a queue; -r names the topic by which its broker is found."""
     queue = MessageQueue(given.text("t"), given.text("b"), given.number("i"))
-    async with PullConsumer(session.name_servers, group=TOOLS_CONSUMER_GROUP, **session.reach) as consumer:
-        pulled = await consumer.pull_bytes(queue, given.number("o"), max_messages=1)
+    pulled = await (_pulled_by_route if given.has("r") else _pulled)(session, given, queue)
     if pulled.status is not PullStatus.FOUND:
         raise NoSuchName(
             f"queue {queue.queue_id} of {queue.topic} at {queue.broker_name} has no message at {given.number('o')}; "
@@ -141,6 +151,38 @@ async def query_by_offset(session: Session, given: Given) -> None:
         )
     more = pulled_properties(pulled.min_offset, pulled.max_offset)
     await print_found(session, pulled.messages()[0], given.text("f"), more)
+
+
+async def _pulled(session: Session, given: Given, queue: MessageQueue) -> PulledBytes:
+    async with PullConsumer(session.name_servers, group=TOOLS_CONSUMER_GROUP, **session.reach) as consumer:
+        return await consumer.pull_bytes(queue, given.number("o"), max_messages=1)
+
+
+async def _pulled_by_route(session: Session, given: Given, queue: MessageQueue) -> PulledBytes:
+    """Pull from a topic that name servers do not know, such as those in which delayed messages wait."""
+    route = given.text("r")
+    address = dict(await session.holders(route)).get(queue.broker_name)
+    if address is None:
+        raise NoSuchName(
+            f"topic {route!r} has no queue at broker {queue.broker_name!r}; mqadmin topicRoute -t {route} shows where"
+        )
+    request = PullMessage(
+        consumer_group=TOOLS_CONSUMER_GROUP,
+        topic=queue.topic,
+        queue_id=queue.queue_id,
+        queue_offset=given.number("o"),
+        max_msg_nums=1,
+        sys_flag=SUBSCRIBES,
+        commit_offset=0,
+        suspend_timeout_millis=0,
+        subscription="*",
+        sub_version=0,
+    )
+    reply = await session.ask(address, request, accept=frozenset(map(int, PullStatus)))
+    answer = reply.answer
+    return PulledBytes(
+        PullStatus(reply.code), reply.body, answer.next_begin_offset, answer.min_offset, answer.max_offset
+    )
 
 
 async def query_trace(session: Session, given: Given) -> None:
@@ -169,7 +211,9 @@ MEMBER: Final = (
 VERBS: Final = (
     Verb("queryMsgById", "Query Message by Id.",
          (TOPIC, Option("i", "msgId", "Message Id", required=True), *MEMBER,
-          Option("s", "sendMessage", "resend message"), Option("u", "unitName", "unit name"),
+          Option("s", "sendMessage", "resend message"),
+          Option("u", "unitName", "unit name",
+                 why_not="units are not offered; leave it away, the message is sent again without a unit"),
           Option("f", "bodyFormat", "print message body by the specified format"), CLUSTER),
          query_by_id),
     Verb("queryMsgByKey", "Query Message by Key.",
@@ -177,7 +221,8 @@ VERBS: Final = (
           *SPAN, Option("m", "maxNum", "The maximum number of messages returned by the query, default:64"), CLUSTER,
           Option("p", "keyType",
                  "Index key type, default index key type is K, you can use K for keys OR T for tags"),
-          Option("l", "lastKey", "Last Key")),
+          Option("l", "lastKey", "Last Key",
+                 why_not="it goes on in an index in RocksDB, and there is none; use -b and -e for a part")),
          query_by_key),
     Verb("queryMsgByUniqueKey", "Query Message by Unique key.",
          (Option("i", "msgId", "Message Id", required=True), *MEMBER,

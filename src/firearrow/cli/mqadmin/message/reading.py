@@ -212,7 +212,8 @@ CHOICE: Final = (
 VERBS: Final = (
     Verb("printMsg", "Print Message Detail.",
          (TOPIC, *CHOICE, Option("d", "printBody", "print body"),
-          Option("l", "lmqParentTopic", "Lmq parent topic, lmq is used to find the route.")),
+          Option("l", "lmqParentTopic", "Lmq parent topic, lmq is used to find the route.",
+                 why_not="light queues are not offered; leave it away, and give an ordinary topic to -t")),
          print_msg),
     Verb("printMsgByQueue", "Print Message Detail by queueId.",
          (TOPIC, Option("a", "brokerName", "broker name", required=True),

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Final
 
 from firearrow.cli.mqadmin.java_text import java
+from firearrow.cli.mqadmin.message.trace_text import written_pub
 from firearrow.cli.mqadmin.session import Session
 from firearrow.cli.mqadmin.verb import Given, Option, Verb
 from firearrow.client import Producer
@@ -38,10 +39,23 @@ async def send_message(session: Session, given: Given) -> None:
         raise SettingsError("Broker name must be set if the queue is chosen!")
     message = Message(given.text("t"), given.text("p").encode(), tag=given.text("c"), keys=given.text("k"))
     queue = MessageQueue(given.text("t"), given.text("b"), given.number("i")) if given.has("i") else None
-    async with producing(session) as producer:
-        result = await producer.send(message, queue=queue)
+    group = str(SystemClock().now_ms())
+    async with producing(session, group) as producer:
+        ms, result = await _timed(producer, message, queue)
+        if isinstance(result, FireArrowError):
+            raise result
+        if given.truth("m"):
+            await _send_trace(session, producer, written_pub(message, result, group, SystemClock().now_ms(), ms))
     session.line(SEND_FORM, "#Broker Name", "#QID", "#Send Result", "#MsgId")
     session.line(SEND_FORM, result.queue.broker_name, result.queue.queue_id, result.status.value, result.message_id)
+
+
+async def _send_trace(session: Session, producer: Producer[bytes], trace: Message) -> None:
+    """Write that a message was sent into the trace topic; the message is sent anyway."""
+    try:
+        await producer.send(trace)
+    except FireArrowError as error:
+        session.failed(error)
 
 
 async def send_msg_status(session: Session, given: Given) -> None:

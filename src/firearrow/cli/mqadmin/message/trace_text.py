@@ -7,11 +7,16 @@ from msgspec import Struct
 
 from firearrow.cli.mqadmin.java_text import second_text
 from firearrow.cli.mqadmin.session import Session
-from firearrow.model import StoredMessage
+from firearrow.client.producer.result import SendResult
+from firearrow.model import Message, StoredMessage
+from firearrow.model.names import TRACE_TOPIC
+from firearrow.record.message_id import parse_offset_message_id
 
 BETWEEN_ENTRIES: Final = "\x02"
 BETWEEN_FIELDS: Final = "\x01"
 FORM: Final = "%-10s %-20s %-20s %-20s %-10s %-10s"
+NORMAL: Final = 0
+"""The number of an ordinary message among ``MessageType``."""
 PUB_FIELDS: Final = 12
 SUB_FIELDS: Final = 9
 
@@ -39,6 +44,18 @@ def read_traces(message_id: str, message: StoredMessage) -> list[Trace]:
         elif fields[0] == "SubAfter" and len(fields) >= SUB_FIELDS and fields[2] == message_id:
             found.append(Trace("Sub", fields[8], host, int(fields[7]), fields[3], fields[4] == "true"))
     return found
+
+
+def written_pub(message: Message, result: SendResult, group: str, now_ms: int, took_ms: int) -> Message:
+    """Return the message of the trace topic about one that was sent. Java: ``TraceDataEncoder``."""
+    host, _ = parse_offset_message_id(result.offset_message_id)
+    keys = " ".join(message.keys)
+    fields = (
+        "Pub", now_ms - took_ms, result.region, group, message.topic, result.message_id, message.tag, keys,
+        f"{host.ip}:{host.port}", len(message.body), took_ms, NORMAL, result.offset_message_id, "true",
+    )  # fmt: skip
+    body = BETWEEN_FIELDS.join(map(str, fields)) + BETWEEN_ENTRIES
+    return Message(TRACE_TOPIC, body.encode(), keys=[result.message_id, *message.keys])
 
 
 def print_traces(session: Session, message_id: str, messages: Iterable[StoredMessage]) -> None:

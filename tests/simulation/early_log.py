@@ -1,0 +1,33 @@
+"""A log that calls a record kept when it is written, whatever the broker promises: the plant of several bugs."""
+
+from typing import Any
+
+from firearrow.store.placement import WRITTEN
+
+
+class EarlyLog:
+    """A log as it is, but for what it calls kept."""
+
+    kept_at = WRITTEN
+
+    def __init__(self, log: Any) -> None:
+        self._log = log
+
+    @property
+    def kept(self) -> int:
+        """What is written."""
+        return int(self._log.written)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+
+class EarlyStore:
+    """A store with such a log."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+        self.log = EarlyLog(store.log)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)

@@ -8,15 +8,16 @@ import sys
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from itertools import pairwise
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
 from campaigns.broker.promises import audit
 from campaigns.failover.faults import Group
 from campaigns.failover.network import CLIENTS
-from judges.judge import JudgeProcess, Subscription, fresh
+from judges.conversation import JudgeFailed
+from judges.judge import Judge, JudgeProcess, Subscription, fresh
 from judges.producers import Produced, Producing, produce
 from judges.reports import ReceiveReport
 
@@ -28,6 +29,9 @@ LOOK_S: Final = 0.04
 STOCK_LOOK_S: Final = 0.1
 SEND_MS: Final = 3_000
 ARRIVAL_S: Final = 150.0
+ATTEMPTS: Final = 5
+
+Begun = TypeVar("Begun")
 
 
 class Sender:
@@ -83,11 +87,10 @@ class Clients:
         processes = [JudgeProcess(OURS, program, prefix=prefix), *(JudgeProcess(name, prefix=prefix) for name in stock)]
         judges = [self._stack.enter_context(process).at(group.name_servers) for process in processes]
         self.consumers: dict[str, Subscription] = {
-            judge.client: judge.subscribe(topic, group=fresh("failover")) for judge in judges[1:]
+            judge.client: _patiently(lambda judge=judge: judge.subscribe(topic, group=fresh("failover")))  # type: ignore[misc]
+            for judge in judges[1:]
         }
-        self.senders = [
-            Sender(produce(judge, topic, pause_ms=PAUSE_MS, timeout_ms=SEND_MS, route_ms=ROUTE_MS)) for judge in judges
-        ]
+        self.senders = [_patiently(lambda judge=judge: _sender(judge, topic)) for judge in judges]  # type: ignore[misc]
 
     def __enter__(self) -> Self:
         return self
@@ -138,6 +141,18 @@ class Clients:
                 time.sleep(0.2)
                 received[name] = consumer.so_far()
         return produced, received
+
+
+def _sender(judge: Judge, topic: str) -> Sender:
+    return Sender(produce(judge, topic, pause_ms=PAUSE_MS, timeout_ms=SEND_MS, route_ms=ROUTE_MS))
+
+
+def _patiently(begin: Callable[[], Begun]) -> Begun:
+    """Begin something of a client, again where its first calls take longer than it waits, on a crowded machine."""
+    for _ in range(ATTEMPTS):
+        with suppress(JudgeFailed):
+            return begin()
+    return begin()
 
 
 def order_breaks(produced: Produced) -> list[str]:

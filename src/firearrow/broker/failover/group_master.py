@@ -27,6 +27,8 @@ from firearrow.store.store import Store
 LOOK_S: Final = 1.0
 """The longest time between two looks at who joins and leaves the in-sync set."""
 
+MARGIN_S: Final = 0.01
+
 log = logging.getLogger(__name__)
 
 
@@ -199,11 +201,10 @@ class GroupMaster(Master):
                     await self._changed.wait()
 
     def _next_leave_s(self) -> float:
-        """Seconds until the next replica would leave the set, if it were not heard of again."""
-        limit_s, group = self._limit_s, self.in_sync.group
-        copies, now = self._aged_copies(limit_s), asyncio.get_running_loop().time()
-        ends = [copies[replica].caught_up_s + limit_s - now for replica in group.iss if replica != group.master]
-        return max(min(ends, default=LOOK_S), 0.0) + 0.01
+        """Seconds until the next replica that is not too late yet would leave the set, were it not heard of again."""
+        limit_s, now = self._limit_s, asyncio.get_running_loop().time()
+        ends = [copy.caught_up_s + limit_s - now for copy in self._aged_copies(limit_s).values()]
+        return min((end for end in ends if end > 0), default=LOOK_S) + MARGIN_S
 
     @property
     def _limit_s(self) -> float:
@@ -212,20 +213,20 @@ class GroupMaster(Master):
     def ailment(self) -> str:
         """Return why this master should hand over; empty while it can take messages.
 
-        Too few replicas in sync have followed for as long as a lease: perhaps others can reach them. A new master is
-        given the time of ``haMaxTimeSlaveNotCatchup`` to gather them.
+        Too few replicas in sync had everything, or said anything, within a lease: perhaps others can reach them. A
+        new master is given the time of ``haMaxTimeSlaveNotCatchup`` to gather them.
         """
         now, group = asyncio.get_running_loop().time(), self.in_sync.group
         lease_s = self._settings.value.failover.coordinator_lease_seconds
         if now - self._began_s < self._limit_s:
             return ""
-        copies = self._aged_copies(0)
-        near = [
-            replica for replica in group.iss if replica == group.master or now - copies[replica].caught_up_s <= lease_s
-        ]
+        heard_s = {feed.replica: max(feed.caught_up_s(), feed.read_s) for feed in self._replicas()}
+        heard_s[group.master] = now
+        away_s = {replica: self._left_s.get(replica, self._began_s) for replica in group.iss}
+        near = [replica for replica in group.iss if now - (away_s | heard_s)[replica] <= lease_s]
         if len(near) >= group.min_iss:
             return ""
-        return f"of the replicas in sync {list(group.iss)} only {near} have had everything within {lease_s} s"
+        return f"of the replicas in sync {list(group.iss)} only {near} were heard of within {lease_s} s"
 
     def learn(self, group: GroupState) -> None:
         """Take a state of this epoch."""

@@ -1,11 +1,11 @@
 """What the campaign of real failovers tells: gaps as seen from outside, order of places, the table."""
 
+import time
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
-from campaigns.failover import clients
 from campaigns.failover.clients import Sender, order_breaks
 from campaigns.failover.faults import FAULTS, ON_LOOPBACK, possible
 from campaigns.failover.network import Loopback
@@ -22,7 +22,7 @@ def sender_seen_at(moments: list[float], monkeypatch: pytest.MonkeyPatch) -> Sen
     )
     sender = Sender(cast("Producing", progress))
     for moment in moments:
-        monkeypatch.setattr(clients.time, "monotonic", lambda moment=moment: moment)
+        monkeypatch.setattr(time, "monotonic", lambda moment=moment: moment)
         sender.look(moment)
     return sender
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import kubernetes_validate
 import pytest
-import yaml  # type: ignore[import-untyped]
+import yaml
 from typer.testing import CliRunner
 
 from firearrow.broker.settings.config import BrokerSettings

@@ -11,6 +11,9 @@ from firearrow.access.account_file import BYTES_MAX, PATH, decode_accounts, enco
 from firearrow.access.account_handlers import AccountHandlers
 from firearrow.access.accounts import Accounts
 from firearrow.access.guard import Guard
+from firearrow.access.plain_access import PlainAccess
+from firearrow.access.plain_acl import PATH as PLAIN_ACL
+from firearrow.access.plain_acl import add_accounts, read_plain_acl
 from firearrow.access.rules import User
 from firearrow.access.settings import AccessConfig, check_access, first_users
 from firearrow.errors import SettingsError
@@ -27,6 +30,7 @@ class Access:
 
     def __init__(self, config: AccessConfig, disk: Disk, cluster: str, path: str = PATH) -> None:
         self._config = config
+        self._disk = disk
         self.accounts: Final[Stored[Accounts]] = Stored(
             disk,
             path,
@@ -44,6 +48,9 @@ class Access:
         check_access(self._config)
         await self.accounts.read()
         accounts = self.accounts.value
+        if self._config.migrate_auth_from_v1_enabled and self._disk.exists(PLAIN_ACL):
+            accounts = add_accounts(accounts, read_plain_acl(await self._disk.read_whole(PLAIN_ACL)))
+            log.info("accounts of plain_acl.yml are users", extra={"users": len(accounts.users)})
         for user in first_users(self._config):
             if user.name not in accounts.users:
                 accounts = _with(accounts, user)
@@ -75,9 +82,14 @@ def _with(accounts: Accounts, user: User) -> Accounts:
         raise SettingsError(f"the user of initAuthenticationUser cannot be made: {refusal.remark}") from None
 
 
+def access_of(config: AccessConfig, disk: Disk, cluster: str, path: str = PATH) -> Access | PlainAccess:
+    """Return the access that the settings ask for: users of our file, or accounts of 4.9's."""
+    return PlainAccess(config, disk, cluster) if config.acl_enable else Access(config, disk, cluster, path)
+
+
 def open_to_all(config: AccessConfig, what: str, bind_address: str) -> bool:
     """Return whether access is off; warn of it when the server listens beyond its own host."""
-    if config.authentication_enabled:
+    if config.is_on:
         return False
     if not _is_own_host(bind_address):
         log.warning(

@@ -1,8 +1,9 @@
 """The one place that every request passes before its handler: who asks, and may they?
 
 First the signature is checked, then everything that the request touches (`declared`) against the rules of its user
-(`decide`). What was allowed is remembered for the connection, until users or rules change. Java:
-``AuthenticationPipeline`` and ``AuthorizationPipeline``; the words of refusals are Apache's.
+(`decide`). What was allowed is remembered for the connection, until users or rules change, and so is who has signed, if
+the settings want that. Java: ``AuthenticationPipeline``, ``AuthorizationPipeline``, and the two strategies
+``Stateless``- and ``StatefulAuthenticationStrategy``; the words of refusals are Apache's.
 
 Invariants: a request of a type that declares nothing is refused; nothing of a refused request reaches a handler.
 """
@@ -10,18 +11,21 @@ Invariants: a request of a type that declares nothing is refused; nothing of a r
 import asyncio
 import hmac
 import logging
-from typing import Any, Final
+import struct
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+import msgspec
 
 from firearrow.access.accounts import Accounts, denied
 from firearrow.access.decide import NO_RULES, Need, decide, refusal_text
-from firearrow.access.declared import DECLARED, needs_of
+from firearrow.access.declared import DECLARED, Declaration, needs_of
 from firearrow.access.rules import User, UserStatus
-from firearrow.access.settings import AccessConfig, codes_in
+from firearrow.access.settings import AccessConfig, codes_in, remembers_users
 from firearrow.protocol.auth import ACCESS_KEY, SIGNATURE, sign
 from firearrow.protocol.conversation import Request
 from firearrow.protocol.refusal import Refused
 from firearrow.remoting.handlers import Call
-from firearrow.runtime.disk.stored import Stored
 from firearrow.telemetry.damped import Damped
 
 UNIQUE_KEY_QUERY: Final = "_UNIQUE_KEY_QUERY"
@@ -33,23 +37,42 @@ REMEMBERED_MAX: Final = 1024
 log = logging.getLogger(__name__)
 
 
-class _Remembered:
-    """What a connection has been allowed, by user, as long as users and rules stay what they were."""
+IsWhite = Callable[[str, str | None], bool]
+"""Whether requests from an address, naming a user or nobody, pass unasked."""
 
-    __slots__ = ("accounts", "allowed")
+
+class Known(Protocol):
+    """Where the accounts are that count now: another value after every change."""
+
+    @property
+    def value(self) -> Accounts:
+        """The accounts."""
+        ...
+
+
+class _Remembered:
+    """What is known of a connection, as long as users and rules stay what they were."""
+
+    __slots__ = ("accounts", "allowed", "names", "user")
 
     def __init__(self, accounts: Accounts) -> None:
         self.accounts = accounts
-        self.allowed: set[tuple[str, Need]] = set()
+        self.allowed: set[tuple[object, ...]] = set()
+        """What was allowed: the user, the request's type, and the values of the fields that name what it touches."""
+        self.user: User | None = None
+        self.names = b""
+        """How headers of requests name this user, who has signed a request of the connection."""
 
 
 class Guard:
     """Lets requests pass, or refuses them. ``cluster`` is the name of the server's own cluster."""
 
-    def __init__(self, config: AccessConfig, accounts: Stored[Accounts], cluster: str) -> None:
+    def __init__(self, config: AccessConfig, accounts: Known, cluster: str, is_white: IsWhite | None = None) -> None:
         self._accounts = accounts
+        self._is_white = is_white
         self._cluster = cluster
-        self._authorizes = config.authorization_enabled
+        self._authorizes = config.authorization_enabled or config.acl_enable
+        self._remembers_users = remembers_users(config)
         self._unsigned = codes_in("authenticationWhitelist", config.authentication_whitelist)
         self._for_all = codes_in("authorizationWhitelist", config.authorization_whitelist)
         self.refusals: Final = Damped()
@@ -63,17 +86,23 @@ class Guard:
             raise
 
     def _check(self, request: Request[Any], call: Call) -> None:
-        declaration = DECLARED.get(type(request))
+        declaration = DECLARED.get(request.__class__)
         if declaration is None:
             raise denied(f"{type(request).__name__} declares nothing that it touches, so nobody may use it")
         code = call.asked.heading.code
         needs_rules = self._authorizes and code not in self._for_all
         if not needs_rules and code in self._unsigned:
             return
-        user = self._signer(call)
+        if self._is_white is not None and self._is_white(call.peer.address.host, call.ext_fields.get(ACCESS_KEY)):
+            return
+        remembered = self._remembered(call)
+        user = remembered.user
+        if user is None or remembered.names not in call.asked.header:
+            user = self._signer(call)
+            if self._remembers_users:
+                remembered.user, remembered.names = user, _named(user.name, call.encoding)
         if needs_rules:
-            needs = needs_of(declaration, request, call.body, self._cluster)
-            self._ask_rules(user, needs, call)
+            self._ask_rules(declaration, user, request, call, remembered)
 
     def _signer(self, call: Call) -> User:
         """Return the user that signed a request."""
@@ -94,14 +123,20 @@ class Guard:
             raise denied("check signature failed.")
         return user
 
-    def _ask_rules(self, user: User, needs: list[Need], call: Call) -> None:
-        remembered = self._remembered(call)
-        for need in needs:
-            if (user.name, need) not in remembered.allowed:
-                self._decide(user, need, call)
-                if len(remembered.allowed) >= REMEMBERED_MAX:
-                    remembered.allowed.clear()
-                remembered.allowed.add((user.name, need))
+    def _ask_rules(
+        self, declaration: Declaration, user: User, request: Request[Any], call: Call, remembered: _Remembered
+    ) -> None:
+        asked: tuple[object, ...] | None = None
+        if declaration.in_body is None:
+            asked = (user.name, request.__class__, *[getattr(request, touch.field) for touch in declaration.touches])
+            if asked in remembered.allowed:
+                return
+        for need in needs_of(declaration, request, call.body, self._cluster):
+            self._decide(user, need, call)
+        if asked is not None:
+            if len(remembered.allowed) >= REMEMBERED_MAX:
+                remembered.allowed.clear()
+            remembered.allowed.add(asked)
 
     def _decide(self, user: User, need: Need, call: Call) -> None:
         source = call.peer.address.host
@@ -122,3 +157,11 @@ class Guard:
             what, peer = type(request).__name__, str(call.peer.address)
             extra = {"request": what, "peer": peer, "reason": reason, "refused": number, "total": self.refusals.total}
             log.warning("%s of %s refused: %s", what, peer, reason, extra=extra)
+
+
+def _named(name: str, encoding: int) -> bytes:
+    """Return how a header names its user, in the bytes of its encoding."""
+    if encoding:
+        key, value = ACCESS_KEY.encode(), name.encode()
+        return struct.pack(">h", len(key)) + key + struct.pack(">i", len(value)) + value
+    return f'"{ACCESS_KEY}":'.encode() + msgspec.json.encode(name)

@@ -134,11 +134,12 @@ def parse_resource(text: str | None) -> Resource | None:
     kind = word(Kind, before)
     if kind is None:
         return None
-    if name == ANY_NAME:
-        return Resource(kind, Pattern.ANY)
-    if name.endswith(ANY_NAME):
-        return Resource(kind, Pattern.PREFIXED, name.partition(ANY_NAME)[0])
-    return Resource(kind, Pattern.LITERAL, name)
+    if kind is Kind.ANY:
+        return Resource(Kind.ANY, Pattern.ANY)
+    if not name.endswith(ANY_NAME):
+        return Resource(kind, Pattern.LITERAL, name)
+    prefix = name.partition(ANY_NAME)[0]
+    return Resource(kind, Pattern.PREFIXED, prefix) if prefix else Resource(kind, Pattern.ANY)
 
 
 class Rule(Struct, frozen=True):

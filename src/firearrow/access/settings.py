@@ -3,10 +3,10 @@
 Two of them hold secrets: they are in no answer, no log line and no error text.
 """
 
-from typing import Annotated, TypeVar
+from typing import Annotated, Final, TypeVar
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from firearrow.access.rules import User, UserType
 from firearrow.errors import SettingsError
@@ -42,6 +42,13 @@ class AccessConfig(Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
             '"secretKey":"..."}; made as a Super user when there is none of that name. Secret: never shown.'
         ),
     ] = ""
+    authentication_strategy: Annotated[
+        str,
+        Meta(
+            description="How often a signature is checked: of every request; or, if this ends in "
+            "StatefulAuthenticationStrategy (Apache's class), of the first request of a user on a connection."
+        ),
+    ] = ""
     authentication_whitelist: Annotated[
         str, Meta(description="Request codes, divided by commas, that need no signature.")
     ] = ""
@@ -49,9 +56,37 @@ class AccessConfig(Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
         str, Meta(description="Request codes, divided by commas, that every known user may use.")
     ] = ""
 
+    migrate_auth_from_v1_enabled: Annotated[
+        bool,
+        Meta(
+            description="Make users and rules at a start from config/plain_acl.yml, the accounts of 4.9, for accounts "
+            "that are not users yet."
+        ),
+    ] = field(name="migrateAuthFromV1Enabled", default=False)
+    acl_enable: Annotated[
+        bool,
+        Meta(
+            description="Know users and rules from config/plain_acl.yml alone, as 4.9 does; it is read again when "
+            "it changes. Not beside authenticationEnabled."
+        ),
+    ] = False
+
+    @property
+    def is_on(self) -> bool:
+        """Whether users are asked for at all."""
+        return self.authentication_enabled or self.acl_enable
+
     def __repr__(self) -> str:
         """Keep secrets out of logs."""
         return f"AccessConfig(authentication={self.authentication_enabled}, authorization={self.authorization_enabled})"
+
+
+STATEFUL: Final = "StatefulAuthenticationStrategy"
+
+
+def remembers_users(config: AccessConfig) -> bool:
+    """Return whether a user who has signed once is known for the rest of the connection."""
+    return config.authentication_strategy.strip().endswith(STATEFUL)
 
 
 def check_access(config: AccessConfig) -> None:
@@ -60,6 +95,11 @@ def check_access(config: AccessConfig) -> None:
         raise SettingsError(
             "authorizationEnabled=true without authenticationEnabled=true would believe every name without a proof: "
             "switch on both"
+        )
+    if config.acl_enable and (config.authentication_enabled or config.migrate_auth_from_v1_enabled):
+        raise SettingsError(
+            "aclEnable=true takes users from plain_acl.yml alone: switch off authenticationEnabled and "
+            "migrateAuthFromV1Enabled, or switch off aclEnable and migrate"
         )
     codes_in("authenticationWhitelist", config.authentication_whitelist)
     codes_in("authorizationWhitelist", config.authorization_whitelist)

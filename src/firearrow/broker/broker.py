@@ -14,7 +14,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from firearrow.access.access import Access, open_to_all
+from firearrow.access.access import access_of, open_to_all
 from firearrow.access.settings import inner_signer
 from firearrow.broker.consumer_side import Consuming, Registers
 from firearrow.broker.failover.group_part import GroupPart
@@ -314,7 +314,7 @@ class Broker:
         config = self._settings.value.access
         if open_to_all(config, "broker", self._settings.broker.bind_address):
             return handlers
-        access = Access(config, self._disk, identity.cluster)
+        access = access_of(config, self._disk, identity.cluster)
         await access.open()
         life.spawn(access.run(), "access")
         return access.before(handlers)

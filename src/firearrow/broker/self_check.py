@@ -9,7 +9,7 @@ import logging
 from typing import Final
 
 from firearrow.broker.identity import Identity
-from firearrow.errors import FireArrowError
+from firearrow.errors import AccessDenied, FireArrowError
 from firearrow.fastjson import decode
 from firearrow.protocol.bodies.naming.route import KVTable
 from firearrow.protocol.requests.admin.stats import GetBrokerRuntimeInfo
@@ -29,6 +29,8 @@ async def check(caller: Caller, identity: Identity, instance: str) -> str | None
     try:
         reply = await caller.call(address, GetBrokerRuntimeInfo(), timeout_ms=TIMEOUT_MS)
         answered = decode(reply.body, KVTable).table.get(INSTANCE_KEY)
+    except AccessDenied:
+        return None  # a broker answers, and this one has no keys (innerClientAuthenticationCredentials) to ask further
     except FireArrowError as error:
         return f"nobody answers at {address}, the address that clients are told: {error}"
     if answered != instance:

@@ -11,7 +11,8 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Final, cast
 
-from firearrow.access.access import Access, open_to_all
+from firearrow.access.access import Access, access_of, open_to_all
+from firearrow.access.plain_access import PlainAccess
 from firearrow.access.settings import AccessConfig, inner_signer
 from firearrow.errors import FireArrowError
 from firearrow.nameserver.changes import Changes, decode_changes, encode_changes, overlay
@@ -168,12 +169,12 @@ class NameServer:
         OperationHandlers(self._routes, self._texts, self._changes).add_to(handlers)
         return handlers
 
-    async def _guarded(self) -> tuple[Handlers, Access | None]:
+    async def _guarded(self) -> tuple[Handlers, Access | PlainAccess | None]:
         """Return the handlers as requests reach them: behind the guard, if access is on."""
         handlers = self._handlers()
         if open_to_all(self._access, "name server", self._base.bind_address):
             return handlers, None
-        access = Access(self._access, self._disk, ANY_CLUSTER, ACCESS_PATH)
+        access = access_of(self._access, self._disk, ANY_CLUSTER, ACCESS_PATH)
         await access.open()
         return access.before(handlers), access
 

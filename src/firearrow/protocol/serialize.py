@@ -139,7 +139,7 @@ def ext_fields(encoding: int, header: bytes) -> dict[str, str]:
     if encoding:
         heading, fields_at = header_compact.read_heading(header)
         return header_compact.read_fields(heading, header, fields_at)
-    return header_json.read_untyped(header)[1]
+    return header_json.read_texts(header)
 
 
 def encode_request(

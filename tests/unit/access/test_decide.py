@@ -161,6 +161,11 @@ def test_a_resource_is_read_as_it_is_written(resource: Resource) -> None:
     assert parse_resource(str(resource)) == resource
 
 
+@pytest.mark.parametrize(("text", "read"), [("Any:x", "*"), ("Topic:**", "Topic:*"), ("topic:a*b*", "Topic:a*")])
+def test_texts_that_say_it_otherwise(text: str, read: str) -> None:
+    assert str(parse_resource(text)) == read
+
+
 def test_texts_that_name_nothing() -> None:
     assert parse_resource(None) is None
     assert parse_resource("orders") is None

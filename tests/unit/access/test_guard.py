@@ -266,3 +266,29 @@ def test_access_without_a_user_does_not_start() -> None:
         assert caught.group_contains(SettingsError, match="initAuthenticationUser")
 
     simulate(main)
+
+
+@pytest.mark.parametrize(
+    "strategy", ["", "org.apache.rocketmq.auth.authentication.strategy.StatefulAuthenticationStrategy"]
+)
+def test_a_user_who_has_signed_is_remembered_if_the_settings_want_that(strategy: str) -> None:
+    async def main(place: Place) -> None:
+        alice = await place.make(ALICE, ("Topic:orders", "Pub", "Allow"))
+        signer, forged = Signer(Credentials(*ALICE)), False
+
+        def sign(request: Request[Any], body: bytes | bytearray | memoryview) -> dict[str, str]:
+            made = dict(signer(request, body))
+            return made | {SIGNATURE: "forged"} if forged else made
+
+        alice.caller = Caller(alice.caller._network, sign=sign)
+        forged = True
+        assert (await refusal(alice, a_send("orders"), b"x"))[0] == 16
+        forged = False
+        await alice.send("orders")
+        forged = True
+        assert (await refusal(alice, a_send("orders"), b"x"))[0] == (0 if strategy else 16)
+        assert (await refusal(alice, a_send("bills"), b"x"))[0] == 16
+        await place.make(("bob", "b"))
+        assert (await refusal(alice, a_send("orders"), b"x"))[1] == "check signature failed."
+
+    served(main, replace(CONFIG, authentication_strategy=strategy))

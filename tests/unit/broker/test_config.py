@@ -57,7 +57,6 @@ def test_keys_without_effect_and_mistakes_are_warned_about() -> None:
     "line",
     [
         "brokerRole=SLAVE",
-        "aclEnable=true",
         "enableDLegerCommitLog=true",
         "enableControllerMode=true",
         "storeType=defaultRocksDB",

@@ -36,9 +36,6 @@ def _unset(reason: str) -> Promise:
 
 _CONTROLLER: Final = "controllers and the election of masters are not offered yet"
 _ROCKSDB: Final = "there is no RocksDB here: queues, timers and settings are kept in Apache's plain files"
-_ACL_OF_4_9: Final = (
-    "accounts of plain_acl.yml are not offered yet: make users with initAuthenticationUser and rules with createAcl"
-)
 _AUTH: Final = "there is one way to know users and one to ask rules here, and both keep them in memory"
 _PATHS: Final = "everything lies below storePathRootDir; link the directory there instead"
 _LOOKUP: Final = "name servers are listed in namesrvAddr; looking them up elsewhere is not offered yet"
@@ -58,8 +55,6 @@ REFUSED: Final = {
     "dLegerSelfId": _unset("DLedger is not offered; a replicated log comes later"),
     "preferredLeaderId": _unset("DLedger is not offered; a replicated log comes later"),
     "storePathDLedgerCommitLog": _unset("DLedger is not offered; a replicated log comes later"),
-    "aclEnable": _off(_ACL_OF_4_9),
-    "migrateAuthFromV1Enabled": _off(_ACL_OF_4_9),
     "storeType": Promise(frozenset({"default", ""}), _ROCKSDB),
     "configManagerVersion": Promise(frozenset({"v1", ""}), _ROCKSDB),
     "rocksdbCQDoubleWriteEnable": _off(_ROCKSDB),
@@ -175,7 +170,7 @@ _GROUPS: Final = {
         popConsumerKVServiceLog popConsumerFSServiceInit timerRecallToTimelineEnable transWriteOriginTransHalfEnable""",
     _AUTH: """
         aclCacheExpiredSecond aclCacheMaxNum aclCacheRefreshSecond authConfigPath authenticationMetadataProvider
-        authenticationProvider authenticationStrategy authorizationMetadataProvider
+        authenticationProvider authorizationMetadataProvider
         authorizationProvider authorizationStrategy statefulAuthenticationCacheExpiredSecond
         statefulAuthenticationCacheMaxNum statefulAuthorizationCacheExpiredSecond statefulAuthorizationCacheMaxNum
         userCacheExpiredSecond userCacheMaxNum userCacheRefreshSecond clusterName configName""",

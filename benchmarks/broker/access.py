@@ -1,0 +1,97 @@
+"""What access costs a send: ``python -m benchmarks.broker.access [messages]``.
+
+Brokers as in ``benchmarks.broker``, 128 bytes a message, 64 at once: without signatures, with signatures that nobody
+looks at, with every signature checked, and with users that are remembered for the connection. No two messages of a
+round are equal, so no two signatures are. Printed are microseconds of CPU a message, client included.
+"""
+
+import asyncio
+import gc
+import random
+import sys
+import tempfile
+import time
+from typing import Final
+
+from msgspec.structs import replace
+
+from benchmarks.broker.__main__ import LOOPBACK, MESSAGES, PROPERTIES, QUEUES, Client, Cost
+from campaigns.samples import SEND
+from firearrow.access.settings import STATEFUL, AccessConfig
+from firearrow.broker.broker import Broker
+from firearrow.broker.settings.config import BrokerConfig, BrokerSettings
+from firearrow.protocol.auth import Credentials, Signer
+from firearrow.protocol.command import Encoding
+from firearrow.protocol.serialize import encode_request
+from firearrow.runtime.clock import SystemClock
+from firearrow.runtime.disk.real_disk import RealDisk
+from firearrow.runtime.loops import new_loop
+from firearrow.runtime.machine import Machine
+from firearrow.runtime.network import SystemNetwork
+
+DEPTH: Final = 64
+SIZE: Final = 128
+USER: Final = Credentials("bench", "the-secret-of-bench")
+OFF: Final = AccessConfig()
+ON: Final = AccessConfig(
+    authentication_enabled=True,
+    authorization_enabled=True,
+    init_authentication_user='{"username":"bench","password":"the-secret-of-bench"}',
+)
+CASES: Final = (
+    ("no signature, access off", OFF, False),
+    ("signed, access off", OFF, True),
+    ("signed, every one checked", ON, True),
+    ("signed, user remembered", replace(ON, authentication_strategy=STATEFUL), True),
+)
+
+
+def frames(*, signed: bool) -> bytes:
+    """The sends of a round."""
+    sign = Signer(USER)
+    parts = []
+    for number in range(DEPTH):
+        body = f"{number:08}".encode() + b"x" * (SIZE - 8)
+        request = replace(SEND, topic="bench", queue_id=number % QUEUES, properties=PROPERTIES)
+        extra = sign(request, body) if signed else None
+        parts += [encode_request(Encoding.JSON, request, number, body_size=len(body), extra=extra), body]
+    return b"".join(parts)
+
+
+async def measure(access: AccessConfig, data: bytes, messages: int) -> Cost:
+    """Send in rounds to a new broker."""
+    config = BrokerConfig(broker_name="b", listen_port=0, bind_address=LOOPBACK, broker_ip1=LOOPBACK)
+    with tempfile.TemporaryDirectory() as directory:
+        disk = RealDisk(directory)
+        broker = Broker(
+            BrokerSettings(broker=config, access=access),
+            Machine("bench", LOOPBACK, 8 << 30, "boot"),
+            network=SystemNetwork(),
+            disk=disk,
+            clock=SystemClock(),
+            chance=random.Random(),
+        )
+        async with broker.serving() as identity:
+            gc.freeze()
+            transport, client = await asyncio.get_running_loop().create_connection(Client, LOOPBACK, identity.port)
+            spent = []
+            for _ in range(messages // DEPTH):
+                before = time.process_time()
+                await client.exchange(data, DEPTH)
+                spent.append((time.process_time() - before) / DEPTH * 1e6)
+            transport.close()
+        await disk.close()
+    return Cost(sum(spent) / len(spent), min(spent))
+
+
+async def main(messages: int) -> None:
+    """Print the table."""
+    print("                              us a message, mean    best round")
+    for name, access, signed in CASES:
+        cost = await measure(access, frames(signed=signed), messages)
+        print(f"{name:28} {cost.mean:19.1f} {cost.best:13.1f}", flush=True)
+
+
+if __name__ == "__main__":
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(main(int(sys.argv[1]) if len(sys.argv) > 1 else MESSAGES))

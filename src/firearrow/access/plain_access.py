@@ -1,0 +1,70 @@
+"""Access by ``plain_acl.yml``, the accounts of 4.9: read at the start, and again whenever the file changes.
+
+A changed file that cannot be read, or that names nobody, is told in the log and changes nothing. Java:
+``PlainPermissionManager`` with its ``AclFileWatchService``.
+"""
+
+import asyncio
+import logging
+from typing import Final
+
+from firearrow.access.accounts import Accounts
+from firearrow.access.guard import Guard
+from firearrow.access.plain_acl import PATH, PlainAcl, add_accounts, read_plain_acl
+from firearrow.access.settings import AccessConfig, check_access
+from firearrow.errors import DiskError, SettingsError
+from firearrow.remoting.handlers import Handlers
+from firearrow.runtime.disk.door import Disk
+
+LOOK_S: Final = 0.5
+
+log = logging.getLogger(__name__)
+
+
+class PlainAccess:
+    """Users, rules and white lists of a file, and the guard that asks them."""
+
+    def __init__(self, config: AccessConfig, disk: Disk, cluster: str) -> None:
+        self._config = config
+        self._disk = disk
+        self._acl = PlainAcl()
+        self._seen = (0, 0)
+        self.value = Accounts()
+        self._guard: Final = Guard(config, self, cluster, lambda source, name: self._acl.is_white(source, name))
+
+    async def open(self) -> None:
+        """Read the file; raise ``SettingsError`` when there is none, or when it lets nobody in."""
+        check_access(self._config)
+        if not self._disk.exists(PATH):
+            raise SettingsError(f"aclEnable=true and there is no {PATH} in the server's directory: write one")
+        await self._read()
+
+    async def _read(self) -> None:
+        self._seen = self._stamp()
+        acl = read_plain_acl(await self._disk.read_whole(PATH))
+        accounts = add_accounts(Accounts(), acl)
+        if not accounts.users and not acl.global_white_remote_addresses:
+            raise SettingsError(f"{PATH} has no account, so nobody could be let in")
+        self._acl, self.value = acl, accounts
+        white = sum(account.white_remote_address is not None for account in acl.accounts or ())
+        if white or acl.global_white_remote_addresses:
+            log.warning("white lists of %s let requests pass from some addresses without a signature", PATH)
+        log.info("accounts of %s are in force", PATH, extra={"accounts": len(accounts.users)})
+
+    def _stamp(self) -> tuple[int, int]:
+        status = self._disk.status(PATH)
+        return status.modified_ms, status.size
+
+    def before(self, handlers: Handlers) -> Handlers:
+        """Return the handlers behind the guard."""
+        return handlers.guarded(self._guard)
+
+    async def run(self) -> None:
+        """Read the file again when it has changed, until cancelled."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            try:
+                if self._stamp() != self._seen:
+                    await self._read()
+            except (SettingsError, DiskError) as error:
+                log.warning("%s has changed and is not in force: %s", PATH, error, extra={"reason": str(error)})

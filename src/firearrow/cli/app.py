@@ -101,6 +101,7 @@ def _server_command(name: str, serve: Any) -> Any:  # noqa: ANN401
 
 
 def _add_examples(command: Any, path: str) -> None:  # noqa: ANN401
+    command.rich_markup_mode = None  # rich takes longer to import than most commands take
     children = getattr(command, "commands", None)
     for name, child in (children or {}).items():
         _add_examples(child, f"{path} {name}")
@@ -166,6 +167,7 @@ app = typer.Typer(
     name="firearrow",
     help="A message platform compatible with Apache RocketMQ.",
     no_args_is_help=True,
+    rich_markup_mode=None,
     pretty_exceptions_show_locals=False,
 )
 

@@ -7,35 +7,24 @@ import random
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from msgspec.structs import replace
 
-from firearrow.broker.broker import Broker
-from firearrow.broker.group_broker import GroupBroker
-from firearrow.broker.identity import Identity
-from firearrow.broker.settings.config import BrokerSettings, load_settings
-from firearrow.cli.environment import server_environment
 from firearrow.cli.servers.level import Level, LogFile, LogForm, LogLevel, start_logging
 from firearrow.cli.servers.operation import MetricsPort, metrics_flags, metrics_line
-from firearrow.cli.servers.workers import Supervisor, Workers
 from firearrow.errors import DiskError, FireArrowError, SettingsError
-from firearrow.runtime.clock import SystemClock
-from firearrow.runtime.coordinator.etcd import Etcd, endpoints_of
-from firearrow.runtime.disk.linked_directory import link_directory
-from firearrow.runtime.disk.real_disk import RealDisk
-from firearrow.runtime.garbage_collector import settle
-from firearrow.runtime.host import advice, this_host
-from firearrow.runtime.loops import run
-from firearrow.runtime.machine import Machine, numeric, this_machine
-from firearrow.runtime.network import SystemNetwork
-from firearrow.runtime.systemd import notify
-from firearrow.settings import Source
-from firearrow.store.paths import CONSUME_QUEUE
 from firearrow.telemetry.logs import Form
 
-Says = Callable[[Identity], str]
+if TYPE_CHECKING:  # a server is imported when it runs: help needs none
+    from firearrow.broker.broker import Broker
+    from firearrow.broker.group_broker import GroupBroker
+    from firearrow.broker.identity import Identity
+    from firearrow.broker.settings.config import BrokerSettings
+    from firearrow.runtime.disk.real_disk import RealDisk
+    from firearrow.runtime.machine import Machine
+
+Says = Callable[["Identity"], str]
 log = logging.getLogger(__name__)
 
 
@@ -95,13 +84,16 @@ def broker(
         raise typer.Exit(1) from None
 
 
-def store_directory(settings: BrokerSettings) -> Path:
+def store_directory(settings: "BrokerSettings") -> Path:
     """Return the directory of the store."""
     return Path(settings.broker.store_path_root_dir or Path.home() / "store").expanduser()
 
 
-def serve(settings: BrokerSettings, *, drains: bool = False, says: Says | None = None) -> None:
+def serve(settings: "BrokerSettings", *, drains: bool = False, says: Says | None = None) -> None:
     """Run a broker in this process until SIGINT or SIGTERM. ``says`` makes the line that tells that it serves."""
+    from firearrow.runtime.loops import run
+    from firearrow.runtime.machine import this_machine
+
     run(lambda: _serve(settings, this_machine(), store_directory(settings), drains=drains, says=says))
 
 
@@ -112,7 +104,7 @@ def _shared_arguments(given: Mapping[str, object], *, drain: bool) -> tuple[str,
 
 
 def _supervise(
-    settings: BrokerSettings,
+    settings: "BrokerSettings",
     directory: Path,
     shared: tuple[str, ...],
     count: int,
@@ -122,6 +114,9 @@ def _supervise(
     drains: bool,
 ) -> None:
     """Run many brokers, each in a process of its own."""
+    from firearrow.cli.servers.workers import Supervisor, Workers
+    from firearrow.runtime.machine import this_machine
+
     broker = settings.broker
     if not broker.listen_port:
         raise SettingsError("--workers needs a port: worker K listens on it plus 10 times K; give --port")
@@ -136,8 +131,15 @@ def _supervise(
     asyncio.run(Supervisor(workers.plan(), drain_s).run())
 
 
-def read_settings(file: Path | None, flags: Mapping[str, object]) -> BrokerSettings:
+def read_settings(file: Path | None, flags: Mapping[str, object]) -> "BrokerSettings":
     """Load settings from file, environment and flags; print warnings to standard error."""
+    from msgspec.structs import replace
+
+    from firearrow.broker.settings.config import load_settings
+    from firearrow.cli.environment import server_environment
+    from firearrow.runtime.machine import numeric
+    from firearrow.settings import Source
+
     sources = [Source.from_environment(server_environment(os.environ)), Source.from_flags(flags)]
     if file is not None:
         sources.insert(0, Source.from_text(file.name, _text(file)))
@@ -165,7 +167,13 @@ def leaves(group: BaseExceptionGroup[FireArrowError]) -> list[BaseException]:
     return found
 
 
-def _made(settings: BrokerSettings, machine: Machine, disk: RealDisk) -> Broker | GroupBroker:
+def _made(settings: "BrokerSettings", machine: "Machine", disk: "RealDisk") -> "Broker | GroupBroker":
+    from firearrow.broker.broker import Broker
+    from firearrow.broker.group_broker import GroupBroker
+    from firearrow.runtime.clock import SystemClock
+    from firearrow.runtime.coordinator.etcd import Etcd, endpoints_of
+    from firearrow.runtime.network import SystemNetwork
+
     network, clock, chance = SystemNetwork(), SystemClock(), random.Random()
     failover, broker = settings.failover, settings.broker
     if not failover.coordinator_address:
@@ -182,14 +190,22 @@ def _made(settings: BrokerSettings, machine: Machine, disk: RealDisk) -> Broker 
 
 def _tell_advice() -> None:
     """Log what this host should have set otherwise, in one line."""
+    from firearrow.runtime.host import advice, this_host
+
     found = {each.name: each.what for each in advice(this_host())}
     if found:
         log.warning("this host is not set up for a broker; firearrow doctor --host says what to do", extra=found)
 
 
 async def _serve(
-    settings: BrokerSettings, machine: Machine, directory: Path, *, drains: bool, says: Says | None
+    settings: "BrokerSettings", machine: "Machine", directory: Path, *, drains: bool, says: Says | None
 ) -> None:
+    from firearrow.runtime.disk.linked_directory import link_directory
+    from firearrow.runtime.disk.real_disk import RealDisk
+    from firearrow.runtime.garbage_collector import settle
+    from firearrow.runtime.systemd import notify
+    from firearrow.store.paths import CONSUME_QUEUE
+
     queues = settings.broker.store_path_consume_queue
     if queues:
         link_directory(str(directory), CONSUME_QUEUE, queues, "storePathConsumeQueue")

@@ -5,23 +5,17 @@ import random
 import sys
 import tempfile
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from msgspec.structs import replace
 
-from firearrow.broker.settings.config import BrokerSettings
 from firearrow.cli.broker import leaves, read_settings
 from firearrow.cli.servers.level import Level, LogLevel, start_logging
-from firearrow.embedded.cluster import Doors, cluster, small
 from firearrow.errors import FireArrowError
-from firearrow.nameserver.config import NameServerConfig
-from firearrow.runtime.clock import SystemClock
-from firearrow.runtime.disk.real_disk import RealDisk
-from firearrow.runtime.garbage_collector import settle
-from firearrow.runtime.loops import run
-from firearrow.runtime.machine import this_machine
-from firearrow.runtime.network import SystemNetwork
+
+if TYPE_CHECKING:  # servers are imported when they run: help needs none
+    from firearrow.broker.settings.config import BrokerSettings
+    from firearrow.nameserver.config import NameServerConfig
 
 LOOPBACK = "127.0.0.1"
 
@@ -38,6 +32,12 @@ def dev(
     log_level: LogLevel = Level.WARNING,
 ) -> None:
     """Run a name server and a broker for development, reachable from this machine only."""
+    from msgspec.structs import replace
+
+    from firearrow.embedded.cluster import small
+    from firearrow.nameserver.config import NameServerConfig
+    from firearrow.runtime.loops import run
+
     start_logging(log_level)
     flags = {"listen_port": port, "bind_address": LOOPBACK, "broker_ip1": LOOPBACK}
     names = NameServerConfig(listen_port=name_server_port, bind_address=LOOPBACK)
@@ -56,7 +56,14 @@ def dev(
         raise typer.Exit(1) from None
 
 
-async def _serve(directory: Path, names: NameServerConfig, settings: BrokerSettings) -> None:
+async def _serve(directory: Path, names: "NameServerConfig", settings: "BrokerSettings") -> None:
+    from firearrow.embedded.cluster import Doors, cluster
+    from firearrow.runtime.clock import SystemClock
+    from firearrow.runtime.disk.real_disk import RealDisk
+    from firearrow.runtime.garbage_collector import settle
+    from firearrow.runtime.machine import this_machine
+    from firearrow.runtime.network import SystemNetwork
+
     disks: list[RealDisk] = []
 
     def disk_of(name: str) -> RealDisk:

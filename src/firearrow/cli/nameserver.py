@@ -18,13 +18,11 @@ from firearrow.cli.servers.level import Level, LogFile, LogForm, LogLevel, start
 from firearrow.cli.servers.operation import MetricsPort, metrics_flags, metrics_line
 from firearrow.errors import FireArrowError, SettingsError
 from firearrow.nameserver.config import WITHOUT_EFFECT, NameServerConfig
-from firearrow.nameserver.server import NameServer
 from firearrow.remoting.limits import Limits
 from firearrow.remoting.operation_port import OperationConfig
-from firearrow.runtime.disk.real_disk import RealDisk
 from firearrow.runtime.garbage_collector import settle
 from firearrow.runtime.loops import run
-from firearrow.runtime.network import Address, SystemNetwork
+from firearrow.runtime.network import Address
 from firearrow.runtime.systemd import notify
 from firearrow.runtime.tls_settings import ServerTls
 from firearrow.settings import Source, load
@@ -94,6 +92,10 @@ def _text(file: Path) -> str:
 
 
 async def _serve(settings: NameServerSettings, directory: Path, says: Says | None) -> None:
+    from firearrow.nameserver.server import NameServer  # imported when a server runs: help needs none
+    from firearrow.runtime.disk.real_disk import RealDisk
+    from firearrow.runtime.network import SystemNetwork
+
     disk = RealDisk(str(directory))
     server = NameServer(
         settings.nameserver,

@@ -39,7 +39,8 @@ def test_no_example_is_of_a_command_that_is_gone() -> None:
 
 
 @pytest.mark.parametrize("path", sorted(set(LEAVES) - {"pipeline script"}))
-def test_the_example_is_a_command_line_that_parses(path: str) -> None:
+def test_the_example_is_a_command_line_that_parses(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FIREARROW_USER_PASSWORD", "asked for otherwise")
     words = options_first(shlex.split(EXAMPLES[path].rpartition(" | ")[2])[1:])
     words = words[words.index(path.split()[0]) + len(path.split()) :]
     LEAVES[path].make_context(path, words)

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from firearrow.cli.environment import NAME_SERVERS, Reach
-from firearrow.cli.mqadmin.catalogue import VERBS, found_verb, near_verbs
+from firearrow.cli.mqadmin import catalogue
+from firearrow.cli.mqadmin.catalogue import found_verb, near_verbs
 from firearrow.cli.mqadmin.command_line import WrongOptions, read_options, usage
 from firearrow.cli.mqadmin.session import Session
 from firearrow.cli.mqadmin.verb import Given, UsageNeeded, Verb
@@ -54,7 +55,7 @@ def start(words: Sequence[str], environment: Mapping[str, str] = os.environ) -> 
 
 def listing() -> str:
     """Return the list of all commands."""
-    lines = [f"   {verb.name:<35} {verb.help}" for verb in VERBS]
+    lines = [f"   {verb.name:<35} {verb.help}" for verb in catalogue.VERBS]
     return "\n".join(
         [
             "The most commonly used mqadmin commands are:",

@@ -1,13 +1,11 @@
 """``firearrow broker list`` and the other commands about running brokers, Apache's too."""
 
 import asyncio
-from collections.abc import Sequence
-from typing import Annotated, Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from firearrow.admin import Admin, BrokerMember
-from firearrow.admin.broker_state import BrokerState
 from firearrow.cli.cluster import AsJson, NameServers, admin_of, fail, run
 from firearrow.cli.operate.listing import Watch, show
 from firearrow.cli.operate.pairs import pairs_of, print_pairs
@@ -15,6 +13,10 @@ from firearrow.cli.operate.states import print_states, state_fields
 from firearrow.cli.tables import print_table
 from firearrow.cli.times import wait_ms
 from firearrow.errors import SettingsError
+
+if TYPE_CHECKING:
+    from firearrow.admin import Admin, BrokerMember
+    from firearrow.admin.broker_state import BrokerState
 
 ROUTE_WAIT: Final = "40s"
 """Stock producers look for routes every thirty seconds."""
@@ -39,7 +41,7 @@ def list_brokers(
 ) -> None:
     """List brokers with their versions, messages a second, disk and time since start."""
 
-    async def ask(admin: Admin) -> Sequence[BrokerState]:
+    async def ask(admin: "Admin") -> "Sequence[BrokerState]":
         members = [each for each in await admin.brokers.list() if not cluster or each.cluster == cluster]
         return await admin.operations.states(members)
 
@@ -60,7 +62,7 @@ def describe_broker(
 ) -> None:
     """Show everything that a broker says of itself, and how far its slaves are."""
 
-    async def ask(admin: Admin) -> tuple[dict[str, str], list[tuple[str, int, str]]]:
+    async def ask(admin: "Admin") -> tuple[dict[str, str], list[tuple[str, int, str]]]:
         member = await _broker(admin, name)
         table = await admin.operations.runtime(member)
         replication = await admin.operations.replication(member)
@@ -96,7 +98,7 @@ def get_config(
 ) -> None:
     """Show the settings of a running broker."""
 
-    async def ask(admin: Admin) -> dict[str, str]:
+    async def ask(admin: "Admin") -> dict[str, str]:
         found = await admin.operations.settings(await _broker(admin, name))
         missing = [each for each in settings or [] if each not in found]
         if missing:
@@ -135,27 +137,30 @@ def set_config(
 @brokers.command("wipe-write")
 def wipe_write(context: typer.Context, name: BrokerName, servers: NameServers = "") -> None:
     """Take the write permission from a broker's queues, at every name server: producers move to other brokers."""
-
-    async def wipe() -> dict[str, int]:
-        async with admin_of(context, servers) as admin:
-            await _broker(admin, name)
-            return await admin.operations.wipe_write(name)
-
-    for server, topics in run(context, wipe).items():
+    act = _at_name_servers(context, servers, name, lambda admin: admin.operations.wipe_write(name))
+    for server, topics in act.items():
         typer.echo(f"{name} takes no more messages of {topics} topics, says name server {server}")
 
 
 @brokers.command("restore-write")
 def restore_write(context: typer.Context, name: BrokerName, servers: NameServers = "") -> None:
     """Give a broker's queues write permission again, at every name server."""
+    act = _at_name_servers(context, servers, name, lambda admin: admin.operations.restore_write(name))
+    for server, topics in act.items():
+        typer.echo(f"{name} takes messages of {topics} topics again, says name server {server}")
 
-    async def restore() -> dict[str, int]:
+
+def _at_name_servers(
+    context: typer.Context, servers: str, name: str, act: "Callable[[Admin], Awaitable[dict[str, int]]]"
+) -> dict[str, int]:
+    """Change a broker that is registered at every name server; return how many topics each has changed."""
+
+    async def changed() -> dict[str, int]:
         async with admin_of(context, servers) as admin:
             await _broker(admin, name)
-            return await admin.operations.restore_write(name)
+            return await act(admin)
 
-    for server, topics in run(context, restore).items():
-        typer.echo(f"{name} takes messages of {topics} topics again, says name server {server}")
+    return run(context, changed)
 
 
 @brokers.command("drain")
@@ -191,7 +196,7 @@ def drain(
     typer.echo(f"{name} is drained: stop it, start it again, then firearrow broker restore-write {name}")
 
 
-async def _is_quiet(admin: Admin, member: BrokerMember, most_s: float) -> bool:
+async def _is_quiet(admin: "Admin", member: "BrokerMember", most_s: float) -> bool:
     """Whether a broker stores no message for a while, within so many seconds."""
     loop = asyncio.get_running_loop()
     ends = loop.time() + most_s
@@ -205,5 +210,5 @@ async def _is_quiet(admin: Admin, member: BrokerMember, most_s: float) -> bool:
     return False
 
 
-async def _broker(admin: Admin, name: str) -> BrokerMember:
+async def _broker(admin: "Admin", name: str) -> "BrokerMember":
     return (await admin.brokers.readable(broker=name))[0]

@@ -7,16 +7,13 @@ from typing import Annotated, Final
 import typer
 
 from firearrow.admin import Admin
-from firearrow.admin.dead_letters import LEFT_BEHIND
 from firearrow.admin.messages import FoundMessage
 from firearrow.cli.cluster import AsJson, NameServers, admin_of, fail, name_servers, reach_of, run
 from firearrow.cli.messages.message_printer import message_fields
-from firearrow.cli.messages.topic_reader import Look, Reader
 from firearrow.cli.operate.listing import Watch, show
 from firearrow.cli.operate.pairs import print_pairs
 from firearrow.cli.tables import body_text, print_table, time_text
 from firearrow.cli.times import time_ms
-from firearrow.client import Message, Producer, PullConsumer
 from firearrow.errors import NoSuchName, SettingsError
 from firearrow.model import MessageQueue, StoredMessage
 from firearrow.model.names import TOOLS_CONSUMER_GROUP
@@ -113,6 +110,9 @@ def by_time(
     where, reach = name_servers(context, servers), reach_of(context)
 
     async def ask(_admin: Admin) -> list[tuple[StoredMessage, MessageQueue]]:
+        from firearrow.cli.messages.topic_reader import Look, Reader
+        from firearrow.client import PullConsumer
+
         look = Look(topic, start, to, limit=limit)
         async with (
             PullConsumer(where, group=TOOLS_CONSUMER_GROUP, **reach) as consumer,
@@ -148,6 +148,9 @@ def resend(
     where, reach = name_servers(context, servers), reach_of(context)
 
     async def again() -> str:
+        from firearrow.admin.dead_letters import LEFT_BEHIND
+        from firearrow.client import Message, Producer
+
         async with admin_of(context, servers) as admin:
             found = (await admin.messages.get(message_id, topic))[0]
             if group:

@@ -1,16 +1,17 @@
 """``firearrow nameserver config`` and ``kv``: settings and named texts of running name servers, Apache's too."""
 
 from collections.abc import Awaitable, Callable
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from firearrow.admin import Admin
-from firearrow.admin.topics import ORDER_TOPIC_CONFIG
 from firearrow.cli.cluster import AsJson, NameServers, admin_of, run
 from firearrow.cli.operate.listing import Watch, show
 from firearrow.cli.operate.pairs import pairs_of
 from firearrow.cli.tables import print_table
+
+if TYPE_CHECKING:
+    from firearrow.admin import Admin
 
 nameservers = typer.Typer(add_completion=False, help="Run a name server, or operate running ones.")
 config = typer.Typer(add_completion=False, help="Read and change the settings of running name servers.")
@@ -26,7 +27,7 @@ Key = Annotated[str, typer.Argument(metavar="KEY", help="The key.")]
 def get_config(context: typer.Context, servers: NameServers = "", as_json: AsJson = False, watch: Watch = None) -> None:
     """Show the settings of every name server."""
 
-    async def ask(admin: Admin) -> dict[str, dict[str, str]]:
+    async def ask(admin: "Admin") -> dict[str, dict[str, str]]:
         names = admin.name_servers
         return {str(server): await names.settings(server) for server in names.addresses}
 
@@ -55,14 +56,14 @@ def list_texts(
     context: typer.Context,
     namespace: Annotated[
         str, typer.Argument(metavar="[NAMESPACE]", help="The namespace; strict order is kept in the default one.")
-    ] = ORDER_TOPIC_CONFIG,
+    ] = "ORDER_TOPIC_CONFIG",
     servers: NameServers = "",
     as_json: AsJson = False,
     watch: Watch = None,
 ) -> None:
     """List the texts of a namespace at every name server."""
 
-    async def ask(admin: Admin) -> dict[str, dict[str, str]]:
+    async def ask(admin: "Admin") -> dict[str, dict[str, str]]:
         names = admin.name_servers
         return {str(server): await names.texts(server, namespace) for server in names.addresses}
 
@@ -102,7 +103,7 @@ def delete_text(context: typer.Context, namespace: Namespace, key: Key, servers:
 def _show_by_server(
     context: typer.Context,
     servers: str,
-    ask: Callable[[Admin], Awaitable[dict[str, dict[str, str]]]],
+    ask: Callable[["Admin"], Awaitable[dict[str, dict[str, str]]]],
     title: str,
     *,
     as_json: bool,

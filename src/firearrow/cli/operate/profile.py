@@ -8,7 +8,6 @@ import typer
 from firearrow.cli.cluster import AsJson, NameServers, fail, name_servers, reach_of
 from firearrow.cli.operate.user_file import Profile, chosen_profile, profiles_file, read_profiles, write_profiles
 from firearrow.cli.tables import print_json, print_table
-from firearrow.client.name_servers import name_server_source
 from firearrow.errors import FireArrowError
 
 profile = typer.Typer(
@@ -45,6 +44,8 @@ def add(
         secret_key=secret,
     )
     try:
+        from firearrow.client.name_servers import name_server_source
+
         name_server_source(where)
         file = profiles_file(os.environ)
         write_profiles(file, {**read_profiles(file), name: made})

@@ -1,19 +1,22 @@
 """How the states of brokers are printed."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from firearrow.admin.broker_state import BrokerState
 from firearrow.cli.tables import print_table, time_text
+
+if TYPE_CHECKING:
+    from firearrow.admin.broker_state import BrokerState
 
 COLUMNS = ["cluster", "broker", "id", "address", "version", "in/s", "out/s", "disk", "not dispatched", "started"]
 
 
-def print_states(title: str, states: Sequence[BrokerState]) -> None:
+def print_states(title: str, states: "Sequence[BrokerState]") -> None:
     """Print a row for every broker; one that does not answer says why."""
     print_table(title, COLUMNS, [_row(state) for state in states])
 
 
-def _row(state: BrokerState) -> tuple[object, ...]:
+def _row(state: "BrokerState") -> tuple[object, ...]:
     member = state.member
     head = (member.cluster, member.name, member.broker_id, member.address)
     if state.fault:
@@ -29,7 +32,7 @@ def _row(state: BrokerState) -> tuple[object, ...]:
     )
 
 
-def state_fields(state: BrokerState) -> dict[str, object]:
+def state_fields(state: "BrokerState") -> dict[str, object]:
     """Return the state of a broker for JSON."""
     member = state.member
     head = {"cluster": member.cluster, "broker": member.name, "brokerId": member.broker_id, "address": member.address}

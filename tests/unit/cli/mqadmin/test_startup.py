@@ -8,9 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from firearrow.cli.mqadmin.catalogue import VERBS, found_verb
+from firearrow.cli.mqadmin import out_of_scope
+from firearrow.cli.mqadmin.account import policies, users
+from firearrow.cli.mqadmin.broker import exports, replication, settings, upkeep
+from firearrow.cli.mqadmin.catalogue import MODULES, VERBS, found_verb
+from firearrow.cli.mqadmin.cluster import listing, name_servers
 from firearrow.cli.mqadmin.command_line import WrongOptions, read_options, usage
+from firearrow.cli.mqadmin.group import changes as group_changes
+from firearrow.cli.mqadmin.group import clients, offsets, progress
+from firearrow.cli.mqadmin.message import lookup, reading, sending
 from firearrow.cli.mqadmin.startup import reach, start
+from firearrow.cli.mqadmin.topic import changes as topic_changes
+from firearrow.cli.mqadmin.topic import views
 from firearrow.cli.mqadmin.verb import Option, Verb
 
 APACHE = """
@@ -31,10 +40,21 @@ getLiteClientInfo getLiteGroupInfo triggerLiteDispatch
 """.split()  # noqa: SIM905 - as the tool prints them
 """The commands of Apache's 5.5.0, as ``mqadmin`` without arguments lists them."""
 
+IMPORTED = (
+    topic_changes, views, group_changes, progress, clients, offsets, lookup, reading, sending, listing, name_servers,
+    settings, upkeep, replication, exports, users, policies, out_of_scope,
+)  # fmt: skip
 STRICTLY = {"FIREARROW_MQADMIN_EXIT": "strict"}
 READERS = frozenset({"text", "has", "number", "truth"})
 UPDATE_TOPIC = found_verb("updateTopic")
 assert UPDATE_TOPIC is not None
+
+
+def test_the_catalogue_knows_where_every_command_is() -> None:
+    assert [f"firearrow.cli.mqadmin.{name}" for name in MODULES] == [module.__name__ for module in IMPORTED]
+    for module, names in zip(IMPORTED, MODULES.values(), strict=True):
+        assert [verb.name for verb in module.VERBS] == names.split()
+        assert all(found_verb(verb.name) is verb for verb in module.VERBS)
 
 
 def test_every_command_of_apache_is_there() -> None:

@@ -1,0 +1,50 @@
+"""The first output of a command comes soon: what it costs to load a command is bounded, in CPU time of its process.
+
+CPU time, because the machine of a test may be busy; the least of a few runs, because that makes it longer too.
+"""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from campaigns.rotation import this_turn
+from firearrow.cli.mqadmin.catalogue import VERBS
+from tests.unit.cli.test_app import ASKING, WITHOUT_NAMES
+from tests.unit.cli.test_tree import LEAVES
+
+MOST_S = 0.5
+RUNS = 4
+IN_A_TURN = 8
+SCRIPTS = {
+    "firearrow": "from firearrow.cli import main; main()",
+    "mqadmin": "from firearrow.cli.mqadmin import main; main()",
+}
+LINES = [
+    *(["firearrow", *path.split(), "--help"] for path in sorted(LEAVES)),
+    *(["firearrow", *words] for words in ASKING),
+    *(["mqadmin", verb.name, "-h"] for verb in VERBS),
+]
+
+
+@pytest.mark.parametrize("words", this_turn(LINES, IN_A_TURN), ids=" ".join)
+def test_a_command_answers_within_half_a_second(words: list[str]) -> None:
+    taken: list[float] = []
+    while len(taken) < RUNS and (not taken or taken[-1] > MOST_S):
+        taken.append(cpu_s(words))
+    assert min(taken) <= MOST_S, f"{words}: {taken}; python -X importtime shows what it loads"
+
+
+def cpu_s(words: list[str]) -> float:
+    """Run a command that needs no cluster, and return the CPU seconds of its process."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", SCRIPTS[words[0]], *words[1:]],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, **WITHOUT_NAMES, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode in (0, 1), words
+    return used.ru_utime + used.ru_stime

@@ -160,10 +160,14 @@ class Group:
 
     def add(self, number: int) -> FireArrowBroker:
         """Start a broker of another id with an empty directory."""
+        return self.made(number).start(wait=False)
+
+    def made(self, number: int) -> FireArrowBroker:
+        """Return a broker of another id, which does not run yet."""
         settings = {"coordinatorAddress": self.etcd.address, **self._settings}
         broker = FireArrowBroker(name_servers=[self.names.address], name=NAME, broker_id=number, settings=settings)
         self.brokers[number] = broker
-        return broker.start(wait=False)
+        return broker
 
     def replace(self, number: int) -> None:
         """Start a dead broker with an empty directory."""
@@ -197,10 +201,15 @@ class Group:
         """Return the state of the group, inside a coroutine."""
         return await asyncio.to_thread(self.until, lambda _: True, "a state of the group")
 
+    async def etcd_is_silent(self) -> bool:
+        """Whether no state can be read."""
+        return await asyncio.to_thread(lambda: self.state) is None
+
     def command(self, name: str, *words: str, answer: str = "") -> Result:
-        """Run ``firearrow failover NAME`` with the settings file of a broker."""
+        """Run ``firearrow failover NAME`` with the settings file of a broker, or with options before one has run."""
         config = next(iter(self.brokers.values())).home / "broker.conf"
-        return CliRunner().invoke(failover, [name, "-c", str(config), *words], input=answer)
+        given = ["-c", str(config)] if config.exists() else ["--coordinator", self.etcd.address, "--broker-name", NAME]
+        return CliRunner().invoke(failover, [name, *given, *words], input=answer)
 
     def done(self, name: str, *words: str, answer: str = "") -> str:
         """Run a command that must succeed; return what it printed."""
@@ -212,9 +221,9 @@ class Group:
 class Senders:
     """Producers of ours beside each other, with default settings; they remember what was acknowledged and what not."""
 
-    def __init__(self, name_servers: str, producers: int = 4, topic: str = TOPIC) -> None:
+    def __init__(self, name_servers: str, producers: int = 4, timeout_ms: int = SEND_TIMEOUT_MS) -> None:
         self._name_servers = name_servers
-        self._topic = topic
+        self._timeout_ms = timeout_ms
         self._producers = producers
         self._run = next(RUNS)
         self._tasks: list[asyncio.Task[None]] = []
@@ -240,13 +249,13 @@ class Senders:
         await asyncio.wait(self._tasks)
 
     async def _send(self, producer: int) -> None:
-        async with Producer(self._name_servers, group=f"P{producer}", send_timeout_ms=SEND_TIMEOUT_MS) as sender:
+        async with Producer(self._name_servers, group=f"P{producer}", send_timeout_ms=self._timeout_ms) as sender:
             number = 0
             while True:
                 body = f"{self._run}-{producer}-{number}"
                 number += 1
                 try:
-                    result = await sender.send(Message(self._topic, body.encode()))
+                    result = await sender.send(Message(TOPIC, body.encode()))
                 except FireArrowError as error:
                     self.failed.append(f"{body}: {error}")
                     await asyncio.sleep(0.05)
@@ -270,14 +279,14 @@ class Senders:
             raise TimeoutError(f"{len(self.acked)} of {wanted} messages; failed: {self.failed[-3:]}") from None
 
 
-async def stored(name_servers: str, topic: str = TOPIC) -> Counter[str]:
-    """Every message of a topic, with its number of copies."""
+async def stored(name_servers: str) -> Counter[str]:
+    """Every message of the topic, with its number of copies."""
     found: Counter[str] = Counter()
     async with PullConsumer(name_servers, group="readers") as consumer:
-        queues = await consumer.queues(topic)
+        queues = await consumer.queues(TOPIC)
         await consumer.assign(queues)
         await consumer.seek_to_begin(*queues)
-        left = sum(bounds.end - bounds.first for bounds in (await consumer.bounds(topic)).values())
+        left = sum(bounds.end - bounds.first for bounds in (await consumer.bounds(TOPIC)).values())
         async with asyncio.timeout(60):
             while left > 0:
                 for message in await consumer.poll(1024):

@@ -59,7 +59,7 @@ def test_a_certificate_that_is_missing_or_unknown_is_told(machines: EtcdMachines
     other = self_signed(str(tmp_path), name="other")
     strange = replace(known, certificate_path=other.certificate_path, key_path=other.key_path)
     for wrong in (replace(known, certificate_path="", key_path=""), strange, replace(known, trust_path="")):
-        assert "check coordinatorTrustPath" in asyncio.run(failure(machines, wrong))
+        assert "the files of coordinatorTrustPath" in asyncio.run(failure(machines, wrong))
 
 
 def test_a_group_elects_its_master_over_tls(machines: EtcdMachines) -> None:

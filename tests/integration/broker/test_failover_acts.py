@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -46,6 +45,7 @@ def test_a_replica_is_added_and_another_one_replaced() -> None:
         assert f"replica {slave} at {group.brokers[slave].address}: its log ends at " in shown
         group.done("hand-over", "--replica", str(slave))
         group.until(lambda state: state.master == slave, "the replaced replica as master")
+        acked += asyncio.run(load(group))
         assert asyncio.run(lost(group, acked)) == []
         assert [json.loads(line)["act"] for line in group.done("acts").splitlines()] == ["hand over", "hand over"]
 
@@ -108,9 +108,7 @@ def begin_again(kept: Path, acked: list[str]) -> None:
         group = Group(etcd)
         group.names.start()
         try:
-            first = group.add(1)
-            first.kill()
-            shutil.rmtree(first.store)
+            first = group.made(1)
             damaged = next(path for path in (kept / "store" / "commitlog").iterdir())
             data = damaged.read_bytes()
             words = ["--from", str(kept), "--store", str(first.store), "--replica", "1", "--yes"]

@@ -1,6 +1,7 @@
 """``firearrow failover``: the state of a group, and what operators do with one."""
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -14,7 +15,7 @@ from firearrow.cli.cluster import fail, reach_of, run
 from firearrow.cli.failover.backups import back_up, put_back, read_backup
 from firearrow.cli.failover.losses import losses, replicas
 from firearrow.cli.failover.place import Act, BrokerName, Cluster, Config, Coordinator, Place, place_of
-from firearrow.errors import FireArrowError, NotNow, SettingsError
+from firearrow.errors import CoordinatorFailed, FireArrowError, NotNow, SettingsError
 from firearrow.model.group_state import GroupState
 
 LOOK_S: Final = 0.2
@@ -70,7 +71,8 @@ async def _in_sync(place: Place, wanted: list[int], seconds: float) -> GroupStat
     try:
         async with asyncio.timeout(seconds):
             while True:
-                seen = await place.seen()
+                with suppress(CoordinatorFailed):
+                    seen = await place.seen()
                 if seen.group is not None and seen.group.master and set(wanted) <= set(seen.group.iss):
                     return seen.group
                 await asyncio.sleep(LOOK_S)

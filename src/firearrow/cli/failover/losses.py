@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from firearrow.broker.failover.group_values import About, Seen
 from firearrow.cli.environment import Reach
+from firearrow.client.access import Access
 from firearrow.errors import FireArrowError
 from firearrow.fastjson import decode
 from firearrow.model.group_state import GroupState
@@ -12,7 +13,6 @@ from firearrow.protocol.bodies.replication.replication import EpochEntryCache
 from firearrow.protocol.requests.replication.replication import GetBrokerEpochCache
 from firearrow.remoting.caller import Caller
 from firearrow.runtime.network import Address, SystemNetwork
-from firearrow.runtime.tls_settings import client_context
 
 TIMEOUT_MS = 3_000
 
@@ -37,8 +37,8 @@ class Replica(NamedTuple):
 
 async def replicas(seen: Seen, reach: Reach) -> list[Replica]:
     """Ask every live member how far its log goes."""
-    tls = reach.get("tls")
-    caller = Caller(SystemNetwork(), tls=client_context(tls) if tls is not None and tls.enabled else None)
+    tls, sign = Access(**reach).prepared()
+    caller = Caller(SystemNetwork(), tls=tls, sign=sign)
     try:
         return list(await asyncio.gather(*(_asked(caller, *member) for member in sorted(seen.live.items()))))
     finally:

@@ -3,10 +3,10 @@
 import getpass
 import platform
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 import msgspec
 import typer
@@ -14,9 +14,12 @@ import typer
 from firearrow.broker.failover.group_values import Seen, decode, encode
 from firearrow.broker.settings.config import BrokerSettings
 from firearrow.cli.broker import read_settings
-from firearrow.errors import NotNow, SettingsError
+from firearrow.errors import CoordinatorFailed, NotNow, SettingsError
 from firearrow.model.group_state import GroupState
 from firearrow.runtime.coordinator.etcd import Etcd, endpoints_of
+
+CALL_S: Final = 5.0
+"""How long an operator waits for one machine of the coordinator; brokers are less patient."""
 
 Config = Annotated[
     Path | None,
@@ -68,15 +71,20 @@ class Place(NamedTuple):
         failover = self.settings.failover
         cluster = self.settings.broker.broker_cluster_name
         endpoints = endpoints_of(failover.coordinator_address)
-        etcd = Etcd(endpoints, cluster, self.name, lease_s=failover.coordinator_lease_seconds, tls=failover.tls)
+        lease_s = failover.coordinator_lease_seconds
+        etcd = Etcd(endpoints, cluster, self.name, lease_s=lease_s, tls=failover.tls, call_s=CALL_S)
         try:
             yield etcd
         finally:
             await etcd.close()
 
     async def seen(self) -> Seen:
-        """Return the state of the group; it may not exist."""
+        """Return the state of the group; it may not exist. Every machine of the coordinator is asked in turn."""
+        machines = len(endpoints_of(self.settings.failover.coordinator_address))
         async with self.open() as etcd:
+            for _ in range(machines - 1):
+                with suppress(CoordinatorFailed):
+                    return decode(await etcd.read())
             return decode(await etcd.read())
 
     async def act(self, what: str, seen: Seen, new: GroupState, told: list[str]) -> None:

@@ -35,7 +35,14 @@ class Etcd:
     """One group at etcd."""
 
     def __init__(
-        self, endpoints: Sequence[str], cluster: str, name: str, *, lease_s: int, tls: ClientTls | None = None
+        self,
+        endpoints: Sequence[str],
+        cluster: str,
+        name: str,
+        *,
+        lease_s: int,
+        tls: ClientTls | None = None,
+        call_s: float = CALL_TIMEOUT_S,
     ) -> None:
         """``endpoints`` are addresses such as ``http://10.0.0.1:2379``; ``tls`` is for those with https."""
         self._endpoints = list(endpoints)
@@ -45,7 +52,7 @@ class Etcd:
         self._lease_s = lease_s
         self._lease = ""
         self._acts = f"{PREFIX}/{cluster}/acts/{name}/"
-        self._http = _client(tls)
+        self._http = _client(tls, call_s)
 
     async def read(self) -> Snapshot:
         """Return the group's value and its live members, of one moment."""
@@ -157,7 +164,7 @@ class Etcd:
                 raise
             where = self._endpoints[turn % len(self._endpoints)]
             said = str(error) or type(error).__name__
-            raise CoordinatorFailed(f"etcd at {where} did not answer ({said}); {_advice(said)}") from error
+            raise CoordinatorFailed(f"etcd at {where} did not answer ({said}); {_advice(where)}") from error
 
 
 def endpoints_of(text: str) -> list[str]:
@@ -171,21 +178,22 @@ def endpoints_of(text: str) -> list[str]:
     return found
 
 
-def _client(tls: ClientTls | None) -> "httpx.AsyncClient":
+def _client(tls: ClientTls | None, call_s: float) -> "httpx.AsyncClient":
     try:
         import httpx
     except ModuleNotFoundError:
         raise SettingsError("coordinatorAddress needs httpx: pip install 'firearrow[failover]'") from None
     logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs a line for every call
     checks = client_context(tls) if tls is not None else True
-    return httpx.AsyncClient(timeout=CALL_TIMEOUT_S, trust_env=False, verify=checks)
+    return httpx.AsyncClient(timeout=call_s, trust_env=False, verify=checks)
 
 
-def _advice(said: str) -> str:
-    """Return what to check after a call that failed."""
-    if any(word in said.lower() for word in ("certificate", "ssl", "tls")):
-        return "check coordinatorTrustPath, and coordinatorCertificatePath and coordinatorKeyPath if it asks for them"
-    return "check that a majority of its machines runs"
+def _advice(where: str) -> str:
+    """Return what to check after a call that failed; a server that misses a certificate may only hang up."""
+    advice = "check that a majority of its machines runs"
+    if where.startswith("https://"):
+        advice += ", and the files of coordinatorTrustPath, coordinatorCertificatePath and coordinatorKeyPath"
+    return advice
 
 
 def _after(prefix: str) -> str:

@@ -12,7 +12,7 @@ from typing import Self
 
 from campaigns.failover.network import COORDINATORS, Loopback, Network
 
-START_S = 60.0
+START_S = 200.0
 
 
 class EtcdCluster:

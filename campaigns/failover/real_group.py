@@ -29,6 +29,7 @@ SETTINGS = {
 
 
 LEASE_S: Final = 3
+START_S: Final = 300.0
 
 
 class View(Struct, frozen=True):
@@ -77,7 +78,7 @@ class RealGroup:
             for number in self._ports:
                 self.disks.mount(BROKERS[number - 1])
                 self.start(number)
-            self.wait(lambda state: len(state["iss"]) == len(self._ports), 90)
+            self.wait(lambda state: len(state["iss"]) == len(self._ports), START_S)
         except BaseException:
             self.__exit__(None, None, None)
             raise

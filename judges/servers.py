@@ -84,14 +84,12 @@ def broker_program(version: str) -> JavaProgram:
     return JavaProgram(version, "broker", main, heap)
 
 
-def write_settings(path: Path, settings: Mapping[str, str]) -> Path:
-    """Write a file of properties; returns its path."""
+def _write_settings(path: Path, settings: Mapping[str, str]) -> Path:
     path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
     return path
 
 
-def write_logging(home: Path, role: str) -> None:
-    """Let a server of Apache's log into one file below its home."""
+def _write_logging(home: Path, role: str) -> None:
     (home / "conf").mkdir(exist_ok=True)
     (home / "conf" / f"logback_{role}.xml").write_text(_LOGBACK.format(log=home / f"{role}.log"))
 
@@ -115,8 +113,8 @@ class ApacheNameServer(Server):
         self.flags = tuple(flags)
 
     def _launch(self) -> Child:
-        write_logging(self.home, "namesrv")
-        file = write_settings(self.home / "namesrv.conf", self.settings)
+        _write_logging(self.home, "namesrv")
+        file = _write_settings(self.home / "namesrv.conf", self.settings)
         heap = MEASURED_NAME_SERVER_HEAP if self.measured else None
         words = name_server_program(self.version).command(self.home, ["-c", str(file)], self.flags, heap)
         return Child(words, self.log, {"ROCKETMQ_HOME": str(self.home)})
@@ -138,7 +136,7 @@ class FireArrowNameServer(OwnServer):
     def _launch(self) -> Child:
         words = [sys.executable, "-c", _COMMAND, "nameserver", "--port", str(self.port), "--directory", str(self.home)]
         if self.settings:
-            words += ["-c", str(write_settings(self.home / "namesrv.conf", self.settings))]
+            words += ["-c", str(_write_settings(self.home / "namesrv.conf", self.settings))]
         return Child([*words, *self.arguments], self.log)
 
     def _ready(self) -> bool:
@@ -189,8 +187,8 @@ class ApacheBroker(Server):
 
     def _launch(self) -> Child:
         self._nudge_at = 0.0
-        write_logging(self.home, "broker")
-        file = write_settings(self.home / "broker.conf", self.settings)
+        _write_logging(self.home, "broker")
+        file = _write_settings(self.home / "broker.conf", self.settings)
         heap = (*MEASURED_BROKER_HEAP, *_FULL_DISK_ALLOWED) if self.measured else None
         words = broker_program(self.version).command(self.home, ["-c", str(file)], self.flags, heap)
         return Child(words, self.log, {"ROCKETMQ_HOME": str(self.home)})
@@ -275,6 +273,6 @@ class FireArrowBroker(OwnServer, ApacheBroker):
         self.settings.update(settings or {})
 
     def _launch(self) -> Child:
-        file = write_settings(self.home / "broker.conf", self.settings)
+        file = _write_settings(self.home / "broker.conf", self.settings)
         words = [sys.executable, "-c", self.program, "broker", "-c", str(file), *self.arguments]
         return Child(words, self.log)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 COMMANDS: Final = {
     "acl": "Create, list, delete and test the rules that say what users may do.",
+    "bench": "Measure a cluster: sends, reads, and the way of a message.",
     "broker": "Run a broker: stores messages and delivers them to consumers.",
     "cluster": "List and describe clusters.",
     "consume": "Print the messages of a topic: stored ones, or new ones as they arrive.",
@@ -42,6 +43,7 @@ COMMANDS: Final = {
 """Commands with their help. A command is a module of this package with a function of the same name, or in `PLACES`."""
 
 PLACES: Final = {
+    "bench": "firearrow.cli.messages.bench",
     "acl": "firearrow.cli.operate.access",
     "cluster": "firearrow.cli.operate.cluster",
     "dlq": "firearrow.cli.jobs.dead_letters",

@@ -56,6 +56,9 @@ ASKING = [
     ["acl", "list"],
     ["acl", "test", "U", "Pub", "Topic:T"],
     ["produce", "T", "-m", "x"],
+    ["bench", "produce", "T"],
+    ["bench", "consume", "T"],
+    ["bench", "latency", "T"],
     ["recall", "T", HANDLE],
     ["consume", "T"],
 ]

@@ -28,10 +28,10 @@ from firearrow.store.views.views import Views
 
 PIECE_BYTES: Final = 256 << 10
 """Bytes of the log that are dispatched in one turn."""
-LONGEST_REST_S: Final = 0.02
-"""Seconds for which the dispatch waits at most while the loop is busy with the copy."""
-TURNS: Final = 3
-"""Turns of the loop in which bytes that are there come to the log."""
+GATHER_S: Final = 0.005
+"""Seconds in which rows gather before they are dispatched together, while the log grows."""
+CATCH_UP_S: Final = 0.02
+"""The same while more than a piece waits: a copy far behind goes first."""
 
 # size, magic, queueId, queueOffset, physicalOffset, sysFlag, storeTimestamp, bodyLength
 _unpack_row = struct.Struct(">iI4xi4xqqi16xq20xi").unpack_from
@@ -45,6 +45,7 @@ class CopyDispatch:
         self._segments = segments
         self._views = views
         self._at = log.tail
+        self._seen = -1
 
     async def run(self) -> None:
         """Follow the copy until cancelled or until the log is fenced."""
@@ -58,15 +59,12 @@ class CopyDispatch:
                 return
 
     async def _take_turn(self) -> None:
-        """Dispatch a piece of the log; behind a copy that grows in every turn of the loop, after a while only."""
-        loop = asyncio.get_running_loop()
-        deadline, tail = loop.time() + LONGEST_REST_S, -1
-        while self._log.tail != tail and loop.time() < deadline:
-            tail = self._log.tail
-            for _ in range(TURNS):
-                await asyncio.sleep(0)
+        """Dispatch a piece of the log; while the log grows after a pause, in which it is copied and acknowledged."""
+        tail = self._log.tail
+        pause_s = 0.0 if tail == self._seen else GATHER_S if self._end - self._at < PIECE_BYTES else CATCH_UP_S
+        self._seen = tail
+        await asyncio.sleep(pause_s)
         await self._step()
-        await asyncio.sleep(0)
 
     async def _step(self) -> None:
         """Dispatch a piece of the log: at least one record."""

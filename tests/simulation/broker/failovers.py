@@ -17,7 +17,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
 
-from firearrow.errors import FireArrowError, RequestRefused
+from firearrow.errors import ConnectionFailed, FireArrowError, RequestRefused
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.requests.group.offset import QueryConsumerOffset, UpdateConsumerOffset
 from firearrow.runtime.network import Address
@@ -267,11 +267,20 @@ class FailoverRun:
         for past in self.group.states:
             assert masters.setdefault(past.epoch, past.master) == past.master, f"F8: epoch {past.epoch}"
         await self._compare_logs()
-        state = self.group.state
-        assert state is not None
+        node = self.world.node("reader")
+        async with asyncio.timeout(RECOVERY_S):
+            while True:
+                state = self.group.state
+                assert state is not None
+                try:
+                    await self._check_messages(Client(node, Address(self.group.members[state.master].node.host, PORT)))
+                except ConnectionFailed:  # an election was under way
+                    await asyncio.sleep(1.0)
+                else:
+                    break
         self.counts["epochs"] += state.epoch
-        address = Address(self.group.members[state.master].node.host, PORT)
-        client = Client(self.world.node("reader"), address)
+
+    async def _check_messages(self, client: Client) -> None:
         for queue in range(QUEUES):
             found = await self._read(client, "T", queue)
             lost = [body for body in self.acked[queue] if body not in set(found)]

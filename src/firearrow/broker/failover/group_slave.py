@@ -68,7 +68,8 @@ class GroupSlave(Slave):
     async def _welcome(self, link: Link) -> Welcome:
         received = b""
         while (welcome := decode_welcome(received)) is None:
-            received += b"".join(await link.receive())
+            await link.arrived()
+            received += b"".join(link.take())
         return welcome
 
     async def _agrees(self, welcome: Welcome) -> bool:

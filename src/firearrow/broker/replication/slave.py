@@ -100,8 +100,11 @@ class Slave:
         heard = loop.time()
         while True:
             try:
-                async with asyncio.timeout(FIRST_BYTE_S if is_new else min(heartbeat_s, silence_s)):
-                    pieces = await link.receive()
+                # A timeout costs more than what it guards here, so none is set for what has come already.
+                if not link.has_pieces:
+                    async with asyncio.timeout(FIRST_BYTE_S if is_new else min(heartbeat_s, silence_s)):
+                        await link.arrived()
+                pieces = link.take()
             except TimeoutError:
                 if loop.time() - heard > silence_s:
                     raise ConnectionLost(f"the master was silent for {silence_s:g} s") from None
@@ -160,13 +163,21 @@ class Link(asyncio.Protocol):
         self._lost = str(error or "the master ended it")
         self._arrived.set()
 
-    async def receive(self) -> list[bytes]:
-        """Return everything that has come, piece by piece; raise ``ConnectionLost`` when nothing comes any more."""
+    @property
+    def has_pieces(self) -> bool:
+        """Whether something has come."""
+        return bool(self._pieces)
+
+    async def arrived(self) -> None:
+        """Wait until something has come; raise ``ConnectionLost`` when nothing comes any more."""
         while not self._pieces:
             if self._lost is not None:
                 raise ConnectionLost(f"the connection to the master is lost: {self._lost}")
             self._arrived.clear()
             await self._arrived.wait()
+
+    def take(self) -> list[bytes]:
+        """Return everything that has come, piece by piece."""
         pieces, self._pieces = self._pieces, []
         self._waiting_bytes = 0
         if self._is_paused and self._transport is not None and self._lost is None:

@@ -29,9 +29,11 @@ from firearrow.store.views.views import Views
 PIECE_BYTES: Final = 256 << 10
 """Bytes of the log that are dispatched in one turn."""
 GATHER_S: Final = 0.005
-"""Seconds in which rows gather before they are dispatched together, while the log grows."""
-CATCH_UP_S: Final = 0.02
-"""The same while more than a piece waits: a copy far behind goes first."""
+"""Seconds in which rows of a log that grows gather, so that they are dispatched together."""
+LONGEST_REST_S: Final = 0.02
+"""Seconds for which the dispatch waits at most while the loop is busy with the copy."""
+TURNS: Final = 3
+"""Turns of the loop in which bytes that are there come to the log."""
 
 # size, magic, queueId, queueOffset, physicalOffset, sysFlag, storeTimestamp, bodyLength
 _unpack_row = struct.Struct(">iI4xi4xqqi16xq20xi").unpack_from
@@ -59,12 +61,23 @@ class CopyDispatch:
                 return
 
     async def _take_turn(self) -> None:
-        """Dispatch a piece of the log; while the log grows after a pause, in which it is copied and acknowledged."""
-        tail = self._log.tail
-        pause_s = 0.0 if tail == self._seen else GATHER_S if self._end - self._at < PIECE_BYTES else CATCH_UP_S
-        self._seen = tail
-        await asyncio.sleep(pause_s)
+        """Dispatch a piece of the log, after a pause in which the log is copied and acknowledged."""
+        if self._log.kept - self._at < PIECE_BYTES:
+            is_growing, self._seen = self._log.tail != self._seen, self._log.tail
+            await asyncio.sleep(GATHER_S if is_growing else 0)
+        else:
+            await self._rest()
         await self._step()
+        await asyncio.sleep(0)
+
+    async def _rest(self) -> None:
+        """Let a copy that is far behind go first while it grows in every turn of the loop, but not for ever."""
+        loop = asyncio.get_running_loop()
+        deadline, tail = loop.time() + LONGEST_REST_S, -1
+        while self._log.tail != tail and loop.time() < deadline:
+            tail = self._log.tail
+            for _ in range(TURNS):
+                await asyncio.sleep(0)
 
     async def _step(self) -> None:
         """Dispatch a piece of the log: at least one record."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 _Cell = TypeVar("_Cell")
-FILE_SLICES = 3
+FILE_SLICES = 4
 
 
 @cache

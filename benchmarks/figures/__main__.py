@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.versus.contestants import FireArrowInEarnest, WorkersInEarnest
+from benchmarks.versus.contestants import FireArrowInEarnest, WorkersInEarnest, group_cpu_s
 from judges import FireArrowNameServer
 
 TOPIC = "figures"
@@ -70,16 +70,21 @@ def brokers(count: int) -> Iterator[FireArrowInEarnest]:
             yield broker
 
 
+def cpu_s(server: FireArrowInEarnest) -> float:
+    """CPU time used so far by all processes of a server."""
+    return sum(group_cpu_s(pid) for pid in server.pids)
+
+
 def measure(row: Row, seconds: float) -> Result:
     """Take a round."""
     with brokers(row.workers) as server:
         server.create_topic(TOPIC, QUEUES)
         ports = [str(port) for port in server.ports]
         words = [sys.executable, "-m", "benchmarks.figures.pump", TOPIC, str(row.body_bytes), str(seconds), str(LEAD_S)]
-        before = server.cpu_seconds()
+        before = cpu_s(server)
         began = time.monotonic()
         done = subprocess.run([*words, *ports], check=True, capture_output=True, text=True)
-        cpu = (server.cpu_seconds() - before) / (time.monotonic() - began)
+        cpu = (cpu_s(server) - before) / (time.monotonic() - began)
     found = json.loads(done.stdout)
     figure = found["rate"] * row.body_bytes / 1e6 if row.unit == "MB/s" else found["rate"]
     return Result(figure, int(found["failed"]), cpu, found["cpu_s"] / found["seconds"])

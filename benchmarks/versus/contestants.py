@@ -187,10 +187,6 @@ class FireArrowInEarnest(FireArrowBroker):
         """The groups of its processes."""
         return [self.pid]
 
-    def cpu_seconds(self) -> float:
-        """CPU time used so far by all of its processes."""
-        return sum(group_cpu_s(pid) for pid in self.pids)
-
 
 class WorkersInEarnest(FireArrowInEarnest):
     """``firearrow broker --workers N``, with the defaults otherwise."""

@@ -17,6 +17,7 @@ FAULTS_A_RUN = 5
 STOCK = ("java-5.5.0", "go")
 
 
+@pytest.mark.timeout(600)
 def test_nothing_acknowledged_is_lost_when_the_master_fails() -> None:
     disks.remove_leftovers()
     missing = network.lacks()

@@ -31,6 +31,7 @@ from firearrow.protocol.requests.replication.replication import (
 from firearrow.runtime.network import Address
 from firearrow.testing.sim.world import Node, World
 from tests.unit.broker.producers import TransactionClient
+from tests.unit.broker.sim import SUSPEND
 from tests.unit.broker.whole import PULL_CODES, UNIQUE, Client, Names, Simulated, a_send, settings_of
 
 SEGMENT = 64 << 10
@@ -404,6 +405,19 @@ def test_a_reader_far_behind_is_sent_to_the_slave(ratio: int, suggested: int) ->
         reply = await group.client.ask(PULL, accept=PULL_CODES)
         assert reply.body
         assert reply.answer.suggest_which_broker_id == suggested
+
+    run(scenario, slave_read_enable=True)
+
+
+def test_a_pull_that_waits_in_vain_at_a_master_with_serving_slaves_is_answered() -> None:
+    async def scenario(_world: World, group: Group) -> None:
+        await group.send(20)
+        end = (await group.client.ask(PULL, accept=PULL_CODES)).answer.max_offset
+        for setting in (b"accessMessageInMemoryMaxRatio=0", b"accessMessageInMemoryMaxRatio=100"):
+            await group.client.ask(UpdateBrokerConfig(), setting)
+            waiting = replace(PULL, queue_offset=end, sys_flag=PULL.sys_flag | SUSPEND, suspend_timeout_millis=500)
+            reply = await group.client.ask(waiting, accept=PULL_CODES)
+            assert (reply.code, bytes(reply.body)) == (ResponseCode.PULL_NOT_FOUND, b"")
 
     run(scenario, slave_read_enable=True)
 

@@ -89,7 +89,7 @@ class PullReader:
             return known[0]
         cost = FilterCost()
         pulled = self._read_hot(admitted, cost)
-        if pulled is not None:
+        if pulled is not None and pulled.buffers:
             pulled = pulled._replace(buffers=(joined(pulled.buffers),))
         made[key] = pulled, cost
         return pulled

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -23,15 +24,34 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 MAIN = "import sys; from firearrow.cli import main; sys.exit(main())"
-SEND, PULL, COMMIT, SEND_BACK, HEARTBEAT = 310, 11, 15, 36, 34
+SEND, PULL, COMMIT, SEND_BACK, UPDATE_SETTINGS = 310, 11, 15, 36, 25
 PATIENCE_S = 240.0
 SHORTER = (
     (r"> 600000", "> 3000"),
     (r"> 0\.8", "> 0.5"),
+    (r"> 256e6", "> 2e5"),
     (r"for: \dm", "for: 1s"),
     (r"\[\d+m\]", "[20s]"),
     (r"offset \d+m", "offset 20s"),
 )
+FAULTS = """
+import errno, os, subprocess, time
+
+synced = os.fdatasync
+
+def no_process(*_words, **_options):
+    raise OSError("syncs stay in the broker's process, where they can be slow or fail")
+
+def fdatasync(descriptor):
+    if os.path.exists(os.environ["FAULTS"] + "/slow"):
+        time.sleep(0.7)
+    if os.path.exists(os.environ["FAULTS"] + "/broken"):
+        raise OSError(errno.EIO, "a fault of the test")
+    synced(descriptor)
+
+os.fdatasync, subprocess.Popen = fdatasync, no_process
+"""
+"""Runs in every Python process of a broker: its disk is slow, or fails, while a file says so."""
 CONFIG = """
 global: {{scrape_interval: 500ms, evaluation_interval: 500ms}}
 rule_files: [rules.yml]
@@ -49,11 +69,14 @@ class Site:
         self.names, self.broker = free_port(), free_broker_port()
         self.names_metrics, self.broker_metrics, self.prometheus = free_port(), free_port(), free_port()
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.environment = {**os.environ, "FAULTS": str(directory), "PYTHONPATH": f"{directory}:{':'.join(sys.path)}"}
+        self.more_settings = f"brokerName=broker-a\nhaListenPort={free_port()}\n"
+        (directory / "sitecustomize.py").write_text(FAULTS)
         (directory / "store").mkdir()
 
     def start(self, name: str, *words: str) -> None:
         with (self.directory / f"{name}.log").open("ab") as log:
-            self.processes[name] = subprocess.Popen(words, stdout=log, stderr=log)
+            self.processes[name] = subprocess.Popen(words, stdout=log, stderr=log, env=self.environment)
 
     def end(self) -> None:
         for process in self.processes.values():
@@ -64,6 +87,7 @@ class Site:
         settings = self.directory / "broker.conf"
         settings.write_text(
             "mappedFileSizeCommitLog=4194304\ncleanResourceInterval=200\ncleanFileForciblyEnable=false\n"
+            + self.more_settings
         )
         where = ["-n", f"127.0.0.1:{self.names}", "--port", str(self.broker), "--store", f"{self.directory}/store"]
         command = [sys.executable, "-c", MAIN, "broker", *where, "--bind", "127.0.0.1", "--advertise", "127.0.0.1"]
@@ -71,6 +95,45 @@ class Site:
         mount = f'mount -t tmpfs -o size=96m none "{self.directory}/store" && exec "$@"'
         self.start("broker", "unshare", "--mount", "sh", "-c", mount, "sh", *command)
         wait_for(lambda: self.fetch(self.broker_metrics, "/health/ready") == "ready\n", "a ready broker", PATIENCE_S)
+
+    def kill_broker(self) -> None:
+        self.processes["broker"].send_signal(signal.SIGKILL)
+        self.processes["broker"].wait()
+
+    def start_slave(self) -> None:
+        """Start a slave of the broker, on a disk of the machine."""
+        settings = self.directory / "slave.conf"
+        settings.write_text("brokerName=broker-a\nbrokerId=1\nbrokerRole=SLAVE\nmappedFileSizeCommitLog=4194304\n")
+        where = ["-n", f"127.0.0.1:{self.names}", "--port", str(free_broker_port()), "-c", str(settings)]
+        where += ["--store", f"{self.directory}/copy", "--bind", "127.0.0.1", "--advertise", "127.0.0.1"]
+        self.start("slave", sys.executable, "-c", MAIN, "broker", *where)
+
+    @contextmanager
+    def fault(self, name: str) -> Iterator[None]:
+        """Let the broker's disk be slow, or fail."""
+        (self.directory / name).touch()
+        try:
+            yield
+        finally:
+            (self.directory / name).unlink()
+
+    def change(self, key: str, value: object) -> None:
+        assert self.ask(UPDATE_SETTINGS, {}, f"{key}={value}\n".encode()) == 0
+
+    def crowd(self) -> None:
+        """Send from many tasks at once, whatever comes of it."""
+        words = [
+            "bench",
+            "produce",
+            "orders",
+            "-n",
+            f"127.0.0.1:{self.names}",
+            "--count",
+            "4000",
+            "--in-flight",
+            "1000",
+        ]
+        subprocess.run([sys.executable, "-c", MAIN, *words], check=False, capture_output=True, timeout=PATIENCE_S)
 
     @property
     def disk(self) -> Path:
@@ -83,6 +146,12 @@ class Site:
                 return str(answer.read().decode())
         except OSError:
             return ""
+
+    def fetch_refused(self, port: int, path: str) -> str:
+        """Return a page that is answered with an error, such as that of a broker that is not ready."""
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5)
+        return str(refused.value.read().decode())
 
     def query(self, expression: str) -> list[object]:
         asked = urllib.parse.urlencode({"query": expression})
@@ -97,11 +166,15 @@ class Site:
     def ask(self, code: int, fields: dict[str, str], body: bytes = b"") -> int:
         return ask(f"127.0.0.1:{self.broker}", code, fields, body).code
 
+    def send(self, body: bytes) -> int:
+        """Send a message; return the code of its answer."""
+        numbers = dict.fromkeys("efgh", "0")
+        return self.ask(SEND, {"a": "P", "b": "orders", "c": "TBW102", "d": "4", **numbers}, body)
+
     def load(self) -> None:
         """Send and consume a little; leave nothing unread."""
-        numbers = dict.fromkeys("efgh", "0")
         for _ in range(20):
-            assert self.ask(SEND, {"a": "P", "b": "orders", "c": "TBW102", "d": "4", **numbers}, b"hello") == 0
+            assert self.send(b"hello") == 0
         fields = {
             "consumerGroup": "g", "topic": "orders", "queueId": "0", "maxMsgNums": "32", "sysFlag": "4",
             "commitOffset": "0", "suspendTimeoutMillis": "0", "subscription": "*", "subVersion": "0",
@@ -182,8 +255,52 @@ def test_every_query_has_data_and_alerts_fire_and_clear(tmp_path: Path) -> None:
         (site.disk / "ballast").unlink()
         site.until(lambda: not {"DiskFilling", "SendsRefusedForRoom"} & site.firing(), busy=False)
 
-        site.processes["broker"].send_signal(signal.SIGKILL)
-        site.processes["broker"].wait()
+        site.kill_broker()
         site.until(lambda: "ServerDown" in site.firing(), busy=False)
         site.start_broker()
         site.until(lambda: "ServerDown" not in site.firing(), busy=False)
+
+
+def test_alerts_of_a_disk_and_of_a_crowd_fire_and_clear(tmp_path: Path) -> None:
+    with a_site(tmp_path) as site:
+        site.load()
+        site.until(lambda: not site.firing())
+        with site.fault("broken"):
+            site.send(b"hello")
+            site.until(lambda: "StoreFenced" in site.firing(), busy=False)
+            assert "sync" in site.fetch_refused(site.broker_metrics, "/health/ready")
+        site.kill_broker()
+        site.start_broker()
+        site.until(lambda: "StoreFenced" not in site.firing(), busy=False)
+
+        site.change("waitTimeMillsInSendQueue", 1)
+        site.crowd()
+        site.until(lambda: "SendsRefusedAsBusy" in site.firing(), busy=False)
+        site.change("waitTimeMillsInSendQueue", 200)
+        site.until(lambda: "SendsRefusedAsBusy" not in site.firing(), busy=False)
+
+        with site.fault("slow"):
+            site.until(lambda: "SyncsSlow" in site.firing())
+        site.until(lambda: "SyncsSlow" not in site.firing())
+
+
+def test_alerts_of_a_replicated_pair_fire_and_clear(tmp_path: Path) -> None:
+    with a_site(tmp_path) as site:
+        site.load()
+        site.start_slave()
+        site.until(lambda: bool(site.query("firearrow_slaves == 1")), busy=False)
+        site.until(lambda: not site.firing(), busy=False)
+
+        site.processes["slave"].send_signal(signal.SIGSTOP)
+        for _ in range(100):
+            site.ask(
+                SEND, {"a": "P", "b": "orders", "c": "TBW102", "d": "4", **dict.fromkeys("efgh", "0")}, bytes(8192)
+            )
+        site.until(lambda: "SlaveBehind" in site.firing(), busy=False)
+        site.processes["slave"].send_signal(signal.SIGCONT)
+        site.until(lambda: "SlaveBehind" not in site.firing(), busy=False)
+
+        site.kill_broker()
+        site.until(lambda: "MasterMissing" in site.firing(), busy=False)
+        site.start_broker()
+        site.until(lambda: "MasterMissing" not in site.firing(), busy=False)

@@ -3,7 +3,7 @@
 from typing import Final
 
 from firearrow import fastjson
-from firearrow.cli.mqadmin.account.users import all_members, masters, place
+from firearrow.cli.mqadmin.account.users import masters, place, tell_members
 from firearrow.cli.mqadmin.session import Session
 from firearrow.cli.mqadmin.verb import Given, Option, Verb
 from firearrow.protocol.bodies.admin.auth import AclInfo, Policy, PolicyEntry
@@ -39,23 +39,18 @@ def _acl(given: Given) -> AclInfo:
 
 async def create_acl(session: Session, given: Given) -> None:
     """Give a subject permissions."""
-    for address in await all_members(session, given):
-        await session.ask(address, AuthCreateAcl(subject=given.text("s")), encode_body(_acl(given)))
-        session.line("create acl to %s success.", address)
+    await tell_members(session, given, "create acl", AuthCreateAcl(subject=given.text("s")), encode_body(_acl(given)))
 
 
 async def update_acl(session: Session, given: Given) -> None:
     """Change the permissions of a subject."""
-    for address in await all_members(session, given):
-        await session.ask(address, AuthUpdateAcl(subject=given.text("s")), encode_body(_acl(given)))
-        session.line("update acl to %s success.", address)
+    await tell_members(session, given, "update acl", AuthUpdateAcl(subject=given.text("s")), encode_body(_acl(given)))
 
 
 async def delete_acl(session: Session, given: Given) -> None:
     """Take permissions from a subject."""
-    for address in await all_members(session, given):
-        await session.ask(address, AuthDeleteAcl(subject=given.text("s"), resource=given.text("r") or None))
-        session.line("delete acl to %s success.", address)
+    request = AuthDeleteAcl(subject=given.text("s"), resource=given.text("r") or None)
+    await tell_members(session, given, "delete acl", request)
 
 
 async def _find(session: Session, address: str, subject: str) -> AclInfo | None:

@@ -1,12 +1,13 @@
 """``createUser``, ``updateUser``, ``deleteUser``, ``getUser``, ``listUser``, ``copyUser``."""
 
-from typing import Final
+from typing import Any, Final
 
 from firearrow import fastjson
 from firearrow.cli.mqadmin.session import Session
 from firearrow.cli.mqadmin.verb import Given, Option, Verb
 from firearrow.protocol.bodies.admin.auth import UserInfo
 from firearrow.protocol.bodies.body import encode_body
+from firearrow.protocol.conversation import Request
 from firearrow.protocol.requests.admin.auth import (
     AuthCreateUser,
     AuthDeleteUser,
@@ -37,25 +38,28 @@ def _user(given: Given) -> UserInfo:
     )
 
 
+async def tell_members(session: Session, given: Given, told: str, request: Request[Any], body: bytes = b"") -> None:
+    """Send a change to the broker of -b, or to all members of the cluster of -c, and say so."""
+    for address in await all_members(session, given):
+        await session.ask(address, request, body)
+        session.line(f"{told} to %s success.", address)
+
+
 async def create_user(session: Session, given: Given) -> None:
     """Make a user."""
-    for address in await all_members(session, given):
-        await session.ask(address, AuthCreateUser(username=given.text("u")), encode_body(_user(given)))
-        session.line("create user to %s success.", address)
+    request = AuthCreateUser(username=given.text("u"))
+    await tell_members(session, given, "create user", request, encode_body(_user(given)))
 
 
 async def update_user(session: Session, given: Given) -> None:
     """Change a user."""
-    for address in await all_members(session, given):
-        await session.ask(address, AuthUpdateUser(username=given.text("u")), encode_body(_user(given)))
-        session.line("update user to %s success.", address)
+    request = AuthUpdateUser(username=given.text("u"))
+    await tell_members(session, given, "update user", request, encode_body(_user(given)))
 
 
 async def delete_user(session: Session, given: Given) -> None:
     """Forget a user."""
-    for address in await all_members(session, given):
-        await session.ask(address, AuthDeleteUser(username=given.text("u")))
-        session.line("delete user to %s success.", address)
+    await tell_members(session, given, "delete user", AuthDeleteUser(username=given.text("u")))
 
 
 async def _find(session: Session, address: str, name: str) -> UserInfo | None:

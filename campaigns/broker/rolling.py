@@ -26,6 +26,7 @@ from campaigns.broker.clusters import OUR_CLIENT, Cluster, Make
 from campaigns.broker.load import Load
 from campaigns.faults.ledger import Figures
 from judges import ApacheBroker, FireArrowBroker
+from judges.producers import CLIENT_RETRIES
 
 Change = Literal["restart", "upgrade", "migrate"]
 CHANGES: tuple[Change, ...] = ("restart", "upgrade", "migrate")
@@ -38,15 +39,17 @@ ROOT = Path(__file__).parent.parent.parent
 
 
 class Pace(NamedTuple):
-    """How often clients look at routes, how long brokers drain, and which clients can do so."""
+    """How often clients look at routes, how long brokers drain, which clients can do so, and how often they retry."""
 
     route_ms: int
     drain_s: int
     clients: tuple[str, ...]
+    retries: int
 
 
-STOCK = Pace(30_000, 40, ("java-5.5.0", "java-4.9.8", "go", OUR_CLIENT))
-QUICK = Pace(1_000, 5, ("java-5.5.0", "java-4.9.8", OUR_CLIENT))
+STOCK = Pace(30_000, 40, ("java-5.5.0", "java-4.9.8", "go", OUR_CLIENT), CLIENT_RETRIES)
+QUICK = Pace(1_000, 5, ("java-5.5.0", "java-4.9.8", OUR_CLIENT), 0)
+"""Without retries, which would hide that a broker does not drain: Go's client, whose retries do not, is not there."""
 
 OURS: Make = partial(FireArrowBroker, arguments=["--drain"])
 
@@ -90,7 +93,13 @@ def _roll(cluster: Cluster, pace: Pace, versions: Sequence[Make]) -> Figures:
     topic = cluster.topic("rolling", QUEUES)
     producers = 2 * len(pace.clients)
     with Load(
-        cluster.judges, topic, producers=producers, consumers=len(pace.clients), ordered=True, route_ms=pace.route_ms
+        cluster.judges,
+        topic,
+        producers=producers,
+        consumers=len(pace.clients),
+        ordered=True,
+        route_ms=pace.route_ms,
+        retries=pace.retries,
     ) as load:
         load.advance()
         for version in versions:

@@ -71,7 +71,8 @@ def test_an_archive_rides_through_the_death_of_the_master(spark: "SparkSession",
     try:
         wait_for(lambda: len(orders.acked) >= BEFORE, "messages before the death", PATIENCE_S)
         (query,) = archive.start(spark, what, {"processingTime": "0 seconds"})
-        wait_for(lambda: bool(query.lastProgress), "the first batch", PATIENCE_S)
+        wait_for(lambda: query.exception() is not None or bool(query.lastProgress), "the first batch", PATIENCE_S)
+        assert query.exception() is None
         master = group.until(lambda _: True, "a state").master
         group.brokers[master].kill()
         group.until(lambda state: state.master != master, "another master")

@@ -37,12 +37,13 @@ Spark applies `pushFilters` only with `spark.sql.python.filterPushdown.enabled=t
 Columns are pruned by a schema of the user's: `.schema("queue_offset bigint, body binary")`.
 
 On Spark 4.1 there are no read limits and no `Trigger.AvailableNow` for Python sources: the source limits batches
-itself, the first one of every run excepted, and a run with that trigger ends after a batch that an earlier run left
-unfinished, so drain twice (`firearrow pipeline archive` does). Start a query there while all brokers of its topics are
+itself, the first one of a new query excepted, and a run with that trigger is one batch, so run it until it has
+everything (`firearrow pipeline archive` does). Start a query there while all brokers of its topics are
 registered: one that comes back later is taken for a new one and read from its first message.
 
-FireArrow's own broker does not serve accounts and replicas yet. These options fail there with a message that
-says so, since an account that nobody heeds would promise what is not so.
+An account is refused where a broker of FireArrow has access off, since an account that nobody heeds would promise what
+is not so. Replicas of FireArrow's serve readers as slaves of a fixed master (`slaveReadEnable=true`), not in a group that
+elects its master.
 
 ## `format("rocketmq-store")`: the files of a store
 

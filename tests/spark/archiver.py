@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from firearrow.spark.lake import access
 from firearrow.spark.lake.table import LakeTable
-from firearrow.spark.pipelines.archive import Archive, drains, start
+from firearrow.spark.pipelines.archive import Archive, drain, start
 from firearrow.spark.session import open_session
 from tests.spark import changing, folding
 from tests.spark.conftest import SETTINGS
@@ -106,8 +106,8 @@ def main() -> None:
     if what == "follow":
         follow(spark, jobs)
     for job in jobs.values():
-        for _ in range(drains(spark)):
-            for query in start(spark, job):
+        for queries in drain(spark, job):
+            for query in queries:
                 query.awaitTermination()
     print(json.dumps(differences(spark, jobs, name_server, topic)), flush=True)
 

@@ -121,7 +121,7 @@ def archive(
 ) -> None:
     """Archive topics into lake tables; each message is written once, over any number of restarts."""
     with explained("archive", verbose=verbose) as quiet:
-        from firearrow.spark.pipelines.archive import Archive, drains, start
+        from firearrow.spark.pipelines.archive import Archive, drain, start
         from firearrow.spark.pipelines.lake_marks import group_of, marking
 
         source = {**reached(context, servers), "subscribe": topics, **pairs(option)}
@@ -130,12 +130,11 @@ def archive(
         bodies = body_format_of(given, topics)
         upsert = _upsert(mode, key, delete_when, version)
         job = Archive(source, target, checkpoint, bodies=bodies, on_error=on_error, upsert=upsert).checked()
-        trigger: dict[str, str | bool] = {"processingTime": every} if follow else {"availableNow": True}
         if mark:
             group_of(mark)
         with session(master, pairs(conf), quiet) as spark, marking(spark, job, mark, _warn) as note:
-            for _ in range(1 if follow else drains(spark)):
-                watch(start(spark, job, trigger), Shown(metrics, metrics_address, on_batch=note))
+            for queries in [start(spark, job, {"processingTime": every})] if follow else drain(spark, job):
+                watch(queries, Shown(metrics, metrics_address, on_batch=note))
 
 
 @pipeline.command()

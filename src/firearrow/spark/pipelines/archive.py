@@ -6,7 +6,7 @@ stopped; without it, an archive begins at the start and would write everything t
 """
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -20,7 +20,7 @@ from firearrow.spark.lake.changes import require_changeable
 from firearrow.spark.lake.partitioning import Rule, told
 from firearrow.spark.lake.table import LakeTable, beside
 from firearrow.spark.options import source_options
-from firearrow.spark.pipelines import body_schemas, transforms, upserts, views
+from firearrow.spark.pipelines import body_schemas, draining, transforms, upserts, views
 from firearrow.spark.pipelines.listener import counted
 from firearrow.spark.pipelines.progress import WRITTEN
 from firearrow.spark.pipelines.upserts import Upsert
@@ -179,8 +179,11 @@ def _change_schema(spark: "SparkSession", archive: Archive, how: BodyFormat) -> 
 
 
 def _fill_up(spark: "SparkSession", archive: Archive, until: "Mapping[MessageQueue, int]") -> None:
-    for _ in range(drains(spark)):
-        for query in _begin(archive, _fitted(spark, archive), access.DRAIN):
+    def begin() -> "list[StreamingQuery]":
+        return _begin(archive, _fitted(spark, archive), access.DRAIN)
+
+    for queries in draining.runs(spark, _checkpoints(archive), lambda: until, begin):
+        for query in queries:
             query.awaitTermination()
     for name in (TYPED, QUARANTINE):
         end = body_schemas.planned_end(spark, f"{archive.checkpoint.rstrip('/')}/{name}")
@@ -211,13 +214,16 @@ def _require_used(asked: LakeTable, targets: Iterable[LakeTable]) -> None:
             )
 
 
-def drains(spark: "SparkSession") -> int:
-    """How many runs of the trigger `access.DRAIN` archive everything.
+def drain(spark: "SparkSession", archive: Archive) -> "Iterator[list[StreamingQuery]]":
+    """Archive what the topics hold now; yield the queries of each run that this takes. Wait for them in between."""
+    source = source_of(archive.source)
+    return draining.runs(
+        spark, _checkpoints(archive), lambda: draining.ends_of(source), lambda: start(spark, archive, access.DRAIN)
+    )
 
-    Before Spark 4.2 a run that finds an unfinished batch repeats that batch and ends, whatever came after it.
-    """
-    major, minor = (int(part) for part in spark.version.split(".")[:2])
-    return 1 if (major, minor) >= (4, 2) else 2
+
+def _checkpoints(archive: Archive) -> list[str]:
+    return [f"{archive.checkpoint.rstrip('/')}/{name}" for name in archive.tables()]
 
 
 def backfill(spark: "SparkSession", store: Mapping[str, str], table: LakeTable, job: str) -> int:

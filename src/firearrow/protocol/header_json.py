@@ -29,7 +29,7 @@ from firearrow import fastjson
 from firearrow.errors import BadBody, BadHeader
 from firearrow.protocol.codegen import compile_function
 from firearrow.protocol.command import OUR_LANGUAGE, OUR_VERSION, BadFields, Encoding, HeaderEncoder, Heading
-from firearrow.protocol.conversation import Fields
+from firearrow.protocol.conversation import Fields, Int32
 from firearrow.protocol.frame import HEADER_MAX, PREFIX, WORD_SIZE, prefix, too_long
 from firearrow.protocol.java_text import java_text, parse_int32
 from firearrow.protocol.layout import SHOWN_MAX, FieldLayout, from_text, layout, ordered
@@ -163,6 +163,8 @@ def read_untyped(header: bytes) -> tuple[Heading[Any], dict[str, str]]:
 
 
 class _Texts(msgspec.Struct):
+    code: Int32 = 0
+    opaque: Int32 = 0
     ext_fields: dict[str, str] = msgspec.field(name="extFields", default_factory=dict)
 
 

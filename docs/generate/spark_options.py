@@ -42,8 +42,8 @@ everything (`firearrow pipeline archive` does). Start a query there while all br
 registered: one that comes back later is taken for a new one and read from its first message.
 
 An account is refused where a broker of FireArrow has access off, since an account that nobody heeds would promise what
-is not so. Replicas of FireArrow's serve readers as slaves of a fixed master (`slaveReadEnable=true`), not in a group that
-elects its master.
+is not so. Replicas of FireArrow's serve readers as slaves of a fixed master (`slaveReadEnable=true`), not in a group
+that elects its master.
 
 ## `format("rocketmq-store")`: the files of a store
 

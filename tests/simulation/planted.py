@@ -38,11 +38,19 @@ def caught(plant: Plant | PartPlant | GroupPlant, seeds: int = SEEDS) -> Caught 
         for seed in range(seeds):
             try:
                 plant.hunt(seed)
-            except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 - whatever a suite raises is what it saw
+            except (Exception, pytest.fail.Exception) as raised:  # noqa: BLE001 - whatever a suite raises is what it saw
+                error = _first(raised)
                 line = traceback.extract_tb(error.__traceback__)[-1].line or ""
                 words = f"{error}".partition("\n")[0] or line
                 return Caught(seed + 1, words, is_expected=re.search(plant.rule, f"{error}\n{line}") is not None)
     return None
+
+
+def _first(error: BaseException) -> BaseException:
+    """The first error of a group of tasks, however deep; else the error."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 def main() -> int:

@@ -50,8 +50,8 @@ def offsets_ahead_of_the_log(patch: pytest.MonkeyPatch) -> None:
 
 
 def queues_not_cut_to_the_log(patch: pytest.MonkeyPatch) -> None:
-    async def cut(*_: Any) -> None:
-        """Do nothing."""
+    async def cut(*_: Any) -> list[Any]:
+        return []
 
     patch.setattr(Queues, "cut", cut)
 

@@ -1,6 +1,7 @@
 """The first output of a command comes soon: what it costs to load a command is bounded, in CPU time of its process.
 
-CPU time, because the machine of a test may be busy; the least of a few runs, because that makes it longer too.
+CPU time, because the machine of a test may be busy; the least of a few runs, because that makes it longer too; more on
+a machine that is slower than the one of the documentation's figures.
 """
 
 import os
@@ -13,6 +14,7 @@ from campaigns.rotation import this_turn
 from firearrow.cli.mqadmin.catalogue import VERBS
 from tests.unit.cli.test_app import ASKING, WITHOUT_NAMES
 from tests.unit.cli.test_tree import LEAVES
+from tests.yardstick import slowness
 
 MOST_S = 0.5
 RUNS = 4
@@ -33,7 +35,8 @@ def test_a_command_answers_within_half_a_second(words: list[str]) -> None:
     taken: list[float] = []
     while len(taken) < RUNS and (not taken or taken[-1] > MOST_S):
         taken.append(cpu_s(words))
-    assert min(taken) <= MOST_S, f"{words}: {taken}; python -X importtime shows what it loads"
+    if min(taken) > MOST_S:
+        assert min(taken) <= MOST_S * slowness(), f"{words}: {taken}; python -X importtime shows what it loads"
 
 
 def cpu_s(words: list[str]) -> float:

@@ -1,0 +1,23 @@
+"""How slow a machine is, so that a budget of CPU time means the same work on every machine."""
+
+import time
+
+REFERENCE_S = 0.012
+"""CPU time of the work below on the machine whose figures the documentation gives."""
+TRIES = 5
+
+
+def slowness() -> float:
+    """Return how many times longer this machine takes than the machine of the budgets, at least 1.
+
+    Ask right after something took longer than its budget: a busy machine is slower than an idle one, too.
+    """
+    return max(1.0, min(_work_s() for _ in range(TRIES)) / REFERENCE_S)
+
+
+def _work_s() -> float:
+    begin = time.thread_time()
+    table: dict[str, int] = {}
+    for number in range(20_000):
+        table[str(number % 997)] = table.get(str(number % 991), 0) + number
+    return time.thread_time() - begin

@@ -21,6 +21,7 @@ Java: ``DefaultMessageStore.CleanCommitLogService``, ``CleanConsumeQueueService`
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, tzinfo
 from typing import Final
 
@@ -38,6 +39,8 @@ from firearrow.store.recovery.open_log import OpenedLog
 from firearrow.store.views.views import Views
 
 DERIVED_FILES_A_ROUND: Final = 200
+PAUSE_S: Final = 1.0
+"""The least time between two rounds, however often writes find no room."""
 QUEUES_AT_ONCE: Final = 32
 """Queues checked for unread messages before the work yields to the loop."""
 
@@ -77,6 +80,8 @@ class Retention:
         self._lake_topics = lake_topics
         self._held_by = ""
         self._asked = 0
+        self._short = asyncio.Event()
+        log.on_shortage = self._short.set
         self.before_delete: list[Callable[[int], Awaitable[None]]] = []
         """Called with the end of every file that is to be deleted; it stays when one of them raises."""
         self.kept_bytes: Callable[[], int] = lambda: 0
@@ -96,14 +101,22 @@ class Retention:
         self._asked = rounds
 
     async def run(self) -> None:
-        """A round at every interval, until cancelled."""
+        """A round at every interval, and soon after a write of the log found no room, until cancelled."""
         while True:
-            await asyncio.sleep(self._config.clean_resource_interval / 1000)
+            await self._wait()
             try:
                 await self.round()
             except FireArrowError as error:
                 text = "deleting old files failed; the next round tries again: %s"
                 logger.error(text, error, extra={"reason": str(error)})  # noqa: TRY400 - the disk is to blame, no line of ours
+
+    async def _wait(self) -> None:
+        interval_s = self._config.clean_resource_interval / 1000
+        await asyncio.sleep(min(PAUSE_S, interval_s))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(interval_s - PAUSE_S):
+                await self._short.wait()
+        self._short.clear()
 
     async def round(self) -> Decision:
         """Check the disk, delete files that may be deleted, and refuse or accept sends."""

@@ -1,4 +1,4 @@
-"""Random groups of three with a coordinator keep their promises: 40 seeds of 200 for a commit, others for the next."""
+"""Random groups of three with a coordinator keep their promises: 100 seeds of 1,000 for a commit, others for the next."""
 
 from collections import Counter
 
@@ -8,11 +8,11 @@ from campaigns.rotation import commits, in_turn
 from tests.simulation.broker.failovers import DESTRUCTIVE, MACHINES, SHAPES, run_failovers
 
 BATCH = 20
-BATCHES = range(0, 200, BATCH)
+BATCHES = range(0, 1_000, BATCH)
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("first", in_turn(BATCHES, 2, commits()))
+@pytest.mark.parametrize("first", in_turn(BATCHES, 5, commits()))
 def test_groups_keep_their_promises_through_failovers(first: int) -> None:
     counts: Counter[str] = Counter()
     for seed in range(first, first + BATCH):

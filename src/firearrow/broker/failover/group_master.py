@@ -8,7 +8,10 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from math import inf
 from typing import Final
+
+from msgspec.structs import replace
 
 from firearrow.broker.failover.in_sync_set import Copy, InSyncSet, confirmed, is_admitting, next_set
 from firearrow.broker.replication.confirmation import Confirmation
@@ -213,17 +216,16 @@ class GroupMaster(Master):
     def ailment(self) -> str:
         """Return why this master should hand over; empty while it can take messages.
 
-        Too few replicas in sync had everything, or said anything, within a lease: perhaps others can reach them. A
-        new master is given the time of ``haMaxTimeSlaveNotCatchup`` to gather them.
+        Too few replicas in sync are connected and have reported what they got: perhaps others can reach them. A
+        new master is given the time of ``haMaxTimeSlaveNotCatchup`` to gather them, which ends when it has done so.
         """
         now, group = asyncio.get_running_loop().time(), self.in_sync.group
         lease_s = self._settings.value.failover.coordinator_lease_seconds
-        if now - self._began_s < self._limit_s:
+        if self.confirm < self._epoch_start and now - self._began_s < self._limit_s:
             return ""
-        heard_s = {feed.replica: max(feed.caught_up_s(), feed.read_s) for feed in self._replicas()}
-        heard_s[group.master] = now
-        away_s = {replica: self._left_s.get(replica, self._began_s) for replica in group.iss}
-        near = [replica for replica in group.iss if now - (away_s | heard_s)[replica] <= lease_s]
+        silent_s = {replica: self._left_s.get(replica, self._began_s) for replica in group.iss}
+        silent_s |= {feed.replica: feed.owed_s for feed in self._replicas()} | {group.master: now}
+        near = [replica for replica in group.iss if now - silent_s[replica] <= lease_s]
         if len(near) >= group.min_iss:
             return ""
         return f"of the replicas in sync {list(group.iss)} only {near} were heard of within {lease_s} s"
@@ -254,9 +256,13 @@ class GroupMaster(Master):
         )
 
     def _aged_copies(self, limit_s: float) -> dict[int, Copy]:
-        """The copies, and members that are away: those leave the set as soon as a lease would have ended."""
+        """The copies, and members that are away; members that are away or silent leave the set after a lease."""
         earlier = max(limit_s - self._settings.value.failover.coordinator_lease_seconds, 0)
         copies = self.copies()
+        for feed in self._replicas():
+            if feed.replica and feed.owed_s < inf:
+                copy = copies[feed.replica]
+                copies[feed.replica] = replace(copy, caught_up_s=min(copy.caught_up_s, feed.owed_s - earlier))
         for replica in self.in_sync.group.iss:
             copies.setdefault(replica, Copy(caught_up_s=self._left_s.get(replica, self._began_s) - earlier))
         return copies

@@ -7,6 +7,7 @@ slowly makes the task wait, not the broker. Java: ``DefaultHAConnection``.
 
 import asyncio
 import logging
+from math import inf
 from typing import Final, Protocol, cast
 
 from firearrow.broker.replication.decisions import NOTHING_CONFIRMED, LogBounds, first_offset
@@ -58,6 +59,8 @@ class Feed(asyncio.Protocol):
         self.next = -1
         """The offset that is sent next; -1 before the first report."""
         self.read_s = self.wrote_s = asyncio.get_running_loop().time()
+        self.owed_s = self.read_s
+        """Since when the slave owes a report: of its end at first, then of bytes sent to it; infinite for none."""
         self.rate = Rate()
         """The bytes of the log that were sent."""
 
@@ -78,6 +81,7 @@ class Feed(asyncio.Protocol):
             self.acked = offset
             if not self._asked.done():
                 self._asked.set_result(offset)
+        self.owed_s = self.read_s if self.acked < self.next else inf
         self._feeds.acknowledged(self)
 
     def pause_writing(self) -> None:
@@ -122,6 +126,7 @@ class Feed(asyncio.Protocol):
         data = await self._sent.read(self.next, min(SPAN_BYTES, file_end - self.next, bounds.end - self.next))
         self._write(list(packets(self.next, data, self._batch_bytes)))
         self.next += len(data)
+        self.owed_s = min(self.owed_s, self.wrote_s)
         self.rate.add(len(data), self.wrote_s)
         await asyncio.sleep(0)
         return True

@@ -1,0 +1,78 @@
+"""How long a group on simulated machines takes no message after a fault, and that it keeps its master without one."""
+
+import asyncio
+
+import pytest
+
+from firearrow.errors import DiskError
+from firearrow.testing.sim.coordinator import CoordinatorFaults
+from firearrow.testing.sim.world import World
+from tests.unit.broker.test_failover_group import LEASE_S, Group, happen
+from tests.unit.broker.whole import Names
+
+MOST_S = LEASE_S + 2
+SLOW_S = 4.6
+"""Seconds between two messages: longer than a lease, shorter than the slaves' own reports."""
+
+
+async def running(world: World) -> Group:
+    group = Group(world, await Names(world.node("names")).start(), CoordinatorFaults(), sync=True)
+    group.start()
+    await group.until_in_sync(3)
+    await group.send_until(5)
+    return group
+
+
+async def gap_s(group: Group) -> float:
+    """Send on; return the time until the group has taken a message and then ten more."""
+    begin = asyncio.get_running_loop().time()
+    await group.send_until(1)
+    found = asyncio.get_running_loop().time() - begin
+    await group.send_until(10)
+    return found
+
+
+@pytest.mark.parametrize("fault", ["crash", "freeze", "cut off from the slaves", "full disk"])
+def test_the_second_of_two_faults_is_not_slower(fault: str) -> None:
+    async def scenario(world: World) -> None:
+        group = await running(world)
+        first = await group.until_in_sync(3)
+        await group.members[first.master].node.crash()
+        await group.send_until(5)
+        await group.members[first.master].node.restart()
+        second = await group.until_in_sync(3)
+        assert second.master != first.master
+        await happen(group, fault, second.master)
+        assert await gap_s(group) <= MOST_S
+
+    world = World(4)
+    if fault == "full disk":
+        world.expected = (DiskError,)
+    world.run(scenario)
+
+
+def test_a_frozen_slave_leaves_the_in_sync_set_after_a_lease() -> None:
+    async def scenario(world: World) -> None:
+        group = await running(world)
+        state = await group.until_in_sync(3)
+        slave = next(number for number in group.members if number != state.master)
+        group.members[slave].node.freeze()
+        assert await gap_s(group) <= MOST_S
+        assert group.state is not None
+        assert (group.state.epoch, slave in group.state.iss) == (state.epoch, False)
+        group.members[slave].node.thaw()
+        await group.until_in_sync(3)
+
+    World(5).run(scenario)
+
+
+def test_a_group_with_few_messages_keeps_its_master_and_its_set() -> None:
+    async def scenario(world: World) -> None:
+        group = await running(world)
+        state = await group.until_in_sync(3)
+        for _ in range(60):
+            await asyncio.sleep(SLOW_S)
+            assert await group.send()
+        assert group.state == state
+
+    World(6).run(scenario)

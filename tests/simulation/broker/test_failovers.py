@@ -1,4 +1,4 @@
-"""Random groups of three with a coordinator keep their promises: 100 seeds of 1,000 for a commit, others for the next."""
+"""Random groups of three with a coordinator keep their promises: 100 seeds of 1,000 for a commit, others later."""
 
 from collections import Counter
 

@@ -81,7 +81,7 @@ class Retention:
         self._held_by = ""
         self._asked = 0
         self._short = asyncio.Event()
-        log.on_shortage = self._short.set
+        log.unsynced.on_shortage = self._short.set
         self.before_delete: list[Callable[[int], Awaitable[None]]] = []
         """Called with the end of every file that is to be deleted; it stays when one of them raises."""
         self.kept_bytes: Callable[[], int] = lambda: 0

@@ -51,6 +51,24 @@ def test_the_second_of_two_faults_is_not_slower(fault: str) -> None:
     world.run(scenario)
 
 
+@pytest.mark.parametrize(("apart_s", "most_s"), [(0.01, MOST_S), (1.0, MOST_S), (2.0, 12), (30.0, 12)])
+def test_a_master_that_loses_its_slaves_one_after_the_other_hands_over(apart_s: float, most_s: float) -> None:
+    async def scenario(world: World) -> None:
+        group = await running(world)
+        state = await group.until_in_sync(3)
+        master, *slaves = sorted(group.members, key=lambda number: number != state.master)
+        sending = asyncio.create_task(group.send_until(10_000_000))
+        for slave in slaves:
+            world.network.partition([group.members[master].node.name], [group.members[slave].node.name])
+            await asyncio.sleep(apart_s if slave == slaves[0] else 0)
+        sending.cancel()
+        assert await gap_s(group) <= most_s
+        assert group.state is not None
+        assert group.state.master != master
+
+    World(7).run(scenario)
+
+
 def test_a_frozen_slave_leaves_the_in_sync_set_after_a_lease() -> None:
     async def scenario(world: World) -> None:
         group = await running(world)

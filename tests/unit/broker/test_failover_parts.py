@@ -125,6 +125,10 @@ def test_a_master_that_cannot_take_messages_hands_over_where_enough_others_can()
     assert next_step(replace(own, ailment=""), Heard(group, everybody), 2) == Lead(group)
     for alive, ailing in ((frozenset({1, 2}), frozenset()), (everybody, frozenset({3}))):
         assert next_step(own, Heard(group, alive, ailing=ailing), 2) == Lead(group)
+    few = replace(group, iss=(1, 2))
+    step = next_step(own, Heard(few, everybody), 2)
+    assert isinstance(step, Propose)
+    assert (step.new.master, step.new.iss) == (2, (1, 2))  # 3 joins, then 1 leaves
 
 
 def test_a_replica_that_cannot_take_messages_leaves_an_election_to_others() -> None:

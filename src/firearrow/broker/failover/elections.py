@@ -9,8 +9,8 @@ acknowledge anything without the member that was elected. A replica leads only i
 election that it read of may be over, and it may have left the in-sync set since. A master that starts anew begins a
 new epoch, because its log may have lost its end. A replica that may lack acknowledged records, or that is new, leaves
 the in-sync set before anything else. A master that cannot take messages, because of its disk or because its slaves do
-not get them, elects another member of the in-sync set, if enough of them live and are able: the ones that it leaves
-behind must be able to acknowledge without it.
+not get them, elects another member of the in-sync set, if enough replicas live and are able: the ones that it leaves
+behind must be able to acknowledge without it, once those that are not in sync have joined.
 """
 
 from msgspec import Struct
@@ -213,7 +213,7 @@ def _is_new(own: Own, group: GroupState) -> bool:
 
 def _master(own: Own, group: GroupState, heard: Heard) -> Step:
     able = _able(own, group, heard)
-    if own.ailment and len(able) >= group.min_iss:
+    if own.ailment and able and len(heard.alive - heard.ailing - {own.replica}) >= group.min_iss:
         return Propose(elected(group, min(able), able), f"the master hands over: {own.ailment}")
     if own.leads == group.epoch or own.swapped == group.iss_seq:
         return Lead(group)

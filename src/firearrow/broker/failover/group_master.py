@@ -213,22 +213,31 @@ class GroupMaster(Master):
     def _limit_s(self) -> float:
         return self._settings.value.failover.ha_max_time_slave_not_catchup / 1000
 
+    @property
+    def _lease_s(self) -> int:
+        return self._settings.value.failover.coordinator_lease_seconds
+
     def ailment(self) -> str:
         """Return why this master should hand over; empty while it can take messages.
 
         Too few replicas in sync are connected and have reported what they got: perhaps others can reach them. A
         new master is given the time of ``haMaxTimeSlaveNotCatchup`` to gather them, which ends when it has done so.
         """
-        now, group = asyncio.get_running_loop().time(), self.in_sync.group
-        lease_s = self._settings.value.failover.coordinator_lease_seconds
+        group, lease_s = self.in_sync.group, self._lease_s
+        now = asyncio.get_running_loop().time()
         if self.confirm < self._epoch_start and now - self._began_s < self._limit_s:
             return ""
-        silent_s = {replica: self._left_s.get(replica, self._began_s) for replica in group.iss}
-        silent_s |= {feed.replica: feed.owed_s for feed in self._replicas()} | {group.master: now}
-        near = [replica for replica in group.iss if now - silent_s[replica] <= lease_s]
+        near = self._near(lease_s)
         if len(near) >= group.min_iss:
             return ""
         return f"of the replicas in sync {list(group.iss)} only {near} were heard of within {lease_s} s"
+
+    def _near(self, within_s: float) -> list[int]:
+        """The members of the set, this one included, that are connected and owe no report for longer than a time."""
+        now, group = asyncio.get_running_loop().time(), self.in_sync.group
+        silent_s = {replica: self._left_s.get(replica, self._began_s) for replica in group.iss}
+        silent_s |= {feed.replica: feed.owed_s for feed in self._replicas()} | {group.master: now}
+        return [replica for replica in group.iss if now - silent_s[replica] <= within_s]
 
     def learn(self, group: GroupState) -> None:
         """Take a state of this epoch."""
@@ -242,11 +251,15 @@ class GroupMaster(Master):
         self._changed.set()
 
     def wanted(self) -> GroupState | None:
-        """Return the state that this master wants or has proposed; None for no change."""
+        """Return the state that this master wants or has proposed; None for no change.
+
+        Nobody leaves while too few others are surely there: a master that loses sight of all of them soon hands over,
+        and whoever is elected needs the members that left.
+        """
         if self.in_sync.proposed:
             return self.in_sync.proposed[-1]
-        now, limit_s = asyncio.get_running_loop().time(), self._limit_s
-        return next_set(
+        now, limit_s, group = asyncio.get_running_loop().time(), self._limit_s, self.in_sync.group
+        new = next_set(
             self.in_sync,
             self._aged_copies(limit_s),
             confirm=self.confirm,
@@ -254,10 +267,12 @@ class GroupMaster(Master):
             now_s=now,
             limit_s=limit_s,
         )
+        is_smaller = new is not None and len(new.iss) < len(group.iss)
+        return None if is_smaller and len(self._near(self._lease_s / 2)) < group.min_iss else new
 
     def _aged_copies(self, limit_s: float) -> dict[int, Copy]:
         """The copies, and members that are away; members that are away or silent leave the set after a lease."""
-        earlier = max(limit_s - self._settings.value.failover.coordinator_lease_seconds, 0)
+        earlier = max(limit_s - self._lease_s, 0)
         copies = self.copies()
         for feed in self._replicas():
             if feed.replica and feed.owed_s < inf:

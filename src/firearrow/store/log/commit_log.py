@@ -71,7 +71,6 @@ class CommitLog(Progress):
         "handed",
         "on_late",
         "on_roll",
-        "on_shortage",
         "opened_at",
         "tail",
         "unsynced",
@@ -104,8 +103,6 @@ class CommitLog(Progress):
         self._closed = False
         self.on_roll: Callable[[], None] = lambda: None
         """Called when appends move to another segment: the next one should be prepared."""
-        self.on_shortage: Callable[[], None] = lambda: None
-        """Called when records were refused because there was no room, or no other resource, to write them."""
         self.on_late: Callable[[], None] = lambda: None
         """Called after a write that the disk will do later: `confirm` must be awaited."""
 
@@ -285,7 +282,6 @@ class CommitLog(Progress):
             return self.fence(error)
         self._limit = -1
         self.unsynced.take_back(error, segment, self._take_waiting(above=self.handed))
-        self.on_shortage()
         if self.on_written is not None:
             self.on_written()
         return error

@@ -4,7 +4,7 @@ Invariant: until that cut is durable nothing is appended and no waiter is called
 would bring the failed records back.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from firearrow.errors import DiskError, FireArrowError
 from firearrow.store.log.segments import Segment
@@ -14,11 +14,13 @@ from firearrow.store.log.waiters import OnReached
 class Unsynced:
     """Segments with unsynced bytes, oldest first, and the waiters of a failed write."""
 
-    __slots__ = ("_cut_is_taken", "_dirty", "_refused", "taken_back")
+    __slots__ = ("_cut_is_taken", "_dirty", "_refused", "on_shortage", "taken_back")
 
     def __init__(self) -> None:
         self.taken_back: DiskError | None = None
         """The error of a failed write whose cut is not durable yet; None if there is none."""
+        self.on_shortage: Callable[[], None] = lambda: None
+        """Called when a write failed because there was no room, or no other resource, for it."""
         self._dirty: list[Segment] = []
         self._cut_is_taken = False
         self._refused: list[OnReached] = []
@@ -31,6 +33,7 @@ class Unsynced:
     def take_back(self, error: DiskError, segment: Segment, refused: Iterable[OnReached]) -> None:
         """Add the cut of a failed write to the next sync; the waiters ``refused`` get the error after it."""
         self.taken_back, self._cut_is_taken = error, False
+        self.on_shortage()
         if not segment.unsynced:
             self.add(segment)
         self._refused += refused

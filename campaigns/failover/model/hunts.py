@@ -27,6 +27,7 @@ BOUNDS: Final[Mapping[str, Bounds]] = {
     "a master goes on in its epoch after a restart": _LOSS,
     "a replica that may lack records stays in sync": _LOSS._replace(syncs=False),
     "a lost directory is not noticed": _LOSS,
+    "a replaced directory is not noticed": _LOSS._replace(replacements=True, changes=4, epochs=2),
     "acknowledgements outlive a member's leave": _LOSS._replace(in_sync=2, changes=3, syncs=False),
     "a replica joins without a cut": _QUIET._replace(records=2, epochs=3, changes=3),
 }

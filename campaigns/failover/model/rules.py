@@ -23,6 +23,8 @@ class Rules(NamedTuple):
     fence_is_durable: bool = True
     swaps_before_it_counts: bool = True
     forgets_who_left: bool = True
+    asks_for_directories: bool = True
+    """Whether a master refuses a directory that the group does not know."""
 
 
 def _known_set_only(in_sync: InSyncSet, kept: int, copies: Mapping[int, Copy]) -> int:
@@ -62,9 +64,8 @@ def _trusting(own: Own, heard: Heard, min_iss: int) -> Step:
 
 
 def _any_directory(own: Own, heard: Heard, min_iss: int) -> Step:
-    if heard.group is not None and not own.promised.epoch:
-        own = replace(own, promised=elections.promised_by(replace(heard.group, epoch=heard.group.epoch - 1)))
-    return elections.next_step(own, heard, min_iss)
+    known = heard.group.directory_of(own.replica) if heard.group is not None else own.directory
+    return elections.next_step(replace(own, directory=known), heard, min_iss)
 
 
 def _no_cut(_mine: Epochs, my_end: int, _other: Epochs, _other_end: int) -> int | None:
@@ -81,7 +82,8 @@ MUTANTS: Mapping[str, Rules] = {
     "expands before the start of the epoch": Rules(expands_from_epoch_start=False),
     "a master goes on in its epoch after a restart": Rules(next_step=_same_epoch_again),
     "a replica that may lack records stays in sync": Rules(next_step=_trusting),
-    "a lost directory is not noticed": Rules(next_step=_any_directory),
+    "a lost directory is not noticed": Rules(next_step=_any_directory, asks_for_directories=False),
+    "a replaced directory is not noticed": Rules(next_step=_any_directory, asks_for_directories=False),
     "acknowledgements outlive a member's leave": Rules(forgets_who_left=False),
     "a replica joins without a cut": Rules(common_end=_no_cut),
 }

@@ -43,6 +43,8 @@ class Replica(NamedTuple):
     part: Following | Leading | None = None
     swapped: int = -1
     """The number of the state that this run swapped in."""
+    directory: int = 0
+    """The number of its directory."""
 
 
 class Swap(NamedTuple):
@@ -78,16 +80,20 @@ class State(NamedTuple):
     deaths: int = 0
     """Crashes, losses of power and of directories so far."""
     losses: int = 0
+    aside: tuple[tuple[int, Replica], ...] = ()
+    """Replicas as they were when another machine took their place; they may come back."""
 
 
 def first_state(replicas: int, in_sync: int, min_iss: int) -> State:
     """Return a group whose first replica leads epoch 1 and all others follow, the first ``in_sync`` in sync."""
     everybody = tuple(range(1, replicas + 1))
-    group = GroupState(epoch=1, master=1, iss=everybody[:in_sync], iss_seq=1, min_iss=min_iss)
+    directories = tuple((number, number) for number in everybody)
+    group = GroupState(epoch=1, master=1, iss=everybody[:in_sync], iss_seq=1, min_iss=min_iss, directories=directories)
     promised, history = Promised(1, 1), Epochs().begun(1, 0)
     leading = Leading(1, 0, InSyncSet(group), ())
     others = [
-        Replica(promised, promised, (), history, part=Following(1, 1, joined=one in group.iss)) for one in everybody[1:]
+        Replica(promised, promised, (), history, part=Following(1, 1, joined=number in group.iss), directory=number)
+        for number in everybody[1:]
     ]
-    first = Replica(promised, promised, (), history, part=leading)
+    first = Replica(promised, promised, (), history, part=leading, directory=1)
     return State((first, *others), group, (), led=((1, 1),))

@@ -4,7 +4,8 @@ Lease and watch do not occur: a replica may believe at any moment that the maste
 Reads return the newest state or an older one. A swap may be carried out at any later moment or never, and its answer
 may be lost; one that expects an older state can only fail, and is left out. Acknowledgements arrive late or never, in
 the order of one connection; a later one covers those before. A crash may come between any two steps; a loss of power
-takes any part of the end of the log that is not synced, the loss of a directory everything.
+takes any part of the end of the log that is not synced, the loss of a directory everything. A machine may be replaced
+by another one, and come back later with its old directory.
 """
 
 from collections.abc import Iterator
@@ -24,6 +25,8 @@ Name = tuple[object, ...]
 """What happened: words and numbers, joined when a story is told."""
 
 NOBODY: Final = 0
+DIRECTORIES: Final = 100
+"""Numbers of directories behind this are drawn during the search."""
 OLDEST: Final = 1
 """How many states back a read may be."""
 
@@ -44,6 +47,8 @@ class Bounds(NamedTuple):
     """Losses of power (without sync) or of a directory among the deaths."""
     syncs: bool = True
     """Whether acknowledged records survive a loss of power."""
+    replacements: bool = False
+    """Whether a directory that another machine replaces may come back; it counts as a loss."""
     handovers: bool = False
     """Whether replicas may find themselves unable to take messages, at any moment."""
 
@@ -74,7 +79,15 @@ def steps(state: State, bounds: Bounds, rules: Rules) -> Iterator[tuple[Name, St
 def _observe(state: State, number: int, bounds: Bounds, rules: Rules) -> Iterator[tuple[Name, State]]:
     replica = state.replicas[number - 1]
     leads = replica.part.epoch if isinstance(replica.part, Leading) else 0
-    own = Own(number, replica.promised, leads, replica.swapped, has_log=bool(replica.log), may_lack=replica.may_lack)
+    own = Own(
+        number,
+        replica.promised,
+        leads,
+        replica.swapped,
+        directory=replica.directory,
+        has_log=bool(replica.log),
+        may_lack=replica.may_lack,
+    )
     everybody = frozenset(range(1, bounds.replicas + 1))
     reads = (state.group, *state.past)
     ailments = ("", "ails;") if bounds.handovers else ("",)
@@ -157,6 +170,8 @@ def _follow(state: State, number: int, part: Following, rules: Rules) -> Iterato
     if not isinstance(master.part, Leading) or master.part.epoch != part.epoch:
         return
     if not part.joined:
+        if rules.asks_for_directories and master.part.in_sync.group.directory_of(number) != replica.directory:
+            return
         end = rules.common_end(replica.history, len(replica.log), master.history, len(master.log)) or 0
         log, history = replica.log[:end], replica.history.cut(end)
         after = _with(state, number, log=log, history=history, part=part._replace(joined=True))
@@ -180,23 +195,34 @@ def _ack(state: State, number: int, part: Following) -> State:
 
 
 def _die(state: State, number: int, bounds: Bounds) -> Iterator[tuple[Name, State]]:
+    replica = state.replicas[number - 1]
+    for left in state.aside:
+        if left[0] == number:
+            yield (number, "comes back with what it had"), _set(_orphaned(state, number)._replace(aside=()), *left)
     if state.deaths >= bounds.deaths:
         return
-    replica = state.replicas[number - 1]
-    # A swap that is on its way may still be carried out, but nobody hears its answer.
-    orphaned = frozenset(swap._replace(sender=NOBODY) if swap.sender == number else swap for swap in state.swaps)
-    dying = state._replace(deaths=state.deaths + 1, swaps=orphaned)
+    dying = _orphaned(state, number)._replace(deaths=state.deaths + 1)
     if replica.part is not None:
         yield (number, "crashes"), _with(dying, number, part=None, swapped=-1, promised=replica.stored)
     if state.losses >= bounds.losses:
         return
     losing = dying._replace(losses=state.losses + 1)
-    yield (number, "loses its directory"), _set(losing, number, Replica())
+    another = Replica(directory=DIRECTORIES + losing.losses)
+    yield (number, "loses its directory"), _set(losing, number, another)
+    if bounds.replacements:
+        aside = replica._replace(part=None, swapped=-1, promised=replica.stored)
+        yield (number, "is replaced"), _set(losing._replace(aside=(*state.aside, (number, aside))), number, another)
     if not bounds.syncs:
         for end in range(len(replica.log)):
             kept = replica._replace(log=replica.log[:end], history=replica.history.ended(end), promised=replica.stored)
             lacking = kept._replace(part=None, swapped=-1, may_lack=True)
             yield (number, "loses power and keeps", end), _set(losing, number, lacking)
+
+
+def _orphaned(state: State, number: int) -> State:
+    """A swap of a replica that is on its way may still be carried out, but nobody hears its answer."""
+    swaps = frozenset(swap._replace(sender=NOBODY) if swap.sender == number else swap for swap in state.swaps)
+    return state._replace(swaps=swaps)
 
 
 def _swap(state: State, swap: Swap) -> Iterator[tuple[Name, State]]:

@@ -31,6 +31,7 @@ from firearrow.runtime.disk.door import Disk
 from firearrow.runtime.machine import Machine
 from firearrow.runtime.network import Network
 from firearrow.runtime.service import Lifetime
+from firearrow.store.epochs.directory_number import directory_number
 from firearrow.store.epochs.promise import Promise
 from firearrow.store.paths import COMMIT_LOG
 from firearrow.telemetry.damped import Damped
@@ -116,7 +117,7 @@ class GroupBroker:
         own = Own(
             settings.broker.broker_id,
             Promised(promise.epoch, promise.master),
-            run=1 + self._chance.getrandbits(62),
+            directory=await directory_number(self._disk, self._chance),
             has_log=self._disk.exists(COMMIT_LOG) and bool(await self._disk.list(COMMIT_LOG)),
             may_lack=run_file.lost_power and not settings.log.syncs_first,
         )

@@ -4,6 +4,7 @@ A replica is a broker of the group; its id is its ``brokerId``, 1 or more, whate
 """
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 
 class GroupState(Struct, frozen=True):
@@ -26,8 +27,16 @@ class GroupState(Struct, frozen=True):
     """Whether an operator chose the master against the rules."""
     named: int = 0
     """The last epoch whose master an operator chose against the rules; 0 for none."""
-    elector: int = 0
-    """The run of the process that proposed the last election, a random number; 0 for none."""
+    directories: tuple[tuple[int, int], ...] = ()
+    """The replicas with the numbers of their directories, in ascending order."""
+
+    def directory_of(self, replica: int) -> int:
+        """Return the number of the directory that a replica has in this group; 0 where it is not known."""
+        return dict(self.directories).get(replica, 0)
+
+    def with_directory(self, replica: int, directory: int) -> "GroupState":
+        """Return the state in which a replica has a directory."""
+        return replace(self, directories=tuple(sorted((dict(self.directories) | {replica: directory}).items())))
 
 
 class Promised(Struct, frozen=True):

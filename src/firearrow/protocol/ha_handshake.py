@@ -3,7 +3,7 @@
 A connection belongs to one epoch: the slave says which one it has promised, and the master ends a connection of any
 other. So every later report of the slave is an acknowledgement in that epoch. Numbers are big-endian and signed::
 
-    slave to master    magic 4, replica 4, epoch 4
+    slave to master    magic 4, replica 4, epoch 4, number of its directory 8
     master to slave    magic 4, epoch 4, end of the log 8, number of epochs 4, then for each: epoch 4, start offset 8
 
 The master's history tells the slave how much of its log the two have in common. The magic cannot begin a report of a
@@ -17,7 +17,7 @@ from firearrow.errors import BadFrame
 from firearrow.model.epochs import EpochEntry, Epochs
 
 MAGIC: Final = 0x46414841
-HELLO: Final = struct.Struct(">iii")
+HELLO: Final = struct.Struct(">iiiq")
 HEAD: Final = struct.Struct(">iiqi")
 ENTRY: Final = struct.Struct(">iq")
 MOST_EPOCHS: Final = 1 << 20
@@ -28,6 +28,7 @@ class Hello(NamedTuple):
 
     replica: int
     epoch: int
+    directory: int
 
 
 class Welcome(NamedTuple):
@@ -40,17 +41,17 @@ class Welcome(NamedTuple):
 
 def encode_hello(hello: Hello) -> bytes:
     """Return the first bytes of a slave."""
-    return HELLO.pack(MAGIC, hello.replica, hello.epoch)
+    return HELLO.pack(MAGIC, *hello)
 
 
 def decode_hello(data: bytes) -> Hello | None:
     """Read the first bytes of a slave; None while they are too few."""
     if len(data) < HELLO.size:
         return None
-    magic, replica, epoch = HELLO.unpack_from(data)
+    magic, replica, epoch, directory = HELLO.unpack_from(data)
     if magic != MAGIC or replica < 1 or epoch < 1:
         raise BadFrame("a slave without coordinatorAddress cannot copy a master that has one; set it there too")
-    return Hello(replica, epoch)
+    return Hello(replica, epoch, directory)
 
 
 def encode_welcome(welcome: Welcome) -> bytes:

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from firearrow.broker.failover.group_part import GroupPart
 from firearrow.errors import DiskError
 from firearrow.testing.sim.coordinator import CoordinatorFaults
 from firearrow.testing.sim.world import World
@@ -11,6 +12,7 @@ from tests.unit.broker.test_failover_group import LEASE_S, Group, happen
 from tests.unit.broker.whole import Names
 
 MOST_S = LEASE_S + 2
+CATCH_UP_S = 15
 SLOW_S = 4.6
 """Seconds between two messages: longer than a lease, shorter than the slaves' own reports."""
 
@@ -84,10 +86,44 @@ def test_a_frozen_slave_leaves_the_in_sync_set_after_a_lease() -> None:
     World(5).run(scenario)
 
 
+@pytest.mark.parametrize("fault", ["full disk", "failed sync"])
+def test_a_slave_whose_disk_fails_leaves_the_in_sync_set(fault: str) -> None:
+    async def scenario(world: World) -> None:
+        group = await running(world)
+        state = await group.until_in_sync(3)
+        slave = next(number for number in group.members if number != state.master)
+        await happen(group, fault, slave)
+        assert await gap_s(group) <= MOST_S
+        for _ in range(100):
+            assert await gap_s(group) <= MOST_S
+        assert group.state is not None
+        assert slave not in group.state.iss
+
+    world = World(8)
+    world.expected = (DiskError,)
+    world.run(scenario)
+
+
+def test_a_slave_that_comes_and_goes_is_not_in_sync_for_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its disk fails at once whenever it is sent something, and it does not tell so."""
+    monkeypatch.setattr(GroupPart, "_know_ailing", lambda _self, _master: None)
+
+    async def scenario(world: World) -> None:
+        group = await running(world)
+        state = await group.until_in_sync(3)
+        await happen(group, "failed sync", next(number for number in group.members if number != state.master))
+        assert await gap_s(group) <= CATCH_UP_S + 2
+
+    world = World(8)
+    world.expected = (DiskError,)
+    world.run(scenario)
+
+
 def test_a_group_with_few_messages_keeps_its_master_and_its_set() -> None:
     async def scenario(world: World) -> None:
         group = await running(world)
         state = await group.until_in_sync(3)
+        assert state.epoch == 1
         for _ in range(60):
             await asyncio.sleep(SLOW_S)
             assert await group.send()

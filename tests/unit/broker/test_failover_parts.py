@@ -38,13 +38,13 @@ def test_values_come_back_and_others_are_told() -> None:
 
 
 def test_greetings_come_back_in_pieces() -> None:
-    hello, welcome = Hello(2, 7), Welcome(7, 900, Epochs().begun(1, 0).begun(7, 500))
+    hello, welcome = Hello(2, 7, 1 << 61), Welcome(7, 900, Epochs().begun(1, 0).begun(7, 500))
     assert decode_hello(encode_hello(hello)[:-1]) is None
     assert decode_hello(encode_hello(hello)) == hello
     assert decode_welcome(encode_welcome(welcome)[:-1]) is None
     assert decode_welcome(encode_welcome(welcome)) == welcome
     with pytest.raises(BadFrame, match="coordinatorAddress"):
-        decode_hello(bytes(12))
+        decode_hello(bytes(20))
 
 
 def test_a_run_file_tells_of_a_loss_of_power() -> None:
@@ -101,8 +101,8 @@ def test_only_a_refused_connection_tells_of_a_dead_process() -> None:
     assert not is_refused(ConnectionFailed("timed out"))
 
 
-def test_a_first_election_whose_answer_was_lost_is_known_by_its_run() -> None:
-    own, alive = Own(3, Promised(), run=77), frozenset({1, 2, 3})
+def test_a_first_election_whose_answer_was_lost_is_known_by_its_directory() -> None:
+    own, alive = Own(3, Promised(), directory=77), frozenset({1, 2, 3})
     founded = GroupState(epoch=0, master=0, iss=(3,), iss_seq=0, min_iss=2)
     first = next_step(own, Heard(founded, alive), 2)
     assert isinstance(first, Propose)
@@ -110,7 +110,7 @@ def test_a_first_election_whose_answer_was_lost_is_known_by_its_run() -> None:
     again = next_step(own, Heard(since, alive), 2)
     assert isinstance(again, Propose)
     assert (again.new.master, again.new.iss) == (3, (3,))
-    other = next_step(replace(own, run=78), Heard(since, alive), 2)  # a later run, whose directory may be lost
+    other = next_step(replace(own, directory=78), Heard(since, alive), 2)  # the directory was lost
     assert isinstance(other, Wait)
     assert other.is_trouble
 

@@ -7,10 +7,11 @@ The rules: a replica promises durably before it leads or follows, and obeys no s
 the in-sync set are elected, whatever the reason for an election: an early one is safe, because the old master cannot
 acknowledge anything without the member that was elected. A replica leads only in a state that it swapped in itself: an
 election that it read of may be over, and it may have left the in-sync set since. A master that starts anew begins a
-new epoch, because its log may have lost its end. A replica that may lack acknowledged records, or that is new, leaves
-the in-sync set before anything else. A master that cannot take messages, because of its disk or because its slaves do
-not get them, elects another member of the in-sync set, if enough replicas live and are able: the ones that it leaves
-behind must be able to acknowledge without it, once those that are not in sync have joined.
+new epoch, because its log may have lost its end. A replica that may lack acknowledged records, or whose directory is
+not the one that the group knows, leaves the in-sync set before anything else. A master that cannot take messages,
+because of its disk or because its slaves do not get them, elects another member of the in-sync set, if enough replicas
+live and are able: the ones that it leaves behind must be able to acknowledge without it, once those that are not in
+sync have joined.
 """
 
 from msgspec import Struct
@@ -28,10 +29,8 @@ class Own(Struct, frozen=True):
     """The epoch in which this run of the process serves as master; 0 for none."""
     swapped: int = -1
     """The ``iss_seq`` of the last state that this run of the process swapped in, and heard so; -1 for none."""
-    elected: int = 0
-    """The epoch for which this run of the process last won an election, and heard so; 0 for none."""
-    run: int = 0
-    """The number of this run of the process, drawn by lot; 0 for none."""
+    directory: int = 0
+    """The number of this replica's directory, drawn by lot when it was made."""
     has_log: bool = False
     """Whether the log has any record."""
     may_lack: bool = False
@@ -50,6 +49,8 @@ class Heard(Struct, frozen=True):
     """Whether the master's machine has ended our connection and refuses new ones."""
     ailing: frozenset[int] = frozenset()
     """The replicas that told that they cannot take messages."""
+    is_taken: bool = False
+    """Whether another directory answers under this replica's id."""
 
 
 class Propose(Struct, frozen=True):
@@ -85,14 +86,15 @@ Step = Propose | Lead | Follow | Wait
 def next_step(own: Own, heard: Heard, min_iss: int) -> Step:
     """Return what a replica does next; ``min_iss`` is for a group that does not exist yet."""
     group = heard.group
+    if heard.is_taken:
+        return _taken(own.replica)
     if group is None:
         return _found_group(own, min_iss)
     refusal = _is_refused(own, group)
     if refusal is not None:
         return refusal
-    is_named = group.by_name and group.master == own.replica and own.promised.epoch < group.epoch
-    if not is_named and (own.may_lack or _is_new(own, group)):
-        return _leave(own.replica, group)
+    if not _is_named(own, group) and (own.may_lack or _is_new(own, group)):
+        return _leave(own, group)
     if group.master == own.replica and own.replica in group.iss:
         return _master(own, group, heard)
     if group.master in heard.alive and group.master in group.iss and not heard.master_is_gone:
@@ -101,12 +103,13 @@ def next_step(own: Own, heard: Heard, min_iss: int) -> Step:
         alive = _without_gone(group, heard)
         if own.ailment and (abler := _able(own, group, heard) & alive):
             return Wait(f"the master is gone, and one of {sorted(abler)} replaces it: here, {own.ailment}")
-        return Propose(elected(group, own.replica, alive, own.run), "the master is gone")
+        new = elected(group, own.replica, alive).with_directory(own.replica, own.directory)
+        return Propose(new, "the master is gone")
     return Wait(f"master {group.master} of epoch {group.epoch} is gone, and this replica is not in sync")
 
 
-def elected(group: GroupState, chosen: int, alive: frozenset[int], run: int = 0) -> GroupState:
-    """Return the state in which ``chosen``, a member of the in-sync set, leads the next epoch, as a run proposes it.
+def elected(group: GroupState, chosen: int, alive: frozenset[int]) -> GroupState:
+    """Return the state in which ``chosen``, a member of the in-sync set, leads the next epoch.
 
     Members that are not alive leave the set, as long as ``min_iss`` members stay: while there are fewer, nothing is
     acknowledged, so a member that is only away may still be elected later.
@@ -121,7 +124,6 @@ def elected(group: GroupState, chosen: int, alive: frozenset[int], run: int = 0)
         iss=tuple(sorted(staying)),
         iss_seq=group.iss_seq + 1,
         by_name=False,
-        elector=run,
     )
 
 
@@ -147,11 +149,19 @@ def elected_by_name(group: GroupState, chosen: int, epoch: int = 0) -> GroupStat
     """Return the state in which an operator makes ``chosen`` the master, in sync or not, and all others join anew.
 
     Acknowledged records that only others have are lost. ``epoch`` is the least epoch, for a coordinator that was
-    restored from a backup and has forgotten epochs.
+    restored from a backup and has forgotten epochs. Directories are forgotten: the chosen replica tells its own.
     """
     epoch = max(group.epoch + 1, epoch)
-    seq = group.iss_seq + 1
-    return replace(group, epoch=epoch, master=chosen, iss=(chosen,), iss_seq=seq, by_name=True, named=epoch, elector=0)
+    return replace(
+        group,
+        epoch=epoch,
+        master=chosen,
+        iss=(chosen,),
+        iss_seq=group.iss_seq + 1,
+        by_name=True,
+        named=epoch,
+        directories=(),
+    )
 
 
 def _found_group(own: Own, min_iss: int) -> Step:
@@ -162,7 +172,15 @@ def _found_group(own: Own, min_iss: int) -> Step:
             is_trouble=True,
         )
     state = GroupState(epoch=0, master=0, iss=(own.replica,), iss_seq=0, min_iss=min_iss)
-    return Propose(state, "the group is new")
+    return Propose(state.with_directory(own.replica, own.directory), "the group is new")
+
+
+def _taken(replica: int) -> Wait:
+    return Wait(
+        f"another broker runs with brokerId={replica} and a directory of its own: end one of them, or give this one "
+        "another brokerId",
+        is_trouble=True,
+    )
 
 
 def _is_refused(own: Own, group: GroupState) -> Wait | None:
@@ -188,27 +206,29 @@ def _is_refused(own: Own, group: GroupState) -> Wait | None:
     return None
 
 
-def _leave(replica: int, group: GroupState) -> Step:
+def _leave(own: Own, group: GroupState) -> Step:
     """Leave the in-sync set by a swap, also when it seems to be so already: a read may be old, and the master must
-    not go by what this replica acknowledged before it lost something."""
-    rest = tuple(member for member in group.iss if member != replica)
+    not go by what this replica acknowledged before it lost something. From then on the directory is known."""
+    rest = tuple(member for member in group.iss if member != own.replica)
     if not rest:
         return Wait(
             "this replica is the last in sync and may lack acknowledged messages: it lost its directory, or its "
             "machine lost power. If there is no better copy, elect it by name",
             is_trouble=True,
         )
-    return Propose(replace(group, iss=rest, iss_seq=group.iss_seq + 1), "this replica may lack messages")
+    new = replace(group, iss=rest, iss_seq=group.iss_seq + 1).with_directory(own.replica, own.directory)
+    return Propose(new, "this replica may lack messages")
 
 
 def _is_new(own: Own, group: GroupState) -> bool:
-    """Whether a replica comes with a new directory, and the master may not know that yet.
+    """Whether a replica comes with another directory than the group knows: a new one, or one that was replaced."""
+    return bool(group.epoch) and group.directory_of(own.replica) != own.directory
 
-    An election that this run proposed is known by its number, also when the answer to the swap was lost.
-    """
-    is_own = group.master == own.replica and group.elector == own.run != 0
-    is_told = own.swapped == group.iss_seq or own.elected == group.epoch or is_own
-    return bool(group.epoch) and not own.promised.epoch and not is_told
+
+def _is_named(own: Own, group: GroupState) -> bool:
+    """Whether an operator chose this replica against the rules, and it has not led yet."""
+    is_chosen = group.by_name and group.master == own.replica and own.promised.epoch < group.epoch
+    return is_chosen and group.directory_of(own.replica) in (0, own.directory)
 
 
 def _master(own: Own, group: GroupState, heard: Heard) -> Step:
@@ -218,9 +238,9 @@ def _master(own: Own, group: GroupState, heard: Heard) -> Step:
     if own.leads == group.epoch or own.swapped == group.iss_seq:
         return Lead(group)
     if own.promised.epoch == group.epoch:
-        return Propose(elected(group, own.replica, heard.alive, own.run), "the master starts anew")
+        return Propose(elected(group, own.replica, heard.alive), "the master starts anew")
     why = "an operator elected this replica by name" if group.by_name else "the election is confirmed"
-    return Propose(replace(group, iss_seq=group.iss_seq + 1), why)
+    return Propose(replace(group, iss_seq=group.iss_seq + 1).with_directory(own.replica, own.directory), why)
 
 
 def _able(own: Own, group: GroupState, heard: Heard) -> frozenset[int]:

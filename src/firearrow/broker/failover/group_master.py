@@ -22,7 +22,7 @@ from firearrow.errors import BadFrame
 from firearrow.model.epochs import Epochs
 from firearrow.model.group_state import GroupState
 from firearrow.protocol.codes import ResponseCode
-from firearrow.protocol.ha_handshake import HELLO, Welcome, decode_hello, encode_welcome
+from firearrow.protocol.ha_handshake import HELLO, Hello, Welcome, decode_hello, encode_welcome
 from firearrow.protocol.refusal import Refused
 from firearrow.store.placement import FLUSHED, WRITTEN
 from firearrow.store.store import Store
@@ -54,6 +54,10 @@ class GroupFeed(Feed):
         has_all = self.acked >= self._sent.bounds.end
         return asyncio.get_running_loop().time() if has_all else self._caught_up_s
 
+    def goes_on(self, caught_up_s: float) -> None:
+        """Count from when an earlier connection of this replica was caught up: a new one alone makes it no better."""
+        self._caught_up_s = min(self._caught_up_s, caught_up_s)
+
     def data_received(self, data: bytes) -> None:
         """Take the greeting, then reports."""
         if self.replica:
@@ -71,7 +75,7 @@ class GroupFeed(Feed):
             return
         if hello is None:
             return
-        welcome = self._master.greeted(self, hello.replica, hello.epoch)
+        welcome = self._master.greeted(self, hello)
         if welcome is None:
             self.abort()
             return
@@ -94,6 +98,9 @@ class GroupMaster(Master):
         self._changed = asyncio.Event()
         self._began_s = asyncio.get_running_loop().time()
         self._left_s: dict[int, float] = {}
+        """When replicas whose connections have ended were last caught up."""
+        self.ailing: frozenset[int] = frozenset()
+        """The replicas that told that they cannot take messages."""
         self._confirmed = asyncio.Event()
         self.in_sync = InSyncSet(group)
         self.answers = Confirmation(lambda: settings.broker.sync_flush_timeout, self._is_near)
@@ -107,17 +114,20 @@ class GroupMaster(Master):
         """Return the protocol of a new connection."""
         return GroupFeed(self._sent, self._settings.value.replication.ha_transfer_batch_size, self)
 
-    def greeted(self, feed: GroupFeed, replica: int, epoch: int) -> Welcome | None:
-        """Return the answer to a replica's greeting; None for a replica of another epoch."""
-        mine = self.in_sync.group.epoch
-        if epoch != mine:
-            log.info("replica %d is in epoch %d, not %d", replica, epoch, mine, extra={"replica": replica})
+    def greeted(self, feed: GroupFeed, hello: Hello) -> Welcome | None:
+        """Return the answer to a replica's greeting; None for one of another epoch, or one that was replaced."""
+        replica, mine = hello.replica, self.in_sync.group.epoch
+        if hello.epoch != mine or hello.directory != self.in_sync.group.directory_of(replica):
+            text = "replica %d is in epoch %d, not %d, or its directory is not known yet"
+            log.info(text, replica, hello.epoch, mine, extra={"replica": replica})
             self._look()
             return None
         for other in self._replicas():
             if other.replica == replica and other is not feed:
                 other.abort()
                 other.replica = 0
+        if replica in self.in_sync.group.iss:
+            feed.goes_on(self._left_s.get(replica, self._began_s))
         history: Epochs = self._store.replica.history.epochs
         return Welcome(mine, self._sent.bounds.end, history)
 
@@ -130,7 +140,7 @@ class GroupMaster(Master):
     def closed(self, feed: Feed, reason: str) -> None:
         """Forget a replica whose connection has ended, but not when it was last caught up."""
         if isinstance(feed, GroupFeed) and feed.replica:
-            self._left_s[feed.replica] = asyncio.get_running_loop().time()
+            self._left_s[feed.replica] = feed.caught_up_s()
         super().closed(feed, reason)
         self._changed.set()
 
@@ -220,7 +230,7 @@ class GroupMaster(Master):
     def ailment(self) -> str:
         """Return why this master should hand over; empty while it can take messages.
 
-        Too few replicas in sync are connected and have reported what they got: perhaps others can reach them. A
+        Too few of the replicas in sync are connected and have reported what they got: perhaps others can reach them. A
         new master is given the time of ``haMaxTimeSlaveNotCatchup`` to gather them, which ends when it has done so.
         """
         group, lease_s = self.in_sync.group, self._lease_s
@@ -228,7 +238,7 @@ class GroupMaster(Master):
         if self.confirm < self._epoch_start and now - self._began_s < self._limit_s:
             return ""
         near = self._near(lease_s)
-        if len(near) >= group.min_iss:
+        if len(near) >= min(group.min_iss, len(group.iss)):
             return ""
         return f"of the replicas in sync {list(group.iss)} only {near} were heard of within {lease_s} s"
 
@@ -271,7 +281,10 @@ class GroupMaster(Master):
         return None if is_smaller and len(self._near(self._lease_s / 2)) < group.min_iss else new
 
     def _aged_copies(self, limit_s: float) -> dict[int, Copy]:
-        """The copies, and members that are away; members that are away or silent leave the set after a lease."""
+        """The copies, and members that are away, with the time from which ``limit_s`` counts.
+
+        Members that are away or silent leave the set after a lease, and those that tell that they ail at once.
+        """
         earlier = max(limit_s - self._lease_s, 0)
         copies = self.copies()
         for feed in self._replicas():
@@ -280,7 +293,7 @@ class GroupMaster(Master):
                 copies[feed.replica] = replace(copy, caught_up_s=min(copy.caught_up_s, feed.owed_s - earlier))
         for replica in self.in_sync.group.iss:
             copies.setdefault(replica, Copy(caught_up_s=self._left_s.get(replica, self._began_s) - earlier))
-        return copies
+        return copies | {replica: Copy(caught_up_s=-inf) for replica in self.ailing}
 
     def proposal(self) -> tuple[GroupState, GroupState] | None:
         """Return a change of the set, after the state that it replaces; from now on both count."""

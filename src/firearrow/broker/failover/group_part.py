@@ -63,13 +63,18 @@ class GroupPart:
         member.proposal = master.proposal
         member.is_surrounded = lambda: master.is_surrounded
         member.ailment = lambda: str(tables.store.trouble or master.ailment())
+        member.on_live = lambda: self._know_ailing(master)
         master.on_serves = self._serves.set
         tables.store.views.dispatch.views.append(_MissingTopics(tables.topics).arrived)
         return Replication(tables, network, master=master, confirmation=master.answers)
 
+    def _know_ailing(self, master: GroupMaster) -> None:
+        live = self._membership.live
+        master.ailing = frozenset(replica for replica, about in live.items() if about.ails)
+
     def _following(self, tables: Tables, network: Network, caller: Caller, delays: DelayedDelivery) -> Replication:
         group, member = self.duty.group, self._membership
-        slave = GroupSlave(tables.store, tables.settings, network, tables.clock, member.own.replica, group)
+        slave = GroupSlave(tables.store, tables.settings, network, tables.clock, member.own, group)
         self._slave = slave
         slave.on_gone = lambda: member.master_is_gone(group.epoch)
         slave.on_cut = self._end

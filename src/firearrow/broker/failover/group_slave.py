@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from firearrow.broker.failover.elections import Own
 from firearrow.broker.replication.slave import Link, Slave
 from firearrow.broker.settings.live import LiveSettings
 from firearrow.errors import ConnectionFailed, ConnectionLost, FireArrowError, StaleEpoch
@@ -29,12 +30,12 @@ class GroupSlave(Slave):
     """Copies the log of the master of one epoch."""
 
     def __init__(
-        self, store: Store, settings: LiveSettings, network: Network, clock: Clock, replica: int, group: GroupState
+        self, store: Store, settings: LiveSettings, network: Network, clock: Clock, own: Own, group: GroupState
     ) -> None:
         super().__init__(store, settings, network, clock)
         self._store = store
         self._pause_s = AGAIN_S
-        self._hello = Hello(replica, group.epoch)
+        self._hello = Hello(own.replica, group.epoch, own.directory)
         self._named = group.named
         self._has_joined = False
         self.on_gone: Callable[[], None] = lambda: None

@@ -14,6 +14,8 @@ class About(msgspec.Struct, frozen=True):
     """Where clients reach the broker."""
     ha_address: str
     """Where slaves reach it while it leads."""
+    directory: int = 0
+    """The number of its directory."""
     ails: bool = False
     """Whether it cannot take messages, and should not be elected while others can."""
 

@@ -10,7 +10,7 @@ acknowledgement proves that nobody of them has promised a later epoch. Otherwise
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -31,7 +31,7 @@ from firearrow.broker.failover.elections import (
 )
 from firearrow.broker.failover.group_values import About, Seen, decode, encode
 from firearrow.broker.failover.run_file import RunFile
-from firearrow.errors import CoordinatorFailed, FireArrowError
+from firearrow.errors import BadBody, CoordinatorFailed, FireArrowError
 from firearrow.model.group_state import GroupState
 from firearrow.runtime.coordinator.door import Coordinator
 from firearrow.telemetry.damped import Damped
@@ -130,10 +130,19 @@ class Membership:
     async def _keep_lease(self) -> None:
         while True:
             with suppress(CoordinatorFailed):
-                about = replace(self._about, ails=bool(self.own.ailment))
+                about = replace(self._about, directory=self.own.directory, ails=bool(self.own.ailment))
                 if self.live.get(self.own.replica) != about or not await self._coordinator.renew():
-                    await self._coordinator.announce(self.own.replica, encode(about))
+                    await self._announce(about)
             await asyncio.sleep(self._lease_s / 3)
+
+    async def _announce(self, about: About) -> None:
+        """Tell where this replica is, unless another directory answers under its id."""
+        try:
+            live = decode(await self._coordinator.read()).live
+        except BadBody:
+            return
+        if not _is_taken(self.own, live):
+            await self._coordinator.announce(self.own.replica, encode(about))
 
     async def _watch(self) -> None:
         while True:
@@ -182,7 +191,8 @@ class Membership:
         self.on_live()
         self.own = replace(self.own, ailment=self.ailment())
         ailing = frozenset(replica for replica, about in seen.live.items() if about.ails)
-        heard = Heard(group, frozenset(seen.live), group is not None and self._gone_in == group.epoch, ailing)
+        is_gone = group is not None and self._gone_in == group.epoch
+        heard = Heard(group, frozenset(seen.live), is_gone, ailing, _is_taken(self.own, seen.live))
         step = next_step(self.own, heard, self._min_iss)
         if isinstance(step, Propose):
             return await self._propose(step, seen.raw)
@@ -215,8 +225,6 @@ class Membership:
             self.own = replace(self.own, may_lack=False)
         self._newest = max(self._newest, new.iss_seq)
         self.own = replace(self.own, swapped=new.iss_seq)
-        if new.master == self.own.replica:
-            self.own = replace(self.own, elected=new.epoch)
         return True
 
     def _take(self, step: Step) -> None:
@@ -251,3 +259,9 @@ class Membership:
         if self.own.leads:
             self.own = replace(self.own, leads=0, swapped=-1)
         self.look()
+
+
+def _is_taken(own: Own, live: Mapping[int, About]) -> bool:
+    """Whether another directory answers under a replica's id."""
+    other = live.get(own.replica)
+    return other is not None and other.directory != own.directory

@@ -96,6 +96,7 @@ class Slave:
         heartbeat_s, silence_s = config.ha_send_heartbeat_interval / 1000, config.ha_housekeeping_interval / 1000
         loop, spans = asyncio.get_running_loop(), Spans()
         is_new = self._copy.end == 0
+        await self._log.reached(self._copy.end, self._log.kept_at)  # the first report acknowledges, too
         self._report(link, FROM_FIRST_BYTE if is_new else self._copy.end)
         heard = loop.time()
         while True:

@@ -11,12 +11,15 @@ import msgspec
 
 from firearrow.errors import DiskError, SettingsError
 from firearrow.runtime.disk.real_disk import RealDisk
+from firearrow.store.epochs.directory_number import DIRECTORY
 from firearrow.store.epochs.promise import Promise
 from firearrow.store.paths import LOCK
 
 LIST: Final = "backup.json"
 FILES: Final = "store"
 PIECE: Final = 1 << 20
+LEFT_OUT: Final = (LOCK, DIRECTORY, f"{DIRECTORY}.bak")
+"""Files that a backup does not hold: a copy is another directory."""
 
 
 class Backup(msgspec.Struct, frozen=True):
@@ -92,7 +95,7 @@ def _copied(source: Path, target: Path) -> dict[str, str]:
             name = str(path.relative_to(source))
             if path.is_dir():
                 (target / name).mkdir(parents=True, exist_ok=True)
-            elif name != LOCK:
+            elif name not in LEFT_OUT:
                 sums[name] = _copy(path, target / name)
         for directory in (target, *(path for path in target.rglob("*") if path.is_dir())):
             _sync(directory)

@@ -1,0 +1,30 @@
+"""The number of a directory: drawn by lot when a replica first uses it, and kept in it.
+
+A broker id says which replica a machine is, and the number whether it has that replica's files. A machine that comes
+back after its replica was given to another machine has the id and not the number: it may lack what was acknowledged.
+"""
+
+import random
+from typing import Final
+
+import msgspec
+
+from firearrow.runtime.disk.door import Disk
+from firearrow.store.ours.sealed_json import read_sealed, write_sealed
+from firearrow.store.paths import OURS
+
+DIRECTORY: Final = f"{OURS}/directory.json"
+_BITS: Final = 62
+
+
+class _Contents(msgspec.Struct):
+    number: int
+
+
+async def directory_number(disk: Disk, chance: random.Random) -> int:
+    """Return the number of a directory, durably drawn where there is none; damage makes a directory a new one."""
+    contents = await read_sealed(disk, DIRECTORY, _Contents)
+    if contents is None:
+        contents = _Contents(1 + chance.getrandbits(_BITS))
+        await write_sealed(disk, DIRECTORY, contents)
+    return contents.number

@@ -84,7 +84,12 @@ SOURCE: Final = (
     Option(
         "pushFilters", "false", "Batch: push WHERE on topic, queue, offset, time and tags down into the source.", "-"
     ),
-    Option("readFrom", "master", "`master`, or `replica` to spare the masters.", "kafka.client.rack"),
+    Option(
+        "readFrom",
+        "master",
+        "`master`, or `replica` to spare the masters (not in groups that elect their master).",
+        "kafka.client.rack",
+    ),
     Option(
         "connectTimeoutMs",
         "15000",

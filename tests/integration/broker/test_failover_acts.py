@@ -2,11 +2,13 @@
 
 import asyncio
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.integration.broker.replicas import EtcdMachines, Group, Senders, stored
+from judges.server_process import wait_for
+from tests.integration.broker.replicas import NAME, EtcdMachines, Group, Senders, stored
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
 
@@ -37,6 +39,8 @@ def test_a_replica_is_added_and_another_one_replaced() -> None:
         group.done("wait", "--replica", str(slave))
         refusal = group.command("hand-over", "--replica", "9")
         assert (refusal.exit_code, "cannot take over: in sync are [1, 2, 3, 4]" in refusal.output) == (1, True)
+        refusal = group.command("elect", "--replica", "9", "--yes")
+        assert (refusal.exit_code, "never had a replica 9: it has had [1, 2, 3, 4]" in refusal.output) == (1, True)
         group.done("hand-over", "--replica", "4")
         group.until(lambda state: state.master == 4, "the new replica as master")
         acked += asyncio.run(load(group))
@@ -127,3 +131,48 @@ def begin_again(kept: Path, acked: list[str]) -> None:
             group.__exit__(type(error), error, None)
             raise
         group.__exit__(None, None, None)
+
+
+def test_operators_act_while_one_machine_of_etcd_is_down_and_after_etcd_lost_its_data() -> None:
+    with Group() as group:
+        acked = asyncio.run(load(group))
+        state = group.state
+        assert state is not None
+        slave = next(number for number in state.iss if number != state.master)
+        group.etcd.machines[0].kill()
+        group.done("hand-over", "--replica", str(slave))
+        group.until(lambda state: state.master == slave and state.iss == (1, 2, 3), "the slave as master")
+        assert "while 1 replicas are in sync" in group.done("set-in-sync-replicas", "--count", "1")
+        assert "inSyncReplicas=2 counts for a new group only" in _said(group, slave)
+        group.done("set-in-sync-replicas", "--count", "2")
+        acts = [json.loads(line)["act"] for line in group.done("acts").splitlines()]
+        assert acts == ["hand over", "set in-sync replicas", "set in-sync replicas"]
+        epoch = _empty(group)
+        group.done("elect", "--replica", str(slave), "--epoch", str(epoch + 5), "--yes")
+        group.until(lambda state: state.iss == (1, 2, 3), "all replicas in the new epoch")
+        acked += asyncio.run(load(group))
+        group.brokers[slave].kill()
+        group.until(lambda state: state.master != slave, "another master")
+        acked += asyncio.run(load(group))
+        assert asyncio.run(lost(group, acked)) == []
+
+
+def _said(group: Group, number: int) -> str:
+    """What a broker has logged, once it has looked at its group."""
+    log = group.brokers[number].log
+    wait_for(lambda: "counts for a new group only" in log.read_text(), "the warning about inSyncReplicas")
+    return log.read_text()
+
+
+def _empty(group: Group) -> int:
+    """Let etcd lose its data; return the epoch that it forgot."""
+    state = group.state
+    assert state is not None
+    machines = group.etcd.machines
+    for machine in machines[1:]:
+        machine.kill()
+    for machine in machines:
+        shutil.rmtree(machine.home / "data")
+        machine.start()
+    wait_for(lambda: group.etcd.seen(NAME) is not None, "etcd with nothing", 60)
+    return state.epoch

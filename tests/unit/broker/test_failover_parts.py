@@ -90,6 +90,8 @@ def test_settings_of_a_member_are_checked() -> None:
     check_member(config, ReplicationConfig(), 1)
     with pytest.raises(SettingsError, match="brokerId"):
         check_member(config, ReplicationConfig(), 0)
+    with pytest.raises(SettingsError, match="haMasterAddress"):
+        check_member(config, ReplicationConfig(ha_master_address="10.0.0.1:10912"), 1)
     with pytest.raises(SettingsError, match="slaveReadEnable"):
         check_member(config, ReplicationConfig(slave_read_enable=True), 1)
 

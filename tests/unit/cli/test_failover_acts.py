@@ -4,13 +4,15 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from typer.testing import CliRunner
 
+from firearrow.broker.failover.group_values import About, Seen
 from firearrow.cli.failover.backups import back_up, put_back, read_backup
-from firearrow.cli.failover.commands import failover
+from firearrow.cli.failover.commands import _in_sync, failover
 from firearrow.cli.failover.losses import Replica, losses
-from firearrow.cli.failover.place import place_of
-from firearrow.errors import DiskError, FireArrowError, LockHeld, SettingsError
+from firearrow.cli.failover.place import Place, place_of
+from firearrow.errors import DiskError, FireArrowError, LockHeld, NotNow, SettingsError
 from firearrow.model.group_state import GroupState
 from firearrow.runtime.disk.real_disk import RealDisk
 from firearrow.store.epochs.promise import Promise
@@ -21,17 +23,34 @@ THIRD = Replica(3, "c:1", 500, 3)
 
 
 def test_the_election_of_a_replica_in_sync_loses_nothing() -> None:
-    assert losses(GROUP, 2, [FIRST])[-1] == "replica 2 is in sync: nothing that was acknowledged is lost"
+    group, second = GROUP.with_directory(2, 77), About("b:1", "b:2", directory=77)
+    assert losses(group, 2, {2: second}, [FIRST])[-1] == "replica 2 is in sync: nothing that was acknowledged is lost"
+    assert losses(group, 2, {}, [FIRST])[-1].endswith("nothing is lost if it starts with its directory")
+    other = losses(group, 2, {2: replace(second, directory=78)}, [FIRST])
+    assert "replica 2 was in sync with another directory: everything that it lacks now is lost" in other
 
 
 def test_what_replicas_have_more_is_counted_and_what_is_unknown_is_said() -> None:
-    said = losses(GROUP, 3, [FIRST, THIRD])
+    said = losses(GROUP, 3, {}, [FIRST, THIRD])
     assert said[0] == "now: epoch 4, master 1, in sync [1, 2]"
     assert "replica 1 is in sync and has 400 bytes more than replica 3: they are lost" in said
     assert "replica 2 is in sync and does not answer: what only it has is lost, unknown how much" in said
     silent = Replica(3, "c:1", why="no answer")
-    assert str(silent) == "replica 3 at c:1: not known: no answer"
-    assert "replica 3 does not say what it has: everything that it lacks is lost" in losses(GROUP, 3, [FIRST, silent])
+    assert str(silent).startswith("replica 3 at c:1: not known (no answer); on its machine, firearrow store inspect")
+    unknown = losses(GROUP, 3, {}, [FIRST, silent])
+    assert "replica 3 does not say what it has: everything that it lacks is lost" in unknown
+
+
+def test_a_replica_that_is_in_sync_and_dead_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    place = place_of(None, "http://127.0.0.1:1", "broker-a", "")
+
+    async def seen(_place: Place) -> Seen:
+        return Seen(GROUP, b"", {1: About("a:1", "a:2")})
+
+    monkeypatch.setattr(Place, "seen", seen)
+    assert asyncio.run(_in_sync(place, [1], 1.0)) == GROUP
+    with pytest.raises(NotNow, match=r"replicas \[1, 2\] are not all in sync and alive after 0.1 s; .* alive \[1\]"):
+        asyncio.run(_in_sync(place, [1, 2], 0.1))
 
 
 @pytest.fixture

@@ -14,10 +14,15 @@ live and are able: the ones that it leaves behind must be able to acknowledge wi
 sync have joined.
 """
 
+from typing import Final
+
 from msgspec import Struct
 from msgspec.structs import replace
 
 from firearrow.model.group_state import GroupState, Promised
+
+STATES_OF_AN_EPOCH: Final = 1 << 24
+"""More states than any epoch has."""
 
 
 class Own(Struct, frozen=True):
@@ -149,15 +154,17 @@ def elected_by_name(group: GroupState, chosen: int, epoch: int = 0) -> GroupStat
     """Return the state in which an operator makes ``chosen`` the master, in sync or not, and all others join anew.
 
     Acknowledged records that only others have are lost. ``epoch`` is the least epoch, for a coordinator that was
-    restored from a backup and has forgotten epochs. Directories are forgotten: the chosen replica tells its own.
+    restored from a backup and has forgotten epochs, and numbers of states with them: the new one is above those that
+    replicas may know. Directories are forgotten: the chosen replica tells its own.
     """
+    forgotten = epoch * STATES_OF_AN_EPOCH if epoch > group.epoch + 1 else 0
     epoch = max(group.epoch + 1, epoch)
     return replace(
         group,
         epoch=epoch,
         master=chosen,
         iss=(chosen,),
-        iss_seq=group.iss_seq + 1,
+        iss_seq=max(group.iss_seq + 1, forgotten),
         by_name=True,
         named=epoch,
         directories=(),

@@ -187,8 +187,8 @@ class GroupMaster(Master):
         elif self.answers.refusal is None:
             group = self.in_sync.group
             remark = (
-                f"in-sync replicas not enough: minInSyncReplicas={group.min_iss}, in sync {list(group.iss)}, connected "
-                f"{sorted(copies)}; start the other brokers of the group"
+                f"in-sync replicas not enough: the group asks for {group.min_iss}, in sync {list(group.iss)}, "
+                f"connected {sorted(copies)}; start the other brokers of the group"
             )
             self.answers.refusal = Refused(ResponseCode.SYSTEM_ERROR, remark)
 

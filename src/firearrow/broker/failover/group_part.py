@@ -141,10 +141,13 @@ class _MissingTopics:
     def arrived(self, rows: Rows) -> None:
         """Make the topics of new records that have none."""
         tails = (rows.tail,) if type(rows) is UniformRows else [row[0] for row in rows]
-        known = self._topics.table
-        missing = [(tail.topic, tail.queue_id) for tail in tails if tail.topic not in known]
+        missing = [(tail.topic, tail.queue_id) for tail in tails if self._is_missing(tail.topic, tail.queue_id)]
         if missing:
             self._topics.restore(missing)
+
+    def _is_missing(self, topic: str, queue_id: int) -> bool:
+        known = self._topics.get(topic)
+        return known is None or (topic in self._topics.restored and queue_id >= known.read_queue_nums)
 
 
 class _Following(Replication):

@@ -57,6 +57,7 @@ class Membership:
         self._wake = asyncio.Event()
         self._failures = Damped()
         self._said = ""
+        self._told_min_iss = min_iss
         self._gone_in = 0
         self._newest = 0
         self._is_leaving = False
@@ -187,6 +188,8 @@ class Membership:
         else:
             self._newest = group.iss_seq
         self._heard_s = asyncio.get_running_loop().time()
+        if group is not None:
+            self._compare(group)
         self.live = seen.live
         self.on_live()
         self.own = replace(self.own, ailment=self.ailment())
@@ -204,6 +207,19 @@ class Membership:
                 log.info("proposes replicas %s in sync", wanted[1].iss, extra={"iss": wanted[1].iss})
                 return await self._coordinator.swap(seen.raw, encode(wanted[1]))
         return False
+
+    def _compare(self, group: GroupState) -> None:
+        """Tell once when the group asks for another number of replicas than the settings here."""
+        if group.min_iss != self._told_min_iss:
+            self._told_min_iss = group.min_iss
+            if group.min_iss != self._min_iss:
+                log.warning(
+                    "inSyncReplicas=%d counts for a new group only: this group asks for %d; change that with firearrow "
+                    "failover set-in-sync-replicas",
+                    self._min_iss,
+                    group.min_iss,
+                    extra={"settings": self._min_iss, "group": group.min_iss},
+                )
 
     def _old(self, group: GroupState | None) -> None:
         """Ignore a state that is older than one that this run has seen."""

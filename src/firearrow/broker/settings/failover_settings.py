@@ -70,6 +70,11 @@ def check_member(config: FailoverConfig, replication: ReplicationConfig, broker_
         )
     if bool(config.coordinator_certificate_path) != bool(config.coordinator_key_path):
         raise SettingsError("coordinatorCertificatePath and coordinatorKeyPath belong together: set both or neither")
+    if replication.ha_master_address:
+        raise SettingsError(
+            f"haMasterAddress={replication.ha_master_address} cannot be honoured beside coordinatorAddress: the group "
+            "elects its master. Remove one of them"
+        )
     if replication.slave_read_enable:
         raise SettingsError(
             "slaveReadEnable=true cannot be honoured beside coordinatorAddress: a slave does not know which messages "

@@ -39,6 +39,8 @@ class Topics:
         """Called with topics that were created or changed."""
         self.on_deleted: list[Callable[[str], None]] = []
         """Called with the name of a deleted topic."""
+        self.restored: set[str] = set()
+        """Topics that were made for messages in the log: more of their queues may turn up."""
         self._clock = clock
 
     async def load(self) -> None:
@@ -51,14 +53,24 @@ class Topics:
         """Create the topics of queues that have messages and no topic, with as many queues as there are.
 
         A topic that was created just before its master died may not have reached this broker, but its messages have.
+        It grows when messages of further queues turn up.
         """
         counts: dict[str, int] = {}
         for topic, queue_id in queues:
             if not is_system_topic(topic):
                 counts[topic] = max(counts.get(topic, 0), queue_id + 1)
         for topic, count in counts.items():
+            found = self.get(topic)
+            if found is not None and topic in self.restored and found.read_queue_nums < count:
+                self._grow(replace(found, read_queue_nums=count, write_queue_nums=count))
             if self.ensure(topic, count):
+                self.restored.add(topic)
                 log.warning("topic %s is made again for its messages in the log", topic, extra={"topic": topic})
+
+    def _grow(self, topic: TopicConfig) -> None:
+        self.table.put_all((topic,), self._clock.now_ms())
+        self._save([_name(topic)])
+        self._tell((topic,))
 
     def when_kept(self, name: str, call: OnSaved) -> None:
         """Call once a topic's current state is durable, or with the error that prevents it; calls keep their order."""
@@ -85,6 +97,7 @@ class Topics:
     def put(self, topics: Iterable[TopicConfig], on_saved: OnSaved) -> None:
         """Create or change topics; ``on_saved`` is called when all are durable, the unchanged ones included."""
         given = tuple(topics)
+        self.restored.difference_update(map(_name, given))
         changed = tuple(topic for topic in given if self.get(_name(topic)) != topic)
         if changed:
             self.table.put_all(changed, self._clock.now_ms())

@@ -1,12 +1,13 @@
 """``firearrow failover``: the state of a group, and what operators do with one."""
 
 import asyncio
-from contextlib import suppress
+import shutil
 from pathlib import Path
 from typing import Annotated, Final
 
 import msgspec
 import typer
+from msgspec.structs import replace
 
 from firearrow.broker.failover.elections import elected, elected_by_name
 from firearrow.broker.failover.group_values import Seen
@@ -60,26 +61,29 @@ def wait(
     cluster: Cluster = "",
     seconds: Annotated[float, typer.Option("--seconds", help="How long to wait.")] = 600.0,
 ) -> None:
-    """Wait until replicas are in sync, after one was added, replaced or started again."""
+    """Wait until replicas are alive and in sync, after one was added, replaced or started again."""
     place = _place(context, config, coordinator, broker_name, cluster)
     group = run(context, lambda: _in_sync(place, replica, seconds))
     typer.echo(f"in sync {list(group.iss)}, epoch {group.epoch}, master {group.master}")
 
 
 async def _in_sync(place: Place, wanted: list[int], seconds: float) -> GroupState:
-    seen = Seen(None, None, {})
+    seen, trouble = Seen(None, None, {}), ""
     try:
         async with asyncio.timeout(seconds):
             while True:
-                with suppress(CoordinatorFailed):
-                    seen = await place.seen()
-                if seen.group is not None and seen.group.master and set(wanted) <= set(seen.group.iss):
+                try:
+                    seen, trouble = await place.seen(), ""
+                except CoordinatorFailed as error:
+                    trouble = f"; the coordinator does not answer: {error}"
+                if seen.group is not None and seen.group.master and set(wanted) <= set(seen.group.iss) & set(seen.live):
                     return seen.group
                 await asyncio.sleep(LOOK_S)
     except TimeoutError:
+        in_sync = [] if seen.group is None else list(seen.group.iss)
         raise NotNow(
-            f"{place}: replicas {wanted} are not all in sync after {seconds:g} s; in sync are "
-            f"{[] if seen.group is None else list(seen.group.iss)}, alive {sorted(seen.live)}. Their logs say why"
+            f"{place}: replicas {wanted} are not all in sync and alive after {seconds:g} s; in sync are {in_sync}, "
+            f"alive {sorted(seen.live)}{trouble}. Their logs say why"
         ) from None
 
 
@@ -113,6 +117,29 @@ async def _handed_over(place: Place, chosen: int) -> GroupState:
     return new
 
 
+@failover.command("set-in-sync-replicas")
+def set_in_sync_replicas(
+    context: typer.Context,
+    count: Annotated[int, typer.Option("--count", min=1, help="Replicas, the master included.")],
+    config: Config = None,
+    coordinator: Coordinator = "",
+    broker_name: BrokerName = "",
+    cluster: Cluster = "",
+) -> None:
+    """Change how many replicas must be in sync for a message to be taken; settings files count for a new group only."""
+    place = _place(context, config, coordinator, broker_name, cluster)
+    new = run(context, lambda: _with_count(place, count))
+    typer.echo(f"messages are taken while {new.min_iss} replicas are in sync; now {list(new.iss)}")
+
+
+async def _with_count(place: Place, count: int) -> GroupState:
+    seen = await place.seen()
+    group = _existing(place, seen)
+    new = replace(group, min_iss=count, iss_seq=group.iss_seq + 1)
+    await place.act("set in-sync replicas", seen, new, [])
+    return new
+
+
 @failover.command()
 def elect(
     context: typer.Context,
@@ -135,7 +162,9 @@ def elect(
     if seen.group is None and not epoch:
         fail(context, f"{place} does not exist; check the names, or give --epoch if etcd lost its data")
     group = seen.group or _unknown(place)
-    said = losses(group, replica, run(context, lambda: replicas(seen, reach_of(context))))
+    if group.directories and replica not in (known := _known(group, seen)):
+        fail(context, f"{place} never had a replica {replica}: it has had {known}")
+    said = losses(group, replica, seen.live, run(context, lambda: replicas(seen, reach_of(context))))
     new = elected_by_name(group, replica, epoch)
     _ask(place, new, said, yes=yes)
     run(context, lambda: place.act("elect", seen, new, said))
@@ -200,7 +229,11 @@ def restore(
     async def begin_again() -> Path:
         target = _directory(config, store)
         put_back(source, held, target)
-        await place.act("restore", seen, new, said)
+        try:
+            await place.act("restore", seen, new, said)
+        except BaseException:
+            shutil.rmtree(target)  # it was empty, and must be so for another try
+            raise
         return target
 
     target = run(context, begin_again)
@@ -218,6 +251,10 @@ def _directory(config: Path | None, store: Path | None) -> Path:
 def _unknown(place: Place) -> GroupState:
     """The state of a group of which the coordinator knows nothing."""
     return GroupState(epoch=0, master=0, iss=(), iss_seq=0, min_iss=place.min_iss)
+
+
+def _known(group: GroupState, seen: Seen) -> list[int]:
+    return sorted({*dict(group.directories), *group.iss, *seen.live})
 
 
 def _ask(place: Place, new: GroupState, said: list[str], *, yes: bool) -> None:

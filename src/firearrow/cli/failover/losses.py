@@ -1,6 +1,7 @@
 """What the replicas of a group have, as they say themselves, and what an election of one of them would lose."""
 
 import asyncio
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from firearrow.broker.failover.group_values import About, Seen
@@ -31,7 +32,9 @@ class Replica(NamedTuple):
 
     def __str__(self) -> str:
         """A line about it."""
-        has = f"its log ends at {self.end}, in epoch {self.epoch}" if self.end >= 0 else f"not known: {self.why}"
+        has = f"its log ends at {self.end}, in epoch {self.epoch}"
+        if self.end < 0:
+            has = f"not known ({self.why}); on its machine, firearrow store inspect DIRECTORY tells where its log ends"
         return f"replica {self.number} at {self.address}: {has}"
 
 
@@ -55,15 +58,21 @@ async def _asked(caller: Caller, number: int, about: About) -> Replica:
     return Replica(number, about.address, cache.max_offset, entries[-1].epoch if entries else 0)
 
 
-def losses(group: GroupState, chosen: int, found: list[Replica]) -> list[str]:
+def losses(group: GroupState, chosen: int, live: Mapping[int, About], found: list[Replica]) -> list[str]:
     """Say, line by line, what may be lost when a replica is elected by name. Pure."""
     said = [f"now: epoch {group.epoch}, master {group.master}, in sync {list(group.iss)}", *map(str, found)]
-    if chosen in group.iss:
+    if chosen in group.iss and chosen not in live:
+        return [*said, f"replica {chosen} is in sync and not alive: nothing is lost if it starts with its directory"]
+    if chosen in group.iss and live[chosen].directory == group.directory_of(chosen):
         return [*said, f"replica {chosen} is in sync: nothing that was acknowledged is lost"]
+    if chosen in group.iss:
+        said.append(f"replica {chosen} was in sync with another directory: everything that it lacks now is lost")
     ends = {one.number: one.end for one in found if one.end >= 0}
     if chosen not in ends:
         said.append(f"replica {chosen} does not say what it has: everything that it lacks is lost")
     for member in group.iss:
+        if member == chosen:
+            continue
         if member not in ends:
             said.append(f"replica {member} is in sync and does not answer: what only it has is lost, unknown how much")
         elif chosen in ends and ends[member] > ends[chosen]:

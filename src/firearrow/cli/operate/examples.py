@@ -31,6 +31,7 @@ EXAMPLES: Final = {
     "failover elect": "firearrow failover elect --coordinator http://10.0.0.1:2379 --broker-name broker-a --replica 2",
     "failover hand-over": "firearrow failover hand-over -c /etc/firearrow/broker.conf --replica 2",
     "failover restore": "firearrow failover restore -c broker.conf --from /backup/2026-11-17 --store /data --replica 1",
+    "failover set-in-sync-replicas": "firearrow failover set-in-sync-replicas -c broker.conf --count 2",
     "failover show": "firearrow failover show --coordinator http://10.0.0.1:2379 --broker-name broker-a",
     "failover wait": "firearrow failover wait -c /etc/firearrow/broker.conf --replica 4",
     "group create": "firearrow group create billing --retries 8",

@@ -57,7 +57,7 @@ class Etcd:
     async def read(self) -> Snapshot:
         """Return the group's value and its live members, of one moment."""
         ranges = [{"key": _text(self._group)}, {"key": _text(self._live), "range_end": _text(_after(self._live))}]
-        answer = await self._call("kv/txn", {"success": [{"request_range": one} for one in ranges]})
+        answer = await self._read("kv/txn", {"success": [{"request_range": one} for one in ranges]})
         try:
             group, live = (one["response_range"].get("kvs", []) for one in answer["responses"])
             members = {int(_bytes(row["key"])[len(self._live) :]): _bytes(row.get("value", "")) for row in live}
@@ -75,7 +75,7 @@ class Etcd:
 
     async def acts(self) -> list[bytes]:
         """Return the records of operators' acts, the oldest first."""
-        answer = await self._call("kv/range", {"key": _text(self._acts), "range_end": _text(_after(self._acts))})
+        answer = await self._read("kv/range", {"key": _text(self._acts), "range_end": _text(_after(self._acts))})
         return [_bytes(row.get("value", "")) for row in answer.get("kvs", [])]
 
     async def _swap(self, expected: bytes | None, values: Mapping[str, bytes]) -> bool:
@@ -137,7 +137,27 @@ class Etcd:
     def _url(self, what: str) -> str:
         return f"{self._endpoints[self._turn % len(self._endpoints)]}/v3/{what}"
 
+    async def _read(self, what: str, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Ask for something that changes nothing."""
+        try:
+            return await self._call(what, request)
+        except CoordinatorFailed as error:
+            error.may_have_happened = False
+            raise
+
     async def _call(self, what: str, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Ask a machine, and the next one where no connection came about, so that nothing has happened there."""
+        import httpx
+
+        for _ in range(len(self._endpoints) - 1):
+            try:
+                return await self._asked(what, request)
+            except CoordinatorFailed as error:
+                if not isinstance(error.__cause__, httpx.ConnectError | httpx.ConnectTimeout):
+                    raise
+        return await self._asked(what, request)
+
+    async def _asked(self, what: str, request: Mapping[str, Any]) -> dict[str, Any]:
         url = self._url(what)
         async with self._failing():
             answer = await self._http.post(url, json=request)

@@ -42,6 +42,7 @@ _COMMON: Final[dict[str, Row]] = {
     "access_key": ("AclClientRPCHook(SessionCredentials)", "", ""),
     "secret_key": ("AclClientRPCHook(SessionCredentials)", "", ""),
     "security_token": ("SessionCredentials.securityToken", "", ""),
+    "metrics": ("", None, "[metrics of producers and consumers](../how-to/monitor-clients.md)"),
 }
 
 PRODUCER: Final[dict[str, Row]] = _COMMON | {

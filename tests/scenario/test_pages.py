@@ -26,6 +26,10 @@ PAGES = {
     "how-to/pytest.md": ["2 passed", "1 passed"],
     "how-to/idempotent-handlers.md": ["deliveries 2 payments 1", "handled 1 repeats 1"],
     "how-to/slow-consumers.md": ["handled 500 messages", "loaded 100 rows"],
+    "how-to/monitor-clients.md": [
+        'rocketmq_process_time_count{consumer_group="bar",invocation_status="success",topic="metered"} 10.0',
+        'firearrow_client_messages_sent_total{result="SEND_OK",topic="metered"} 10.0',
+    ],
     "how-to/logging.md": ['"event": "an example", "topic": "orders"'],
     "how-to/tls.md": ["sent 1 message to secrets", "plaintext is refused", "heard hush"],
     "how-to/access.md": [
@@ -57,6 +61,7 @@ PAGES = {
     "reference/api/pull-consumer.md": ["stored: 20", "read: 20"],
     "reference/api/blocking.md": ["blocking: hello"],
     "reference/api/serializers.md": ['{"id":7,"item":"espresso"} Order(id=7, item=\'espresso\')'],
+    "reference/api/metrics.md": ['firearrow_client_messages_sent_total{app="shop",topic="orders",result="SEND_OK"} 1'],
     "reference/api/errors.md": ["refused: the body of a message is bytes", "may be stored all the same: False"],
     "reference/api/admin.md": ["stock has 3 queues"],
     "reference/api/testing.md": ["real: [b'one espresso']", "an hour has passed, in no time"],

@@ -20,6 +20,7 @@ from firearrow.blocking.transaction import Transaction
 from firearrow.blocking.transactional_producer import TransactionalProducer
 from firearrow.client import (
     Bounds,
+    ClientMetrics,
     ClientTls,
     Filter,
     HandledRows,
@@ -41,6 +42,7 @@ from firearrow.client import (
 
 __all__ = [
     "Bounds",
+    "ClientMetrics",
     "ClientTls",
     "Consumer",
     "Filter",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from firearrow.client.consumer.queue.rebalance_listener import RebalanceListener
     from firearrow.client.consumer.stalls import Stall
     from firearrow.client.consumer.subscription import Filter, cel, sql
+    from firearrow.client.metrics.client_metrics import ClientMetrics
     from firearrow.client.producer.producer import Producer
     from firearrow.client.producer.result import SendResult, SendStatus
     from firearrow.client.producer.selector import Selector
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Bounds",
+    "ClientMetrics",
     "ClientTls",
     "Consumer",
     "Filter",
@@ -53,6 +55,7 @@ __all__ = [
 
 _HOMES: Final = {
     "Bounds": "firearrow.client.consumer.broker_queries",
+    "ClientMetrics": "firearrow.client.metrics.client_metrics",
     "ClientTls": "firearrow.runtime.tls_settings",
     "Consumer": "firearrow.client.consumer.push_consumer",
     "Filter": "firearrow.client.consumer.subscription",

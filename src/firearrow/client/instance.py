@@ -97,6 +97,8 @@ class Instance:
         self._versions: dict[Address, int] = {}
         self._hurry = asyncio.Event()
         self._generation = forks.generation
+        self._counts = settings.metrics.counts if settings.metrics is not None else None
+        self._is_closing = False
         self.loop: Final = asyncio.get_running_loop()
         self.refusal = ""
         """Why the last heartbeat was refused; empty if it was accepted."""
@@ -116,6 +118,7 @@ class Instance:
     async def close(self, *, producer_group: str | None = None, consumer_group: str | None = None) -> None:
         """Unregister a group, and end all tasks and connections."""
         request = UnregisterClient(client_id=self.id, producer_group=producer_group, consumer_group=consumer_group)
+        self._is_closing = True
         await self.tasks.close()
         await asyncio.gather(*(self._farewell(address, request) for address in self._addresses()))
         await self.caller.close()
@@ -207,8 +210,12 @@ class Instance:
             route = read_route(topic, fastjson.decode(reply.body, TopicRouteData))
         except FireArrowError as error:
             return error
-        if self.routes.update(route) and self._on_route_change is not None:
-            self._on_route_change(route)
+        is_known = self.routes.get(topic) is not None
+        if self.routes.update(route):
+            if is_known and self._counts is not None:
+                self._counts.route_changes += 1
+            if self._on_route_change is not None:
+                self._on_route_change(route)
         return route
 
     async def _poll(self) -> None:
@@ -303,6 +310,8 @@ class Instance:
             await self.beat()
 
     def _greet(self, peer: Peer) -> None:
+        if self._counts is not None:
+            self._counts.connections_opened += 1
         if peer.address not in self._addresses():
             return
         try:
@@ -312,6 +321,8 @@ class Instance:
             log.info("a heartbeat to %s failed: %s", peer.address, error, extra=extra)
 
     def _gone(self, peer: Peer) -> None:
+        if self._counts is not None and not self._is_closing:
+            self._counts.connections_lost += 1
         self._versions.pop(peer.address, None)  # another version may be started there
         if any(peer.address in members.values() for members in self.routes.brokers.values()):
             self.hurry()

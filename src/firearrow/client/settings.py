@@ -10,6 +10,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import asdict, fields
 
 from firearrow.client.access import Access
+from firearrow.client.metrics.client_metrics import ClientMetrics
 from firearrow.errors import SettingsError
 from firearrow.model.names import group_fault
 from firearrow.runtime.tls_settings import ClientTls
@@ -37,6 +38,7 @@ class ClientSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ] = ""
     secret_key: Annotated[str, Meta(description="Secret key of that account.")] = ""
     security_token: Annotated[str, Meta(description="Security token of temporary keys.")] = ""
+    metrics: Annotated[ClientMetrics | None, Meta(description="Counts what the client does; None: nothing.")] = None
 
     def __repr__(self) -> str:
         shown = {name: "..." if name in _SECRETS and value else value for name, value in asdict(self).items()}
@@ -62,6 +64,7 @@ class ClientOptions(TypedDict, total=False):
     access_key: str
     secret_key: str
     security_token: str
+    metrics: ClientMetrics | None
 
 
 S = TypeVar("S", bound=ClientSettings)

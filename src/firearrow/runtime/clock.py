@@ -34,9 +34,8 @@ class SystemClock:
         """Return wall time in milliseconds since the epoch."""
         return time.time_ns() // 1_000_000
 
-    def ticks(self) -> int:
-        """Return a steady count of nanoseconds."""
-        return time.perf_counter_ns()
+    ticks = staticmethod(time.perf_counter_ns)
+    """Return a steady count of nanoseconds; read twice for every send that is timed, so nothing stands in between."""
 
     def cpu_ns(self) -> int:
         """Return the nanoseconds that this thread has run on a CPU."""

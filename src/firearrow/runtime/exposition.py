@@ -5,13 +5,14 @@ alerts of `examples/prometheus/pipeline-alerts.yml` hold for each of them.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from firearrow.errors import SettingsError
 from firearrow.runtime.network import Address
+from firearrow.telemetry.exporters import prometheus_metrics
 from firearrow.telemetry.metrics import Collect, Family, text
 
 if TYPE_CHECKING:
@@ -22,7 +23,12 @@ PREFIX: Final = "firearrow_pipeline_"
 
 def as_text(found: Iterable[Family]) -> str:
     """Metrics in Prometheus's text format."""
-    return "".join(text(replace(family, name=PREFIX + family.name) for family in found))
+    return "".join(text(_prefixed(found)))
+
+
+def _prefixed(found: Iterable[Family]) -> Iterator[Family]:
+    for family in found:
+        yield replace(family, name=PREFIX + family.name)
 
 
 class _Collector:
@@ -33,16 +39,7 @@ class _Collector:
 
     def collect(self) -> "Iterator[Metric]":
         """Yield the metrics."""
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-
-        for family in self._found():
-            kind: Any = CounterMetricFamily if family.kind == "counter" else GaugeMetricFamily
-            samples = [sample for sample in family.samples if sample is not None]
-            names = [key for key, _ in samples[0][0]] if samples else ["query"]
-            metric = kind(PREFIX + family.name.removesuffix("_total"), family.says, labels=names)
-            for labels, value in samples:
-                metric.add_metric([text for _, text in labels], value)
-            yield metric
+        return prometheus_metrics(_prefixed(self._found()))
 
 
 class Served(Struct, frozen=True):

@@ -64,7 +64,10 @@ class ReceivedMessage(Generic[V]):
     ``retry`` or ``release`` was called.
     """
 
-    __slots__ = ("_attempts", "_handed_at", "_holder", "_settler", "_value", "_window", "is_settled", "queue", "stored")
+    __slots__ = (
+        "_attempts", "_handed_at", "_holder", "_settler", "_since_ns", "_value", "_window", "is_settled", "queue",
+        "stored",
+    )  # fmt: skip
 
     _value: V
 
@@ -77,6 +80,7 @@ class ReceivedMessage(Generic[V]):
         self._attempts = 0  # deliveries on this consumer that failed, for ordered consumption
         self._handed_at: float | None = None
         self._holder = ""
+        self._since_ns = 0  # when it arrived, then since when a handler has it; for metrics
 
     def __repr__(self) -> str:
         return f"<ReceivedMessage {self.message_id} of {self.topic}, {self.queue.broker_name}:{self.queue.queue_id}>"

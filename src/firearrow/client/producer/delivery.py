@@ -15,6 +15,7 @@ from firearrow.client.producer.outgoing import Outgoing, OutgoingBatch, batch_re
 from firearrow.client.producer.result import STORED
 from firearrow.client.producer.retry_policy import Attempts
 from firearrow.client.producer.selector import Faults, RoundRobin, Selector, checked_queue, queue_of_key, selected
+from firearrow.client.producer.send_meter import SendMeter
 from firearrow.client.producer.settings import ProducerSettings
 from firearrow.client.routes import Route, borrowed
 from firearrow.errors import ClientClosed, FireArrowError, NoRoute, RequestRefused, Unsupported
@@ -49,6 +50,7 @@ class Delivery:
         self._rounds: dict[str, RoundRobin] = {}
         self._faults = Faults()
         self._attempt_ms = float(settings.attempt_timeout_ms or "inf")
+        self._meter = SendMeter(settings.metrics.counts) if settings.metrics is not None else None
 
     async def send(
         self,
@@ -65,6 +67,8 @@ class Delivery:
         instance, loop = self._opened(), asyncio.get_running_loop()
         limit_ms = self._settings.send_timeout_ms if timeout_ms is None else timeout_ms
         deadline = loop.time() + limit_ms / 1000
+        meter, ticks = self._meter, instance.doors.clock.ticks
+        began = ticks() if meter is not None else 0
         attempts = Attempts(self._settings.retries, is_fixed=choose is not None, only_once=only_once)
         stored: tuple[int, SendAnswer, MessageQueue] | None = None
         while loop.time() < deadline:
@@ -81,17 +85,27 @@ class Delivery:
                     break
                 if choose is not None and chosen is not None:
                     choose = partial(same_queue, chosen)  # routes may have changed meanwhile
+                self._count_retry(outgoing.topic)
             else:
                 stored = reply.code, reply.answer, chosen
                 if reply.code == ResponseCode.SUCCESS or only_once or not self._settings.retry_not_ok:
-                    return stored
+                    break
                 if not attempts.weak(chosen.broker_name):
                     break
+                self._count_retry(outgoing.topic)
         if stored is not None:
+            if meter is not None:
+                meter.stored(outgoing, stored[0], ticks() - began)
             return stored
         failure = attempts.failure(outgoing.topic, limit_ms)
         last = attempts.errors[-1] if attempts.errors else None
+        if meter is not None:
+            meter.failed(outgoing, last or failure, ticks() - began)
         raise failure from (last if last is not failure else None)
+
+    def _count_retry(self, topic: str) -> None:
+        if self._meter is not None:
+            self._meter.retried(topic)
 
     async def tell(self, outgoing: Outgoing, choose: Choice | None, timeout_ms: float | None) -> None:
         """Send a message to a broker without an answer."""
@@ -102,6 +116,8 @@ class Delivery:
         if outgoing.is_timed:
             await self._check_timers(instance, chosen, address, limit_ms)
         await instance.caller.tell(address, request, outgoing.body, timeout_ms=limit_ms)
+        if self._meter is not None:
+            self._meter.told(outgoing)
 
     async def _goes_on(
         self, attempts: Attempts, error: FireArrowError, topic: str, chosen: MessageQueue | None, deadline: float

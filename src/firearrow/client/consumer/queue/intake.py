@@ -17,6 +17,7 @@ from firearrow.client.consumer.division.offset_store import Offsets
 from firearrow.client.consumer.division.queue_locks import TRUST_S, QueueLocks
 from firearrow.client.consumer.message import ReceivedMessage
 from firearrow.client.consumer.queue.acceptance import Accept, Acceptance
+from firearrow.client.consumer.queue.delivery_meter import DeliveryMeter
 from firearrow.client.consumer.queue.departure import Departures, tell_of_departure
 from firearrow.client.consumer.queue.outlet import Outlet
 from firearrow.client.consumer.queue.owned_queue import OwnedQueue
@@ -26,6 +27,7 @@ from firearrow.client.consumer.queue.settlement import Settlement
 from firearrow.client.consumer.settings import ConsumerSettings
 from firearrow.client.consumer.subscription import Subscription
 from firearrow.client.instance import Instance
+from firearrow.client.metrics.counts import Held
 from firearrow.errors import FireArrowError
 from firearrow.model import MessageQueue, StoredMessage
 from firearrow.serializers import Deserializer
@@ -54,10 +56,14 @@ class Receiver:
     ) -> None:
         self._instance = instance
         self._settings = settings
+        self.meter: Final = (
+            DeliveryMeter(settings.metrics, settings.group, instance.doors.clock) if settings.metrics else None
+        )
         # Brokers do not order pulls and commits: a pull that was sent earlier could overwrite a manual commit of a
         # pull consumer.
+        meter = self.meter
         self._reader = PullLoop(
-            instance, settings, puller, offsets, subscriptions, self._take_in, commits_with_pulls=is_push
+            instance, settings, puller, offsets, subscriptions, self._take_in, meter, commits_with_pulls=is_push
         )
         self._announcer = announcer
         self.puller: Final = puller
@@ -66,11 +72,13 @@ class Receiver:
         self.offsets: Final = offsets
         self.flows: Final[dict[MessageQueue, OwnedQueue]] = {}
         leaving: dict[MessageQueue, OwnedQueue] = {}
-        self.outlet: Final = Outlet(self.flows, leaving)
+        self.outlet: Final = Outlet(self.flows, leaving, meter)
         self.acceptance: Final = Acceptance(self.outlet, accept, raises=not is_push)
-        self.settlement: Final = Settlement(instance, settings, self.outlet, deserializer)
+        self.settlement: Final = Settlement(instance, settings, self.outlet, deserializer, meter)
         self._subscriptions = subscriptions
         self._departures = Departures(instance, settings, self._reader, announcer, self.outlet, leaving)
+        if meter is not None:
+            meter.counts.add(self)
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
@@ -79,6 +87,19 @@ class Receiver:
     def counts(self) -> dict[str, int]:
         """Failed deliveries and rejected messages since the consumer was opened, by their names in the running info."""
         return {"failedDeliveries": self.settlement.failures, "rejectedMessages": self.acceptance.rejected}
+
+    def held(self) -> list[Held]:
+        """Return what the member holds of each topic, read from any thread; nothing in a copy that a fork made."""
+        if self._instance.is_of_another_process:
+            return []
+        by_topic: dict[str, Held] = {}
+        for flow in list(self.flows.values()):
+            topic, window = flow.queue.topic, flow.window
+            lag = max(0, flow.max_offset - window.next_offset) + len(window)
+            is_full = bool(flow.full) and not flow.is_paused
+            held = Held(self._settings.group, topic, 1, int(is_full), len(window), window.size_bytes, lag)
+            by_topic[topic] = held.beside(by_topic[topic]) if topic in by_topic else held
+        return list(by_topic.values())
 
     # -- queues come and go
 
@@ -100,6 +121,8 @@ class Receiver:
             for queue in mine:
                 self.flows[queue].limits = limits
                 self.flows[queue].room.set()
+        if changed and self.meter is not None:
+            self.meter.of(topic).rebalances += 1
         return changed
 
     def _begun(self, queue: MessageQueue) -> OwnedQueue:
@@ -151,6 +174,8 @@ class Receiver:
 
         The lock of an ordered queue whose handler still runs is left to expire: other members begin after that.
         """
+        if self.meter is not None:
+            self.meter.counts.remove(self)
         self.outlet.ready.close()
         flows = list(self.flows.values())
         for flow in flows:
@@ -250,11 +275,15 @@ class Receiver:
         subscription = self._subscriptions.get(flow.queue.topic)
         if subscription is not None and subscription.tags:
             messages = [message for message in messages if subscription.wants(message.tag)]
+        if self.meter is not None:
+            self.meter.pulled(flow.queue.topic, pulled, messages)
         fresh = flow.window.extend(messages, pulled.next_offset)
         received = [ReceivedMessage(stored, flow.queue, flow.window, self.settlement) for stored in fresh]
         for message in received:
             if message.stored.body_fault:
                 _warn_of_body(message)
+        if self.meter is not None:
+            self.meter.arrived(received)
         self.outlet.put(flow, received)
 
 

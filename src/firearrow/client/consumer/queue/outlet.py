@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from firearrow.client.consumer.message import ReceivedMessage
+from firearrow.client.consumer.queue.delivery_meter import DeliveryMeter
 from firearrow.client.consumer.queue.owned_queue import OwnedQueue
 from firearrow.client.consumer.queue.pauses import Pausable, Pauses
 from firearrow.client.consumer.queue.ready_messages import ReadyMessages, goes_with
@@ -27,7 +28,9 @@ class Outlet:
         self,
         flows: Mapping[MessageQueue, OwnedQueue],
         leaving: Mapping[MessageQueue, OwnedQueue],
+        meter: DeliveryMeter | None = None,
     ) -> None:
+        self._meter = meter
         self._flows = flows
         self._leaving = leaving
         self.ready: Final = ReadyMessages()
@@ -138,6 +141,8 @@ class Outlet:
         flow = self.flow_of(message)
         if flow is not None:
             flow.hand(message, holder, _now())
+        if self._meter is not None:
+            self._meter.handed((message,))
         return message
 
     async def take(self, holder: str, count: int = 1) -> list[ReceivedMessage[Any]]:
@@ -156,6 +161,8 @@ class Outlet:
             now = _now()
             for message in taken:
                 flow.hand(message, holder, now)
+        if self._meter is not None:
+            self._meter.handed(taken)
         return taken
 
     def _may_follow(self, first: ReceivedMessage[Any], other: ReceivedMessage[Any]) -> bool:

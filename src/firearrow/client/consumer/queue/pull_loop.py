@@ -16,6 +16,7 @@ from firearrow.client.consumer.broker_queries import PulledBytes, Puller, PullOr
 from firearrow.client.consumer.division.offset_store import Offsets
 from firearrow.client.consumer.division.queue_locks import TRUST_S, QueueLocks
 from firearrow.client.consumer.division.rebalance import is_hopeless
+from firearrow.client.consumer.queue.delivery_meter import DeliveryMeter
 from firearrow.client.consumer.queue.owned_queue import OwnedQueue
 from firearrow.client.consumer.settings import DEFAULT_TIMESTAMP_AGO_MS, FIRST, LAST, ConsumerSettings
 from firearrow.client.consumer.subscription import EVERYTHING, Subscription
@@ -47,9 +48,11 @@ class PullLoop:
         offsets: Offsets,
         subscriptions: Mapping[str, Subscription],
         take_in: TakeIn,
+        meter: DeliveryMeter | None = None,
         *,
         commits_with_pulls: bool,
     ) -> None:
+        self._meter = meter
         self._instance = instance
         self._settings = settings
         self._subscriptions = subscriptions
@@ -78,6 +81,8 @@ class PullLoop:
             except FireArrowError as error:
                 pauses += 1
                 flow.error = str(error)
+                if self._meter is not None:
+                    self._meter.of(flow.queue.topic).pull_errors += 1
                 await asyncio.sleep(await self._pause_after(flow, error, pauses))
                 continue
             flow.error, pauses = "", 0
@@ -128,6 +133,8 @@ class PullLoop:
 
     async def _room(self, flow: OwnedQueue) -> None:
         while (full := _why_not_now(flow)) is not None:
+            if self._meter is not None and not flow.full and not flow.is_paused:
+                self._meter.of(flow.queue.topic).pauses += 1
             flow.full = full
             flow.room.clear()
             await flow.room.wait()

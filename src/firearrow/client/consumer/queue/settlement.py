@@ -8,6 +8,7 @@ import asyncio
 from typing import Any, Final
 
 from firearrow.client.consumer.message import ReceivedMessage
+from firearrow.client.consumer.queue.delivery_meter import DeliveryMeter
 from firearrow.client.consumer.queue.outlet import Outlet
 from firearrow.client.consumer.queue.send_back import TO_DEAD_LETTERS, SendBack
 from firearrow.client.consumer.settings import ConsumerSettings
@@ -23,8 +24,14 @@ class Settlement:
     """Settles the messages of one member; its messages know it as their ``Settler``."""
 
     def __init__(
-        self, instance: Instance, settings: ConsumerSettings, outlet: Outlet, deserializer: Deserializer[Any] | None
+        self,
+        instance: Instance,
+        settings: ConsumerSettings,
+        outlet: Outlet,
+        deserializer: Deserializer[Any] | None,
+        meter: DeliveryMeter | None = None,
     ) -> None:
+        self._meter = meter
         self._instance = instance
         self._settings = settings
         self._outlet = outlet
@@ -35,6 +42,11 @@ class Settlement:
 
     def ack(self, message: ReceivedMessage[Any]) -> None:
         """Settle a message that is handled."""
+        if self._meter is not None:
+            self._meter.settled(message, is_success=True)
+        self._finish(message)
+
+    def _finish(self, message: ReceivedMessage[Any]) -> None:
         flow = self._outlet.flow_of(message)
         if flow is None:
             self._settle_outdated(message)
@@ -57,6 +69,8 @@ class Settlement:
             return
         again = ReceivedMessage(message.stored, message.queue, message._window, self)
         again._attempts = message._attempts
+        if self._meter is not None:
+            self._meter.arrived((again,))
         self._outlet.put_back(flow, again)
 
     async def retry(self, message: ReceivedMessage[Any], delay_level: int) -> None:
@@ -65,12 +79,14 @@ class Settlement:
         If the waiting task is cancelled (a handler's task), the message is settled nevertheless.
         """
         self.failures += 1
+        if self._meter is not None:
+            self._meter.settled(message, is_success=False)
         flow = self._outlet.flow_of(message)
         if flow is None or message._window.is_dropped:
             self._settle_outdated(message)
             return  # the present owner of the queue gets it
         if self._settings.broadcasting:
-            self.ack(message)
+            self._finish(message)
         elif flow.ordered and delay_level >= 0 and not self._is_beyond_limit(message):
             message._attempts += 1
             self._again(message, self._settings.suspend_ms / 1000)
@@ -90,7 +106,7 @@ class Settlement:
 
     async def _send_back(self, message: ReceivedMessage[Any], delay_level: int) -> None:
         if await self._send_backs.send_back(message, delay_level):
-            self.ack(message)
+            self._finish(message)
         else:
             message._attempts += 1
             self._again(message, AGAIN_S)

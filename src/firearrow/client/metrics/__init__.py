@@ -1,0 +1,1 @@
+"""What clients count, and the metrics that Prometheus and OpenTelemetry get of it."""

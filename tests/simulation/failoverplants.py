@@ -5,13 +5,14 @@ One is hunted in random groups of three, the others by the test of their part or
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Final, cast
 
 import pytest
 
 from firearrow.broker.failover import elections, membership
 from firearrow.broker.failover.elections import Heard, Own, Propose, Step, Wait, elected
-from firearrow.broker.failover.group_master import GroupMaster
+from firearrow.broker.failover.group_master import GroupFeed, GroupMaster
 from firearrow.broker.failover.group_part import GroupPart
 from firearrow.broker.failover.in_sync_set import InSyncSet
 from firearrow.broker.replication.metadata import Metadata
@@ -25,7 +26,13 @@ from firearrow.store.recovery import owed_cut
 from tests.simulation.broker.failovers import FailoverOptions, run_failovers
 from tests.simulation.early_log import EarlyLog
 from tests.simulation.partplants import PartPlant
-from tests.unit.broker import test_failover_group, test_owed_cut, test_table_source
+from tests.unit.broker import (
+    test_failover_gaps,
+    test_failover_group,
+    test_failover_identity,
+    test_owed_cut,
+    test_table_source,
+)
 from tests.unit.store import test_epoch_files
 
 PutBack = Callable[[pytest.MonkeyPatch], None]
@@ -125,6 +132,26 @@ def shows_what_others_lack(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(GroupPart, "serves", serves)
 
 
+def acknowledges_when_it_connects(patch: pytest.MonkeyPatch) -> None:
+    """The first report of a slave tells what it has written, whether that is synced or not."""
+
+    async def kept_end(self: Slave) -> int:
+        return self._copy.end
+
+    patch.setattr(Slave, "_kept_end", kept_end)
+
+
+def is_caught_up_by_connecting(patch: pytest.MonkeyPatch) -> None:
+    """A slave counts as caught up whenever it connects, and does not tell that its disk failed."""
+    patch.setattr(GroupFeed, "goes_on", lambda _self, _caught_up_s: None)
+    patch.setattr(GroupPart, "_know_ailing", lambda _self, _master: None)
+
+
+def owes_no_report(patch: pytest.MonkeyPatch) -> None:
+    """A slave that is connected and silent is waited for as long as one that lags."""
+    patch.setattr(GroupFeed, "owed_s", property(lambda _self: inf, lambda _self, _since_s: None), raising=False)
+
+
 @dataclass(frozen=True)
 class GroupPlant:
     """A fault, and the groups in which it is hunted."""
@@ -178,5 +205,17 @@ FAILOVER_PART_PLANTS: Final = (
     PartPlant(
         "H9", "a slave takes tables of another epoch", takes_tables_of_any_epoch,
         test_table_source.test_tables_are_taken_from_the_master_of_the_epoch_only, "DID NOT RAISE",
+    ),
+    PartPlant(
+        "H10", "the first report of a slave acknowledges what is not synced", acknowledges_when_it_connects,
+        test_failover_identity.reset_connections_while_slaves_sync, "acknowledged message is lost",
+    ),
+    PartPlant(
+        "H11", "a slave is caught up because it connects", is_caught_up_by_connecting,
+        test_failover_gaps.fail_the_disk_of_a_slave_that_does_not_tell, "wait too long|TimeoutError",
+    ),
+    PartPlant(
+        "H12", "a silent slave is waited for as one that lags", owes_no_report,
+        test_failover_gaps.freeze_a_slave, "wait too long",
     ),
 )  # fmt: skip

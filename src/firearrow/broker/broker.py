@@ -252,7 +252,8 @@ class Broker:
         topics = Topics(self._disk, self._clock, system_topics(self._settings.broker, identity.name))
         await topics.load()
         if store.replica.history.epochs.entries and not self._settings.value.replication.is_slave:
-            topics.restore((queue.topic, queue.queue_id) for queue in store.queues)
+            unknown = [queue for queue in store.queues if queue.topic not in topics.table]
+            topics.restore((queue.topic, queue.queue_id) for queue in unknown)
         life.on_stop(topics.file.close)
         life.spawn(topics.file.run(), "topics")
         tables = Tables.make(

@@ -287,7 +287,9 @@ class FailoverRun:
                 assert state is not None
                 try:
                     await self._check_messages(Client(node, Address(self.group.members[state.master].node.host, PORT)))
-                except ConnectionFailed:  # an election was under way
+                except (ConnectionFailed, RequestRefused) as error:  # an election was under way
+                    if isinstance(error, RequestRefused) and error.code != ResponseCode.SYSTEM_BUSY:
+                        raise
                     await asyncio.sleep(1.0)
                 else:
                     break
@@ -325,7 +327,9 @@ class FailoverRun:
         """Read a queue of the delayed topic, which may have had no message yet and so not exist."""
         try:
             return await self._read(client, DELAYED, queue)
-        except RequestRefused:
+        except RequestRefused as refusal:
+            if refusal.code == ResponseCode.SYSTEM_BUSY:
+                raise
             return []
 
     async def _read(self, client: Client, topic: str, queue: int) -> list[bytes]:

@@ -71,19 +71,23 @@ def test_a_master_that_loses_its_slaves_one_after_the_other_hands_over(apart_s: 
     World(7).run(scenario)
 
 
-def test_a_frozen_slave_leaves_the_in_sync_set_after_a_lease() -> None:
+def freeze_a_slave() -> None:
     async def scenario(world: World) -> None:
         group = await running(world)
         state = await group.until_in_sync(3)
         slave = next(number for number in group.members if number != state.master)
         group.members[slave].node.freeze()
-        assert await gap_s(group) <= MOST_S
+        assert await gap_s(group) <= MOST_S, "sends wait too long"
         assert group.state is not None
         assert (group.state.epoch, slave in group.state.iss) == (state.epoch, False)
         group.members[slave].node.thaw()
         await group.until_in_sync(3)
 
     World(5).run(scenario)
+
+
+def test_a_frozen_slave_leaves_the_in_sync_set_after_a_lease() -> None:
+    freeze_a_slave()
 
 
 @pytest.mark.parametrize("fault", ["full disk", "failed sync"])
@@ -104,19 +108,23 @@ def test_a_slave_whose_disk_fails_leaves_the_in_sync_set(fault: str) -> None:
     world.run(scenario)
 
 
-def test_a_slave_that_comes_and_goes_is_not_in_sync_for_that(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its disk fails at once whenever it is sent something, and it does not tell so."""
-    monkeypatch.setattr(GroupPart, "_know_ailing", lambda _self, _master: None)
+def fail_the_disk_of_a_slave_that_does_not_tell() -> None:
+    """It comes and goes: whenever it is sent something, its disk fails at once."""
 
     async def scenario(world: World) -> None:
         group = await running(world)
         state = await group.until_in_sync(3)
         await happen(group, "failed sync", next(number for number in group.members if number != state.master))
-        assert await gap_s(group) <= CATCH_UP_S + 2
+        assert await gap_s(group) <= CATCH_UP_S + 2, "sends wait too long"
 
     world = World(8)
     world.expected = (DiskError,)
     world.run(scenario)
+
+
+def test_a_slave_that_comes_and_goes_is_not_in_sync_for_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(GroupPart, "_know_ailing", lambda _self, _master: None)
+    fail_the_disk_of_a_slave_that_does_not_tell()
 
 
 def test_a_group_with_few_messages_keeps_its_master_and_its_set() -> None:

@@ -133,7 +133,7 @@ class GroupPart:
 
 
 class _MissingTopics:
-    """Makes topics anew that died with a master: messages that were delayed or prepared there come to them later."""
+    """Makes topics and queues anew that died with a master: messages that were delayed or prepared there come later."""
 
     def __init__(self, topics: Topics) -> None:
         self._topics = topics
@@ -147,7 +147,7 @@ class _MissingTopics:
 
     def _is_missing(self, topic: str, queue_id: int) -> bool:
         known = self._topics.get(topic)
-        return known is None or (topic in self._topics.restored and queue_id >= known.read_queue_nums)
+        return known is None or queue_id >= known.read_queue_nums
 
 
 class _Following(Replication):

@@ -96,8 +96,7 @@ class Slave:
         heartbeat_s, silence_s = config.ha_send_heartbeat_interval / 1000, config.ha_housekeeping_interval / 1000
         loop, spans = asyncio.get_running_loop(), Spans()
         is_new = self._copy.end == 0
-        await self._log.reached(self._copy.end, self._log.kept_at)  # the first report acknowledges, too
-        self._report(link, FROM_FIRST_BYTE if is_new else self._copy.end)
+        self._report(link, FROM_FIRST_BYTE if is_new else await self._kept_end())
         heard = loop.time()
         while True:
             try:
@@ -121,6 +120,12 @@ class Slave:
                 await self._copy.take(offset, span)
             if self._copy.end > before:
                 self._report_when_kept(link, self._copy.end)
+
+    async def _kept_end(self) -> int:
+        """Return the end of the log once all of it is kept: the first report acknowledges, too."""
+        end = self._copy.end
+        await self._log.reached(end, self._log.kept_at)
+        return end
 
     @property
     def _kept(self) -> int:

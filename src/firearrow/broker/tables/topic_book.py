@@ -39,8 +39,6 @@ class Topics:
         """Called with topics that were created or changed."""
         self.on_deleted: list[Callable[[str], None]] = []
         """Called with the name of a deleted topic."""
-        self.restored: set[str] = set()
-        """Topics that were made for messages in the log: more of their queues may turn up."""
         self._clock = clock
 
     async def load(self) -> None:
@@ -53,7 +51,7 @@ class Topics:
         """Create the topics of queues that have messages and no topic, with as many queues as there are.
 
         A topic that was created just before its master died may not have reached this broker, but its messages have.
-        It grows when messages of further queues turn up.
+        When messages of further queues turn up, such as delayed ones, these can be read, too.
         """
         counts: dict[str, int] = {}
         for topic, queue_id in queues:
@@ -61,10 +59,9 @@ class Topics:
                 counts[topic] = max(counts.get(topic, 0), queue_id + 1)
         for topic, count in counts.items():
             found = self.get(topic)
-            if found is not None and topic in self.restored and found.read_queue_nums < count:
-                self._grow(replace(found, read_queue_nums=count, write_queue_nums=count))
+            if found is not None and found.read_queue_nums < count:
+                self._grow(replace(found, read_queue_nums=count))
             if self.ensure(topic, count):
-                self.restored.add(topic)
                 log.warning("topic %s is made again for its messages in the log", topic, extra={"topic": topic})
 
     def _grow(self, topic: TopicConfig) -> None:
@@ -97,7 +94,6 @@ class Topics:
     def put(self, topics: Iterable[TopicConfig], on_saved: OnSaved) -> None:
         """Create or change topics; ``on_saved`` is called when all are durable, the unchanged ones included."""
         given = tuple(topics)
-        self.restored.difference_update(map(_name, given))
         changed = tuple(topic for topic in given if self.get(_name(topic)) != topic)
         if changed:
             self.table.put_all(changed, self._clock.now_ms())

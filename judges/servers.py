@@ -84,7 +84,14 @@ def broker_program(version: str) -> JavaProgram:
     return JavaProgram(version, "broker", main, heap)
 
 
-def _write_settings(path: Path, settings: Mapping[str, str]) -> Path:
+def controller_program(version: str) -> JavaProgram:
+    """How Apache's controller of 5.x is run as a process of its own."""
+    main = "org.apache.rocketmq.controller.ControllerStartup"
+    return JavaProgram(version, "controller", main, ("-Xms32m", "-Xmx256m"))
+
+
+def write_settings(path: Path, settings: Mapping[str, str]) -> Path:
+    """Write a file of properties; return its path."""
     path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
     return path
 
@@ -114,7 +121,7 @@ class ApacheNameServer(Server):
 
     def _launch(self) -> Child:
         _write_logging(self.home, "namesrv")
-        file = _write_settings(self.home / "namesrv.conf", self.settings)
+        file = write_settings(self.home / "namesrv.conf", self.settings)
         heap = MEASURED_NAME_SERVER_HEAP if self.measured else None
         words = name_server_program(self.version).command(self.home, ["-c", str(file)], self.flags, heap)
         return Child(words, self.log, {"ROCKETMQ_HOME": str(self.home)})
@@ -136,7 +143,7 @@ class FireArrowNameServer(OwnServer):
     def _launch(self) -> Child:
         words = [sys.executable, "-c", _COMMAND, "nameserver", "--port", str(self.port), "--directory", str(self.home)]
         if self.settings:
-            words += ["-c", str(_write_settings(self.home / "namesrv.conf", self.settings))]
+            words += ["-c", str(write_settings(self.home / "namesrv.conf", self.settings))]
         return Child([*words, *self.arguments], self.log)
 
     def _ready(self) -> bool:
@@ -188,7 +195,7 @@ class ApacheBroker(Server):
     def _launch(self) -> Child:
         self._nudge_at = 0.0
         _write_logging(self.home, "broker")
-        file = _write_settings(self.home / "broker.conf", self.settings)
+        file = write_settings(self.home / "broker.conf", self.settings)
         heap = (*MEASURED_BROKER_HEAP, *_FULL_DISK_ALLOWED) if self.measured else None
         words = broker_program(self.version).command(self.home, ["-c", str(file)], self.flags, heap)
         return Child(words, self.log, {"ROCKETMQ_HOME": str(self.home)})
@@ -273,6 +280,6 @@ class FireArrowBroker(OwnServer, ApacheBroker):
         self.settings.update(settings or {})
 
     def _launch(self) -> Child:
-        file = _write_settings(self.home / "broker.conf", self.settings)
+        file = write_settings(self.home / "broker.conf", self.settings)
         words = [sys.executable, "-c", self.program, "broker", "-c", str(file), *self.arguments]
         return Child(words, self.log)

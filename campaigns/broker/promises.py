@@ -92,6 +92,20 @@ def audit(produced: Sequence[Produced], received: Iterable[ReceiveReport], *, fi
     )
 
 
+def unkept(produced: Sequence[Produced], received: Iterable[ReceiveReport]) -> set[Sender]:
+    """Acknowledged messages that a consumer, all of which should get all, did not get, or not from their places."""
+    broken: set[Sender] = set()
+    for report in received:
+        given = _Given()
+        for delivery in report.deliveries:
+            given.add(delivery)
+        for n, sent in enumerate(produced):
+            digests = {number: sent.payload.digest(number) for number, _ in sent.acks}
+            broken |= {(n, number) for number, digest in digests.items() if digest not in given.digests}
+            broken |= {(n, number) for number, at in sent.acks if given.at.get(at) not in (None, digests[number])}
+    return broken
+
+
 def _lost(produced: Sequence[Produced], given: _Given) -> list[str]:
     return [
         f"{one.payload.key(number)}, acknowledged at {place}"

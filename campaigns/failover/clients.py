@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Final, Self, TypeVar
 
 from campaigns.broker.promises import audit
-from campaigns.failover.faults import Group
+from campaigns.failover.group import Group
 from campaigns.failover.network import CLIENTS
 from judges.conversation import JudgeFailed
 from judges.judge import Judge, JudgeProcess, Subscription, fresh
@@ -29,6 +29,8 @@ LOOK_S: Final = 0.04
 STOCK_LOOK_S: Final = 0.1
 SEND_MS: Final = 3_000
 ARRIVAL_S: Final = 150.0
+SILENCE_S: Final = 20.0
+"""A reader that got nothing for so long has got everything."""
 ATTEMPTS: Final = 5
 
 Begun = TypeVar("Begun")
@@ -75,6 +77,7 @@ class Clients:
 
     def __init__(self, group: Group, topic: str, stock: Sequence[str]) -> None:
         self._stack = ExitStack()
+        self._topic = topic
         try:
             self._begin(group, topic, stock)
         except BaseException:
@@ -86,6 +89,7 @@ class Clients:
         program = [sys.executable, "-m", "campaigns.failover.our_producer"]
         processes = [JudgeProcess(OURS, program, prefix=prefix), *(JudgeProcess(name, prefix=prefix) for name in stock)]
         judges = [self._stack.enter_context(process).at(group.name_servers) for process in processes]
+        self._reader = judges[1]
         self.consumers: dict[str, Subscription] = {
             judge.client: _patiently(lambda judge=judge: judge.subscribe(topic, group=fresh("failover")))  # type: ignore[misc]
             for judge in judges[1:]
@@ -141,6 +145,17 @@ class Clients:
                 time.sleep(0.2)
                 received[name] = consumer.so_far()
         return produced, received
+
+    def read_again(self) -> ReceiveReport:
+        """Read the topic with a stock consumer that begins at the first message, until nothing more comes."""
+        with _patiently(lambda: self._reader.subscribe(self._topic, group=fresh("failover"))) as subscription:
+            report, quiet_s = subscription.so_far(), time.monotonic() + SILENCE_S
+            while time.monotonic() < quiet_s:
+                time.sleep(0.5)
+                before, report = len(report.deliveries), subscription.so_far()
+                if len(report.deliveries) > before:
+                    quiet_s = time.monotonic() + SILENCE_S
+            return report
 
 
 def _sender(judge: Judge, topic: str) -> Sender:

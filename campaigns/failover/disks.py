@@ -54,6 +54,6 @@ def remove_leftovers() -> None:
         if not owner.isdigit() or Path(f"/proc/{owner}").exists():
             continue
         for directory in found.iterdir():
-            if directory.is_mount():
-                subprocess.run(["umount", str(directory)], check=False)
+            if directory.is_mount():  # perhaps with a broker that still runs: it is killed with its namespace
+                subprocess.run(["umount", "--lazy", str(directory)], check=False)
         shutil.rmtree(found, ignore_errors=True)

@@ -6,6 +6,7 @@ import subprocess
 import tempfile
 import time
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -57,22 +58,27 @@ class EtcdCluster:
         self._processes[number].wait()
 
     def _start(self, number: int) -> subprocess.Popen[bytes]:
-        client, peer = (self._url(number, port) for port in self._ports[number])
-        everybody = ",".join(f"m{member}={self._url(member, port)}" for member, (_, port) in enumerate(self._ports))
-        flags = {
-            "name": f"m{number}",
-            "data-dir": str(self._root / f"m{number}"),
-            "listen-client-urls": client,
-            "advertise-client-urls": client,
-            "listen-peer-urls": peer,
-            "initial-advertise-peer-urls": peer,
-            "initial-cluster": everybody,
-            "logger": "zap",
-            "log-level": "error",
-        }
-        arguments = [f"--{key}={value}" for key, value in flags.items()]
-        words = self._network.words(COORDINATORS[number], ["etcd", *arguments])
+        client, _ = self._ports[number]
+        peers = [self._url(member, port) for member, (_, port) in enumerate(self._ports)]
+        command = etcd_command(number, self._root / f"m{number}", self._url(number, client), peers)
+        words = self._network.words(COORDINATORS[number], command)
         return subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def etcd_command(number: int, directory: Path, client: str, peers: Sequence[str]) -> list[str]:
+    """The command of one of several machines of etcd, told where clients reach it and where its peers are."""
+    flags = {
+        "name": f"m{number}",
+        "data-dir": str(directory),
+        "listen-client-urls": client,
+        "advertise-client-urls": client,
+        "listen-peer-urls": peers[number],
+        "initial-advertise-peer-urls": peers[number],
+        "initial-cluster": ",".join(f"m{member}={peer}" for member, peer in enumerate(peers)),
+        "logger": "zap",
+        "log-level": "error",
+    }
+    return ["etcd", *(f"--{key}={value}" for key, value in flags.items())]
 
 
 def _is_healthy(address: str) -> bool:

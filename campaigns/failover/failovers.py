@@ -1,16 +1,17 @@
 """Failovers of a real group under load, one after another: what was acknowledged is found again, and after how long."""
 
 import os
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from msgspec import Struct
 
-from campaigns.broker.promises import audit
+from campaigns.broker.promises import audit, unkept
 from campaigns.failover.clients import OURS, Clients, order_breaks
-from campaigns.failover.faults import NO_ELECTION, Fault, Group, inflict, mend
-from campaigns.failover.real_group import View
+from campaigns.failover.faults import NO_ELECTION, Fault, inflict, mend
+from campaigns.failover.group import Group, View
 from judges.judge import fresh
 from judges.producers import Produced
 from judges.reports import ReceiveReport
@@ -40,7 +41,7 @@ class Outcome(Struct):
     acked: int
     """Messages acknowledged to any client since the failover before."""
     lost: int
-    """Of those, messages that a consumer did not get, or whose place holds another message."""
+    """Of those, messages that a consumer did not get, or that lie elsewhere than the acknowledgement said."""
     out_of_order: int
     gap_s: float
     """The longest time without an acknowledgement to our producer; after the end of a fault without an election."""
@@ -49,6 +50,10 @@ class Outcome(Struct):
     epoch: int
     load: float
     """The machine's load average of the minute before."""
+    gone: int = 0
+    """Of those lost, messages that a consumer who began at the first message did not get in the end either."""
+    stuck: str = ""
+    """What did not come by itself, where the fault had to be mended first or the group was not whole again after it."""
 
 
 class _Span(Struct):
@@ -61,6 +66,7 @@ class _Span(Struct):
     end: float
     counts: dict[str, int]
     """Messages acknowledged until its end."""
+    stuck: str = ""
 
 
 class Round:
@@ -72,24 +78,33 @@ class Round:
         self._quick = [sender.name for sender in clients.senders if sender.name != "go"]
         self._spans: list[_Span] = []
 
-    def failover(self, fault: Fault) -> None:
-        """Let a fault happen to the master, watch how the group goes on, and mend it."""
+    def failover(self, fault: Fault) -> bool:
+        """Let a fault happen to the master, watch the group, and mend it; return whether it is whole again."""
         before = self._settle()
         begin = time.monotonic()
         inflict(self._group, fault, before.master)
-        epoch, load = before.epoch, round(os.getloadavg()[0], 1)
+        load = round(os.getloadavg()[0], 1)
         if fault in NO_ELECTION:
             self._clients.watch(lambda: time.monotonic() > begin + CUT_S, "the end of the cut", 2 * CUT_S)
             begin = time.monotonic()
             mend(self._group, fault, before.master)
-            self._clients.advance(AFTER, ELECTION_S, wait_for=self._quick)
+            stuck = _missed(self._go_on)
         else:
-            epoch = self._view(lambda view: view.epoch > before.epoch, "an election", ELECTION_S).epoch
-            self._clients.advance(AFTER, ELECTION_S, wait_for=self._quick)
+            stuck = _missed(lambda: self._fail_over(before.epoch))
             mend(self._group, fault, before.master)
         end = time.monotonic()
-        self._settle()
-        self._spans.append(_Span(fault, epoch, load, begin, end, self._clients.counts()))
+        unhealed = _missed(self._settle)
+        epoch = (self._group.view() or before).epoch
+        told = "; ".join(filter(None, (stuck, unhealed and f"then {unhealed}")))
+        self._spans.append(_Span(fault, epoch, load, begin, end, self._clients.counts(), told))
+        return not unhealed
+
+    def _fail_over(self, epoch: int) -> None:
+        self._view(lambda view: view.epoch > epoch, "an election", ELECTION_S)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        self._clients.advance(AFTER, ELECTION_S, wait_for=self._quick)
 
     def _settle(self) -> View:
         """Wait until all brokers are in sync, and some messages more are acknowledged."""
@@ -120,10 +135,14 @@ class Round:
     def finish(self) -> tuple[list[Outcome], list[str]]:
         """End the round; return what each failover did, and every complaint about the whole."""
         senders = self._clients.senders
-        self._clients.advance(1, ROUTE_S, wait_for=[sender.name for sender in senders])
+        broken = [f"{span.fault}: {span.stuck}" for span in self._spans if span.stuck]
+        if silent := _missed(lambda: self._clients.advance(1, ROUTE_S, wait_for=[sender.name for sender in senders])):
+            broken.append(silent)
         produced, received = self._clients.finish()
         everything = audit(produced, received.values())
-        broken = [f"{name}: {text}" for name, report in received.items() for text in _lost(produced, report)]
+        for name, report in received.items():
+            findings = audit(produced, [report])
+            broken += [f"{name}: {text}" for text in (*findings.lost, *findings.misplaced)]
         broken += [text for sent in produced for text in order_breaks(sent)]
         broken += [*everything.rewritten, *everything.skipped]
         named = {sender.name: sent for sender, sent in zip(senders, produced, strict=True)}
@@ -131,6 +150,7 @@ class Round:
         return self._outcomes(named, received), broken
 
     def _outcomes(self, produced: Mapping[str, Produced], received: Mapping[str, ReceiveReport]) -> list[Outcome]:
+        again = self._clients.read_again() if unkept([*produced.values()], received.values()) else None
         before = dict.fromkeys(produced, 0)
         outcomes = []
         for span in self._spans:
@@ -143,25 +163,34 @@ class Round:
                     span.fault,
                     list(received),
                     acked=sum(len(part.acks) for part in parts),
-                    lost=sum(len(_lost(parts, report)) for report in received.values()),
+                    lost=len(unkept(parts, received.values())),
+                    gone=0 if again is None else len(audit(parts, [again]).lost),
                     out_of_order=sum(len(order_breaks(part)) for part in parts),
                     gap_s=gaps.pop(OURS),
                     stock_gap_s=gaps,
                     epoch=span.epoch,
                     load=span.load,
+                    stuck=span.stuck,
                 )
             )
         return outcomes
 
 
-def _lost(produced: Sequence[Produced], report: ReceiveReport) -> list[str]:
-    """Acknowledged messages that one consumer, which should get all, did not get, or not from their places."""
-    findings = audit(produced, [report])
-    return [*findings.lost, *findings.misplaced]
+def _missed(wait: Callable[[], object]) -> str:
+    """Wait for something; return what did not come, in short, and print the whole story of it."""
+    try:
+        wait()
+    except TimeoutError as error:
+        print(error, file=sys.stderr, flush=True)  # noqa: T201
+        return str(error).partition(";")[0]
+    return ""
 
 
 def run_round(group: Group, faults: Sequence[Fault], stock: Sequence[str]) -> tuple[list[Outcome], list[str]]:
-    """Let faults happen to a running group, one after another; return outcomes and complaints."""
+    """Let faults happen to a running group, one after another, until it is not whole again after one.
+
+    Return outcomes and complaints.
+    """
     view = group.view()
     assert view is not None, "the group has no master"
     topic = fresh("failovers")
@@ -172,5 +201,6 @@ def run_round(group: Group, faults: Sequence[Fault], stock: Sequence[str]) -> tu
         clients.advance(1, ROUTE_S, wait_for=[sender.name for sender in clients.senders])
         running = Round(group, clients)
         for fault in faults:
-            running.failover(fault)
+            if not running.failover(fault):
+                break
         return running.finish()

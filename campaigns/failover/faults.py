@@ -1,11 +1,10 @@
 """What happens to the master of a group, and how it is mended afterwards."""
 
 from collections.abc import Sequence
-from typing import Final, Literal, Protocol
+from typing import Final, Literal
 
-from campaigns.failover.disks import Disks
-from campaigns.failover.network import BROKERS, CLIENTS, COORDINATORS, Network
-from campaigns.failover.real_group import View
+from campaigns.failover.group import Group
+from campaigns.failover.network import BROKERS, CLIENTS, COORDINATORS
 
 Fault = Literal["kill", "freeze", "from-coordinator", "from-slaves", "from-clients", "disk-full"]
 FAULTS: Final[tuple[Fault, ...]] = ("kill", "freeze", "from-coordinator", "from-slaves", "from-clients", "disk-full")
@@ -14,47 +13,6 @@ ON_LOOPBACK: Final = ("kill", "freeze")
 """Faults that need neither namespaces nor small disks, so no root."""
 NO_ELECTION: Final = ("from-clients",)
 """Faults that the group cannot see, so it keeps its master; clients go on when the fault is over."""
-
-
-class Group(Protocol):
-    """Three brokers, with whatever decides which of them is master."""
-
-    system: str
-    network: Network
-    disks: Disks
-
-    @property
-    def name_servers(self) -> str:
-        """The addresses of the name servers, for clients."""
-        ...
-
-    def address(self, number: int) -> str:
-        """Where clients reach a broker."""
-        ...
-
-    def view(self) -> View | None:
-        """The group as its coordinator sees it."""
-        ...
-
-    def start(self, number: int) -> None:
-        """Start a broker."""
-        ...
-
-    def kill(self, number: int) -> None:
-        """Kill a broker with SIGKILL."""
-        ...
-
-    def freeze(self, number: int) -> None:
-        """Stop a broker with SIGSTOP."""
-        ...
-
-    def thaw(self, number: int) -> None:
-        """Let a broker go on."""
-        ...
-
-    def logs(self) -> str:
-        """The last lines of every broker."""
-        ...
 
 
 def possible(*, divisible: bool) -> tuple[Fault, ...]:

@@ -103,7 +103,7 @@ class Namespaces:
 
     def __init__(self) -> None:
         self._bridge = f"{_BRIDGE}{os.getpid()}"
-        self._net = f"10.232.{os.getpid() % _SUBNETS}"
+        self._net = _free_net()
         self._hosts = {machine: number for number, machine in enumerate(MACHINES, 1)}
 
     def address(self, machine: str) -> str:
@@ -184,6 +184,13 @@ def remove_leftovers() -> None:
             if not found.name.startswith(begin) or not owner.isdigit() or Path(f"/proc/{owner}").exists():
                 continue
             (_remove_namespace if begin == _NAMESPACE else _remove_bridge)(found.name)
+
+
+def _free_net() -> str:
+    """The first three numbers of addresses that no bridge of another run has, beginning at this process's id."""
+    told = subprocess.run(["ip", "-o", "-4", "addr"], capture_output=True, text=True, check=False).stdout
+    nets = [f"10.232.{(os.getpid() + more) % _SUBNETS}" for more in range(_SUBNETS)]
+    return next((net for net in nets if f" {net}." not in told), nets[0])
 
 
 def _name(machine: str) -> str:

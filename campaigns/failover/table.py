@@ -1,5 +1,6 @@
 """The table of failovers: by system and fault how many there were, what they cost, and how long they took."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from statistics import median, quantiles
 from typing import Any, Final
@@ -9,10 +10,28 @@ from campaigns.failover.real_group import LEASE_S
 
 PROCESS_DEATH_S: Final = 3.0
 SILENCE_S: Final = LEASE_S + 2.0
-HEAD: Final = (
-    "| system | fault | failovers | lost | out of order | no answer p50 | p99 | goal | Java p50 | Go p50 | load |\n"
-    "|---|---|---|---|---|---|---|---|---|---|---|"
+COLUMNS: Final = (
+    "system",
+    "fault",
+    "failovers",
+    "lost",
+    "gone",
+    "out of order",
+    "stuck",
+    "no answer p50",
+    "p99",
+    "goal",
+    "Java p50",
+    "Go p50",
+    "load",
 )
+
+
+def story(entries: Sequence[dict[str, Any]]) -> str:
+    """Return the table, and below it what did not come by itself in a failover that was stuck."""
+    stuck = Counter((row["system"], row["fault"], row["stuck"]) for row in entries if row.get("stuck"))
+    reasons = [f"- {system}, {fault} ({count}): {reason}" for (system, fault, reason), count in stuck.items()]
+    return "\n".join([table(entries), *([""] if reasons else []), *reasons])
 
 
 def table(entries: Iterable[dict[str, Any]]) -> str:
@@ -25,7 +44,7 @@ def table(entries: Iterable[dict[str, Any]]) -> str:
         for fault in FAULTS
         if (found := [row for row in rows if (row["system"], row["fault"]) == (system, fault)])
     ]
-    return "\n".join([HEAD, *lines])
+    return "\n".join([_cells(COLUMNS), f"|{'---|' * len(COLUMNS)}", *lines])
 
 
 def _line(system: str, fault: str, rows: Sequence[dict[str, Any]]) -> str:
@@ -37,14 +56,20 @@ def _line(system: str, fault: str, rows: Sequence[dict[str, Any]]) -> str:
         fault,
         len(rows),
         lost,
+        sum(row.get("gone", 0) for row in rows),
         disorder,
+        sum(bool(row.get("stuck")) for row in rows),
         f"{median(gaps):.2f} s",
         f"{p99(gaps):.2f} s",
         _goal(fault),
         *stock,
         f"{median(row['load'] for row in rows):.0f}",
     ]
-    return f"| {' | '.join(map(str, cells))} |"
+    return _cells(cells)
+
+
+def _cells(values: Iterable[object]) -> str:
+    return f"| {' | '.join(map(str, values))} |"
 
 
 def p99(gaps: Sequence[float]) -> float:

@@ -148,13 +148,15 @@ def _lead(state: State, number: int, part: Leading, bounds: Bounds, rules: Rules
         log = (*replica.log, state.sent)
         after = _with(state._replace(sent=state.sent + 1), number, log=log)
         yield (number, "appends", state.sent), _acknowledged(after, number, rules)
-    copies = {one: Copy(end, 0.0, is_connected=True) for one, end in part.acks}
+    copies = {peer: Copy(end, 0.0, is_connected=True) for peer, end in part.acks}
     confirm = rules.confirmed(part.in_sync, len(replica.log), copies)
     start = part.start if rules.expands_from_epoch_start else 0
-    for late in (None, *(one for one in part.in_sync.group.iss if one != number)):
-        aged = {one: Copy(copy.acked, 0.0 if one == late else 9.0, is_connected=True) for one, copy in copies.items()}
-        for one in part.in_sync.group.iss:
-            aged.setdefault(one, Copy(caught_up_s=0.0 if one == late else 9.0))
+    for late in (None, *(member for member in part.in_sync.group.iss if member != number)):
+        aged = {
+            peer: Copy(copy.acked, 0.0 if peer == late else 9.0, is_connected=True) for peer, copy in copies.items()
+        }
+        for member in part.in_sync.group.iss:
+            aged.setdefault(member, Copy(caught_up_s=0.0 if member == late else 9.0))
         new = next_set(part.in_sync, aged, confirm=confirm, epoch_start=start, now_s=9.0, limit_s=1.0)
         if new is not None and new.iss_seq <= 1 + bounds.changes:
             swaps = state.swaps
@@ -187,8 +189,8 @@ def _follow(state: State, number: int, part: Following, rules: Rules) -> Iterato
 def _ack(state: State, number: int, part: Following) -> State:
     """Send an acknowledgement; one that is still on its way is covered by it."""
     ack = Ack(part.epoch, part.master, number, len(state.replicas[number - 1].log))
-    late = (one for one in state.acks if (one.epoch, one.replica) != (part.epoch, number))
-    return state._replace(acks=frozenset((ack, *late)))
+    others = (sent for sent in state.acks if (sent.epoch, sent.replica) != (part.epoch, number))
+    return state._replace(acks=frozenset((ack, *others)))
 
 
 # ---- what happens to replicas and messages
@@ -272,7 +274,7 @@ def _acknowledged(state: State, number: int, rules: Rules) -> State:
     part = replica.part
     if not isinstance(part, Leading):
         return state
-    copies = {one: Copy(end, is_connected=True) for one, end in part.acks}
+    copies = {peer: Copy(end, is_connected=True) for peer, end in part.acks}
     end = rules.confirmed(part.in_sync, len(replica.log), copies)
     shared = min(max(end, 0), len(state.acked))
     if replica.log[:shared] != state.acked[:shared]:

@@ -12,6 +12,8 @@ from typing import Self
 
 from typer.testing import CliRunner, Result
 
+from campaigns.failover.etcd_cluster import etcd_command
+from campaigns.failover.group import NAME
 from firearrow.broker.failover.group_values import Seen, decode
 from firearrow.cli.failover.commands import failover
 from firearrow.client import Message, Producer, PullConsumer
@@ -23,9 +25,8 @@ from firearrow.testing.ports import free_port
 from judges import FireArrowBroker, FireArrowNameServer
 from judges.process import Child
 from judges.server_process import Server, wait_for
+from judges.servers import CLUSTER
 
-NAME = "group-a"
-CLUSTER = "DefaultCluster"
 LEASE_S = 10
 """Longer than the default: on a busy machine a broker may stand still for seconds, which is no fault here."""
 SEND_TIMEOUT_MS = 20_000
@@ -46,22 +47,11 @@ class EtcdMachine(Server):
         self.members: list[EtcdMachine] = []
 
     def _launch(self) -> Child:
-        flags = {
-            "name": f"m{self.number}",
-            "data-dir": str(self.home / "data"),
-            "listen-client-urls": self.url,
-            "advertise-client-urls": self.url,
-            "listen-peer-urls": self.peer,
-            "initial-advertise-peer-urls": self.peer,
-            "initial-cluster": ",".join(f"m{each.number}={each.peer}" for each in self.members),
-            "logger": "zap",
-            "log-level": "error",
-        }
+        command = etcd_command(self.number, self.home / "data", self.url, [member.peer for member in self.members])
         if self.tls is not None:
-            certificate, key, authority = self.tls
-            flags |= {"cert-file": str(certificate), "key-file": str(key), "trusted-ca-file": str(authority)}
-        words = [f"--{key}={value}" for key, value in flags.items()]
-        return Child(["etcd", *words, *(["--client-cert-auth"] if self.tls else [])], self.log)
+            flags = zip(("cert-file", "key-file", "trusted-ca-file"), self.tls, strict=True)
+            command += ["--client-cert-auth", *(f"--{name}={file}" for name, file in flags)]
+        return Child(command, self.log)
 
     def _ready(self) -> bool:
         return True

@@ -24,7 +24,7 @@ def test_nothing_acknowledged_is_lost_when_the_master_fails() -> None:
     machines: Network = Loopback() if missing else Namespaces()
     faults = this_turn(FAULTS, FAULTS_A_RUN)
     can = [fault for fault in faults if fault in possible(divisible=machines.is_divisible)]
-    with machines, RealGroup(machines, small_disks=machines.is_divisible) as group:
+    with machines, RealGroup(machines) as group:
         outcomes, broken = run_round(group, can, STOCK)
     print(*outcomes, sep="\n")
     assert [outcome.fault for outcome in outcomes] == can

@@ -9,7 +9,7 @@ import pytest
 from campaigns.failover.clients import Sender, order_breaks
 from campaigns.failover.faults import FAULTS, ON_LOOPBACK, possible
 from campaigns.failover.network import Loopback
-from campaigns.failover.table import table
+from campaigns.failover.table import story, table
 from judges.payload import Payload
 from judges.producers import Place, Produced, Producing
 
@@ -51,12 +51,24 @@ def test_the_table_has_a_row_for_every_fault_of_every_system() -> None:
         "stock_gap_s": {"java-5.5.0": 1.0, "go": 9.0},
     }
     entries = [entry | {"fault": "kill", "gap_s": gap} for gap in (1.0, 2.0, 3.0)]
-    entries.append(entry | {"fault": "freeze", "gap_s": 4.0, "lost": 1})
+    entries.append(entry | {"fault": "freeze", "gap_s": 4.0, "lost": 1, "gone": 1})
     lines = table(entries).splitlines()
     assert lines[2:] == [
-        "| FireArrow | kill | 3 | 0 | 0 | 2.00 s | 2.98 s | 3 s | 1.0 s | 9.0 s | 2 |",
-        "| FireArrow | freeze | 1 | 1 | 0 | 4.00 s | 4.00 s | 5 s | 1.0 s | 9.0 s | 2 |",
+        "| FireArrow | kill | 3 | 0 | 0 | 0 | 0 | 2.00 s | 2.98 s | 3 s | 1.0 s | 9.0 s | 2 |",
+        "| FireArrow | freeze | 1 | 1 | 1 | 0 | 0 | 4.00 s | 4.00 s | 5 s | 1.0 s | 9.0 s | 2 |",
     ]
+
+
+def test_what_did_not_come_by_itself_is_told_below_the_table() -> None:
+    entry = {"system": "Apache 5.5.0", "fault": "disk-full", "lost": 0, "out_of_order": 0, "load": 2.0, "gap_s": 95.0}
+    entries = [entry | {"stock_gap_s": {}, "stuck": "an election did not come within 90 s"} for _ in range(2)]
+    lines = story(entries).splitlines()
+    assert lines[2:] == [
+        "| Apache 5.5.0 | disk-full | 2 | 0 | 0 | 0 | 2 | 95.00 s | 95.00 s | 5 s | - | - | 2 |",
+        "",
+        "- Apache 5.5.0, disk-full (2): an election did not come within 90 s",
+    ]
+    assert story([entries[0] | {"stuck": ""}]) == table([entries[0] | {"stuck": ""}])
 
 
 def test_faults_that_need_links_are_refused_on_loopback() -> None:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from campaigns.broker.promises import audit
+from campaigns.broker.promises import audit, unkept
 from judges.payload import Payload
 from judges.producers import Place, Produced
 from judges.reports import Delivery, ReceiveReport
@@ -32,6 +32,14 @@ def test_everything_given_at_least_once_is_fine() -> None:
 
 def test_a_message_that_nobody_was_given_is_lost() -> None:
     assert len(audit([produced(0, 1)], [received((0, 0))]).lost) == 1
+
+
+def test_a_message_is_unkept_once_however_many_consumers_lack_it_or_find_another_in_its_place() -> None:
+    sent = [produced(0, 1, 2)]
+    assert unkept(sent, [received((0, 0), (1, 1), (2, 2))] * 2) == set()
+    assert unkept(sent, [received((0, 0), (2, 1)), received((0, 0), (1, 5), (2, 2))]) == {(0, 1)}
+    assert unkept(sent, [received((0, 0), (1, 1), (2, 2), (9, 2))]) == set()
+    assert unkept(sent, [received((0, 0), (1, 1), (9, 2), (2, 3))]) == {(0, 2)}
 
 
 def test_an_offset_that_nobody_was_given_is_skipped() -> None:

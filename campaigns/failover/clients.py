@@ -60,9 +60,14 @@ class Sender:
             self._seen.append((time.monotonic(), count))
         self._next_s = time.monotonic() + self._look_s
 
-    def gap_s(self, begin: float, end: float) -> float:
-        """The longest time without an acknowledgement that begins between two moments, or lasts at the first."""
+    def gap_s(self, begin: float, end: float) -> float | None:
+        """The longest time without an acknowledgement that begins between two moments, or lasts at the first.
+
+        None when it did not end: no acknowledgement came after the later moment.
+        """
         moments = [moment for moment, _ in self._seen]
+        if not moments or moments[-1] <= end:
+            return None
         first = max(bisect_right(moments, begin) - 1, 0)
         kept = [max(moment, begin) for moment in moments[first : bisect_right(moments, end) + 1]]
         return max((later - earlier for earlier, later in pairwise(kept)), default=0.0)

@@ -43,9 +43,12 @@ class Outcome(Struct):
     lost: int
     """Of those, messages that a consumer did not get, or that lie elsewhere than the acknowledgement said."""
     out_of_order: int
-    gap_s: float
-    """The longest time without an acknowledgement to our producer; after the end of a fault without an election."""
-    stock_gap_s: dict[str, float]
+    gap_s: float | None
+    """The longest time without an acknowledgement to our producer; after the end of a fault without an election.
+
+    None when no acknowledgement came any more until the end of the round.
+    """
+    stock_gap_s: dict[str, float | None]
     """The same for the stock clients, which ask for routes at intervals."""
     epoch: int
     load: float
@@ -156,7 +159,7 @@ class Round:
         for span in self._spans:
             parts = [replace(sent, acks=sent.acks[before[name] : span.counts[name]]) for name, sent in produced.items()]
             before = span.counts
-            gaps = {sender.name: round(sender.gap_s(span.begin, span.end), 3) for sender in self._clients.senders}
+            gaps = {sender.name: _rounded(sender.gap_s(span.begin, span.end)) for sender in self._clients.senders}
             outcomes.append(
                 Outcome(
                     self._group.system,
@@ -174,6 +177,10 @@ class Round:
                 )
             )
         return outcomes
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 3)
 
 
 def _missed(wait: Callable[[], object]) -> str:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from math import inf, isfinite
 from statistics import median, quantiles
 from typing import Any, Final
 
@@ -48,7 +49,7 @@ def table(entries: Iterable[dict[str, Any]]) -> str:
 
 
 def _line(system: str, fault: str, rows: Sequence[dict[str, Any]]) -> str:
-    gaps = sorted(row["gap_s"] for row in rows)
+    gaps = sorted(_seconds(row["gap_s"]) for row in rows)
     lost, disorder = (sum(row[key] for row in rows) for key in ("lost", "out_of_order"))
     stock = [_stock(rows, kind) for kind in ("java", "go")]
     cells = [
@@ -59,8 +60,8 @@ def _line(system: str, fault: str, rows: Sequence[dict[str, Any]]) -> str:
         sum(row.get("gone", 0) for row in rows),
         disorder,
         sum(bool(row.get("stuck")) for row in rows),
-        f"{median(gaps):.2f} s",
-        f"{p99(gaps):.2f} s",
+        _told(median(gaps), 2),
+        _told(p99(gaps), 2),
         _goal(fault),
         *stock,
         f"{median(row['load'] for row in rows):.0f}",
@@ -78,8 +79,16 @@ def p99(gaps: Sequence[float]) -> float:
 
 
 def _stock(rows: Sequence[dict[str, Any]], kind: str) -> str:
-    gaps = [gap for row in rows for name, gap in row["stock_gap_s"].items() if name.startswith(kind)]
-    return f"{median(gaps):.1f} s" if gaps else "-"
+    gaps = [_seconds(gap) for row in rows for name, gap in row["stock_gap_s"].items() if name.startswith(kind)]
+    return _told(median(gaps), 1) if gaps else "-"
+
+
+def _seconds(gap: float | None) -> float:
+    return inf if gap is None else gap
+
+
+def _told(seconds: float, digits: int) -> str:
+    return f"{seconds:.{digits}f} s" if isfinite(seconds) else "without end"
 
 
 def _goal(fault: str) -> str:

@@ -34,6 +34,12 @@ def test_a_gap_counts_from_the_fault_and_to_its_end_behind_the_failover(monkeypa
     assert sender.gap_s(0.0, 1.5) == 1.0
 
 
+def test_a_gap_that_did_not_end_is_none_and_not_the_one_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    sender = sender_seen_at([0.0, 1.0, 3.0], monkeypatch)
+    assert sender.gap_s(0.5, 90.0) is None
+    assert sender_seen_at([], monkeypatch).gap_s(0.5, 90.0) is None
+
+
 def test_acknowledged_places_of_a_queue_are_in_the_order_of_sending() -> None:
     places = [(1, Place("a", 0, 5)), (2, Place("a", 1, 0)), (3, Place("a", 0, 6))]
     produced = Produced(Payload("p"), tuple(places), (), ())
@@ -62,9 +68,10 @@ def test_the_table_has_a_row_for_every_fault_of_every_system() -> None:
 def test_what_did_not_come_by_itself_is_told_below_the_table() -> None:
     entry = {"system": "Apache 5.5.0", "fault": "disk-full", "lost": 0, "out_of_order": 0, "load": 2.0, "gap_s": 95.0}
     entries = [entry | {"stock_gap_s": {}, "stuck": "an election did not come within 90 s"} for _ in range(2)]
+    entries[1]["gap_s"] = None
     lines = story(entries).splitlines()
     assert lines[2:] == [
-        "| Apache 5.5.0 | disk-full | 2 | 0 | 0 | 0 | 2 | 95.00 s | 95.00 s | 5 s | - | - | 2 |",
+        "| Apache 5.5.0 | disk-full | 2 | 0 | 0 | 0 | 2 | without end | without end | 5 s | - | - | 2 |",
         "",
         "- Apache 5.5.0, disk-full (2): an election did not come within 90 s",
     ]

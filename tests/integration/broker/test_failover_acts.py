@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from campaigns.failover.group import NAME
 from judges.server_process import wait_for
-from tests.integration.broker.replicas import NAME, EtcdMachines, Group, Senders, stored
+from tests.integration.broker.replicas import EtcdMachines, Group, Senders, stored
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
 

@@ -5,9 +5,10 @@ queues, members do. Java: ``ConsumerStatusSubCommand``, ``DeleteSubscriptionGrou
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from firearrow import fastjson
 from firearrow.admin.brokers import BrokerMember, Brokers, together
@@ -83,16 +84,24 @@ class GroupMembers:
     async def create(self, group: SubscriptionGroupConfig, *, cluster: str = "", broker: str = "") -> None:
         """Make a group on every master of a cluster, or on one broker; raise ``AlreadyExists`` if it is there."""
         masters = await self._brokers.masters(cluster, broker)
-        if group.group_name in await self._offsets.groups(cluster):
-            raise AlreadyExists(f"there is a group {group.group_name!r} already; firearrow group update changes it")
+        for member in masters:
+            if group.group_name in await self._offsets.groups_of(member):
+                raise AlreadyExists(
+                    f"there is a group {group.group_name!r} on {member.name} already; firearrow group update changes it"
+                )
         for member in masters:
             await self._brokers.ask(member.at, UpdateAndCreateSubscriptionGroup(), encode_body(group))
 
-    async def update(self, group: SubscriptionGroupConfig, *, cluster: str = "", broker: str = "") -> None:
-        """Give a group these settings, on every master of a cluster or on one broker."""
-        await self.settings(group.group_name or "", cluster)
+    async def update(self, group: str, changes: Mapping[str, Any], *, cluster: str = "", broker: str = "") -> None:
+        """Change settings of a group on every master of a cluster or on one broker; each keeps its other ones.
+
+        A master that does not have the group gets it with the settings of one that has it.
+        """
+        elsewhere = await self.settings(group, cluster)
         for member in await self._brokers.masters(cluster, broker):
-            await self._brokers.ask(member.at, UpdateAndCreateSubscriptionGroup(), encode_body(group))
+            before = (await self._offsets.groups_of(member)).get(group, elsewhere)
+            changed = replace(before, **changes)
+            await self._brokers.ask(member.at, UpdateAndCreateSubscriptionGroup(), encode_body(changed))
 
     async def settings(self, group: str, cluster: str = "") -> SubscriptionGroupConfig:
         """Return the settings of a group; raise ``NoSuchName`` if no broker knows it."""

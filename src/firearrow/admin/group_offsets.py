@@ -43,10 +43,13 @@ class GroupOffsets:
         """Return the settings of all groups, the brokers' own included."""
         found: dict[str, SubscriptionGroupConfig] = {}
         for member in await self._brokers.readable(cluster):
-            reply = await self._brokers.ask(member.at, GetAllSubscriptionGroupConfig())
-            table = fastjson.decode(reply.body, SubscriptionGroupTable).subscription_group_table
-            found = {**table, **found}
+            found = {**await self.groups_of(member), **found}
         return found
+
+    async def groups_of(self, member: BrokerMember) -> dict[str, SubscriptionGroupConfig]:
+        """Return the settings of all groups as one broker has them."""
+        reply = await self._brokers.ask(member.at, GetAllSubscriptionGroupConfig())
+        return fastjson.decode(reply.body, SubscriptionGroupTable).subscription_group_table
 
     async def create(self, group: SubscriptionGroupConfig, cluster: str = "") -> None:
         """Make a group with these settings at every master; raise the first failure when all have been asked."""

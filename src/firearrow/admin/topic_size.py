@@ -5,7 +5,7 @@ nobody reads them (read queues). Producers look for routes every 30 seconds, so 
 broker stores them as long as the queue may be read.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from msgspec import Struct
 
@@ -50,10 +50,14 @@ class TopicSize:
                 )
         await self._topics.update(topic, cluster=cluster, broker=broker, write_queues=queues)
 
-    async def unread(self, topic: str, queues: int) -> Sequence[Unread]:
-        """Return what groups have not consumed in the queues from this number on."""
+    async def unread(self, topic: str, queues: int, brokers: Collection[str]) -> Sequence[Unread]:
+        """Return what groups have not consumed in the queues of brokers from this number on."""
         described = await self._topics.describe(topic)
-        held = {each.queue: each for each in described.queues if each.queue.queue_id >= queues and each.messages}
+        held = {
+            state.queue: state
+            for state in described.queues
+            if state.queue.queue_id >= queues and state.messages and state.queue.broker_name in brokers
+        }
         found = []
         for group in described.groups:
             if not is_system_group(group):

@@ -115,6 +115,7 @@ def _supervise(
 ) -> None:
     """Run many brokers, each in a process of its own."""
     from firearrow.cli.servers.workers import Supervisor, Workers
+    from firearrow.remoting.operation_port import MetricsExporter
     from firearrow.runtime.machine import this_machine
 
     broker = settings.broker
@@ -126,6 +127,8 @@ def _supervise(
         )
     name = broker.broker_name or this_machine().name
     log = None if log_file is None else str(log_file)
+    if metrics_port is None and settings.operation.metrics_exporter_type is MetricsExporter.PROM:
+        metrics_port = settings.operation.metrics_prom_exporter_port
     workers = Workers(count, name, str(directory), broker.listen_port, metrics_port, shared, log)
     drain_s = broker.drain_wait_seconds if drains else 0
     asyncio.run(Supervisor(workers.plan(), drain_s).run())

@@ -100,8 +100,15 @@ def test_a_second_signal_ends_workers_that_drain(tmp_path: Path, monkeypatch: py
 
 def test_two_workers_are_one_cluster_and_come_back(tmp_path: Path) -> None:
     names, port, log = free_port(), free_broker_port(), tmp_path / "log"
-    with two_workers(tmp_path, names, port) as supervisor:
-        until(lambda: sends(port) and sends(port + 10), "both workers")
+    settings = tmp_path / "broker.conf"
+    settings.write_text(f"metricsExporterType=PROM\nmetricsPromExporterPort={free_port()}\n")
+    with two_workers(tmp_path, names, port, "-c", str(settings)) as supervisor:
+        until(lambda: sends(port) and sends(port + 10), "both workers, with metrics ports of their own")
+        assert "has ended" not in log.read_text()
+        supervisor.send_signal(signal.SIGUSR1)
+        until(
+            lambda: log.read_text().count("the log level is DEBUG now") == 2, "the word of both workers on their level"
+        )
         until(lambda: _brokers(names) == 2, "a route over both workers")
         first = listener(supervisor, f"{tmp_path}/store/0")
         assert first is not None

@@ -1,5 +1,6 @@
 """Commands that go on until they are told to stop, and commands at clusters that are more than one broker."""
 
+import asyncio
 import signal
 import subprocess
 import sys
@@ -8,6 +9,8 @@ from contextlib import contextmanager
 
 import pytest
 
+from firearrow.admin import Admin, GroupOffsets
+from firearrow.protocol.bodies.group.group import SubscriptionGroupConfig
 from firearrow.testing.blocking import Cluster
 from tests.interop.cli.commands import MAIN, Commands
 
@@ -106,6 +109,37 @@ def test_topics_over_several_brokers() -> None:
         assert {each["broker"] for each in command.json_lines("consume", "everywhere")} == {"broker-b"}
         cluster.stop_broker("broker-a")
         assert len(command.json_lines("consume", "everywhere")) == 20
+
+
+def test_groups_and_queues_of_one_of_several_brokers() -> None:
+    with Cluster(brokers=2) as cluster:
+        command = Commands(cluster.address)
+        command("group", "create", "workers", "--broker", "broker-a", "--disable")
+        command("group", "create", "workers", "--broker", "broker-b", "--retry-queues", "4")
+        command("group", "update", "workers", "--broker", "broker-b", "--retries", "3")
+        command("group", "update", "workers", "--no-broadcast")
+        first, second = (_settings(cluster, name) for name in ("broker-a", "broker-b"))
+        assert (first.consume_enable, first.retry_queue_nums, first.retry_max_times) == (False, 1, 16)
+        assert (second.consume_enable, second.retry_queue_nums, second.retry_max_times) == (True, 4, 3)
+        assert not first.consume_broadcast_enable
+        assert not second.consume_broadcast_enable
+        command("topic", "create", "orders", "-q", "2")
+        command("produce", "orders", stdin="x\n" * 20)
+        command("group", "create", "slow")
+        command("group", "reset", "slow", "--topic", "orders", "--to", "first")
+        queues = command.json("topic", "describe", "orders")["queues"]
+        (end,) = [queue["end"] for queue in queues if (queue["broker"], queue["queue"]) == ("broker-a", 1)]
+        command("group", "reset", "slow", "--topic", "orders", "--queue", "broker-a:1", "--offset", str(end))
+        command("topic", "shrink", "orders", "-q", "1", "--broker", "broker-a", "--wait", "0s", "--timeout", "5s")
+
+
+def _settings(cluster: Cluster, broker: str) -> SubscriptionGroupConfig:
+    async def ask() -> SubscriptionGroupConfig:
+        async with Admin(cluster.address) as admin:
+            (member,) = await admin.brokers.masters(broker=broker)
+            return (await GroupOffsets(admin.brokers).groups_of(member))["workers"]
+
+    return asyncio.run(ask())
 
 
 def test_commands_ask_the_name_server_that_answers() -> None:

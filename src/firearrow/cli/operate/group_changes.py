@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
-from msgspec.structs import replace
 
 from firearrow.admin import QueueMove
 from firearrow.admin.groups import LAST
@@ -70,8 +69,7 @@ def update_group(
 
     async def change() -> None:
         async with admin_of(context, servers) as admin:
-            wanted = replace(await admin.members.settings(name, cluster), **given)
-            await admin.members.update(wanted, cluster=cluster, broker=broker)
+            await admin.members.update(name, given, cluster=cluster, broker=broker)
 
     run(context, change)
     typer.echo(f"group {name} is changed")

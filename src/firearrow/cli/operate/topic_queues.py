@@ -116,17 +116,18 @@ def shrink_topic(
             if not force:
                 typer.echo(f"queues from {queues} on take no more messages; producers have {wait} to notice")
                 await asyncio.sleep(least_s)
-                await _until_read(admin, name, queues, most_s)
+                brokers = [member.name for member in await admin.brokers.masters(cluster, broker)]
+                await _until_read(admin, name, queues, brokers, most_s)
             await admin.sizes.stop_reading(name, queues, cluster=cluster, broker=broker)
 
     run(context, shrink)
     typer.echo(f"topic {name} has {queues} queues on each broker")
 
 
-async def _until_read(admin: Admin, topic: str, queues: int, most_s: float) -> None:
+async def _until_read(admin: Admin, topic: str, queues: int, brokers: Sequence[str], most_s: float) -> None:
     loop = asyncio.get_running_loop()
     ends = loop.time() + most_s
-    while unread := await admin.sizes.unread(topic, queues):
+    while unread := await admin.sizes.unread(topic, queues, brokers):
         if loop.time() >= ends:
             first = unread[0]
             raise NotNow(

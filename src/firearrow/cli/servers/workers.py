@@ -4,7 +4,8 @@ The workers have one configuration. Worker K has the broker name ``NAME-K``, the
 ``PORT + 10 K`` and, if there is one, the metrics port ``PORT + K``; all belong to one cluster, so producers and
 consumers use all of them. A worker that ends by itself is started again, after a pause that grows (`supervision`).
 
-SIGTERM and SIGINT stop all workers; a second one ends those that still drain at once. SIGHUP restarts them one by one:
+SIGTERM and SIGINT stop all workers; a second one ends those that still drain at once. SIGUSR1 and SIGUSR2 go to all of
+them and change the level of their logs. SIGHUP restarts them one by one:
 a worker is asked to stop (with ``--drain`` its producers move to the others first), and the next one waits until it
 serves again.
 """
@@ -78,6 +79,8 @@ class Supervisor:
         loop, stop = asyncio.get_running_loop(), asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop_or_kill, stop)
+        for number in (signal.SIGUSR1, signal.SIGUSR2):
+            loop.add_signal_handler(number, self._pass_on, number)
         async with asyncio.TaskGroup() as group:
             loop.add_signal_handler(signal.SIGHUP, self._begin_restart, group)
             tasks = [group.create_task(kept.keep()) for kept in self._kept]
@@ -98,6 +101,11 @@ class Supervisor:
             for kept in self._kept:
                 kept.kill()
         stop.set()
+
+    def _pass_on(self, number: int) -> None:
+        """Let all workers change the level of their logs."""
+        for kept in self._kept:
+            kept.send(number)
 
     async def _tell_ready(self) -> None:
         for kept in self._kept:
@@ -133,13 +141,13 @@ class _Kept:
             code = await self._run()
             if not self._is_wanted:
                 return
-            pause_s = 0.0 if self._is_asked else back_off.pause(loop.time() - began)
-            if not self._is_asked:
+            is_asked, self._is_asked = self._is_asked, False
+            pause_s = 0.0 if is_asked else back_off.pause(loop.time() - began)
+            if not is_asked:
                 typer.echo(
                     f"worker {self._worker.number} has ended with {code}; it is started again in {pause_s:g} s",
                     err=True,
                 )
-            self._is_asked = False
             await asyncio.sleep(pause_s)
 
     async def _run(self) -> int:
@@ -169,8 +177,14 @@ class _Kept:
 
     def kill(self) -> None:
         """End the worker at once, if it runs."""
-        if self._process is not None and self._process.returncode is None:
-            self._process.kill()
+        self.send(signal.SIGKILL)
+
+    def send(self, number: int) -> None:
+        """Send the worker a signal, if it serves or is to end."""
+        if self._process is None or self._process.returncode is not None:
+            return
+        if number == signal.SIGKILL or self._serves.is_set():
+            self._process.send_signal(number)
 
     async def restart(self) -> None:
         """Stop the worker in order, and return when it serves again."""

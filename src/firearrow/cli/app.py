@@ -226,8 +226,8 @@ def root(
         else:
             tls = tls if _is_given(context, "tls") else known.tls
             trust = trust if _is_given(context, "trust") else known.trust
-            if not _is_given(context, "access_key"):
-                access_key, secret_key = known.access_key, known.secret_key
+            access_key = access_key if _is_given(context, "access_key") else known.access_key
+            secret_key = secret_key if _is_given(context, "secret_key") else known.secret_key
             name_servers = name_servers or known.name_servers
     speaks_tls = ClientTls(enabled=tls or bool(trust), verify_server=bool(trust), trust_path=trust)
     context.obj = Given(Reach(tls=speaks_tls, access_key=access_key, secret_key=secret_key), name_servers, fault)

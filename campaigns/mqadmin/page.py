@@ -38,8 +38,10 @@ other, and compares what they print, without times, rates, ids, offsets of new m
   table, so that it prints something else at every run.
 - `queryMsgByUniqueKey` without `-s` and `-e` looks at all messages, Apache's at those of the last 36 hours.
 - Options that ask for what is not offered (`queryMsgById -u`, `queryMsgByKey -l`, `printMsg -l`) end with status 1 and
-  the reason. `-c` of `consumerProgress`, `resetOffsetByTime` and `skipAccumulatedMessage` and `-o` of
-  `cloneGroupOffset` have no effect on ordinary topics, as in Apache's tool.
+  the reason. `-c` of `resetOffsetByTime` and `skipAccumulatedMessage` says whose route leads to a light queue (`%LMQ%`)
+  or to the timer's topic, as in Apache's tool, and has no effect on other topics: there Apache's tool tells the broker
+  to move C++ clients, whatever clients the group has. `-c` of `consumerProgress` and `-o` of `cloneGroupOffset` have no
+  effect.
 - Keys of an account come from `FIREARROW_ACCESS_KEY` and `FIREARROW_SECRET_KEY`, or from `conf/tools.yml` under
   `ROCKETMQ_HOME`; TLS from `FIREARROW_TLS` and `FIREARROW_TLS_TRUST`. The name servers come from `-n`, else from
   `NAMESRV_ADDR`.

@@ -9,6 +9,7 @@ import pytest
 
 from firearrow.blocking import Consumer
 from firearrow.cli.mqadmin.startup import EXIT, STRICT, start
+from firearrow.model.names import TIMER_TOPIC
 from firearrow.testing.blocking import Cluster
 from judges.server_process import wait_for
 
@@ -163,6 +164,20 @@ def test_a_group_is_made_watched_moved_and_deleted(tool: Tool, firearrow_topic: 
         f"deleteSubGroup -c DefaultCluster -g {group} -r true"
     )
     assert re.search(r"retryMaxTimes +=  16", tool.run(f"getConsumerConfig -g {group}")), "asking has made it anew"
+
+
+def test_the_route_of_a_topic_of_the_broker_itself_is_given_by_name(
+    tool: Tool, firearrow_topic: str, firearrow_group: str
+) -> None:
+    tool.run(f"updateSubGroup -c DefaultCluster -g {firearrow_group}")
+    for verb in (f"resetOffsetByTime -s 0 -g {firearrow_group}", f"skipAccumulatedMessage -g {firearrow_group}"):
+        moved = rows(tool.run(f"{verb} -t {TIMER_TOPIC} -c DefaultCluster"))
+        assert ["broker-a", "0"] in [row[:2] for row in moved]
+        for topic in (TIMER_TOPIC, "%LMQ%light"):
+            told = tool.run(f"{verb} -t {topic} -c nowhere", status=1)
+            assert "no name server has a route of topic" in told
+            assert "nowhere" in told
+        tool.run(f"{verb} -t {firearrow_topic} -c nowhere")
 
 
 def group_row(tool: Tool, group: str) -> list[str]:

@@ -8,6 +8,7 @@ from firearrow.cli.mqadmin.topic.views import consume_stats
 from firearrow.cli.mqadmin.verb import Given, Option, Verb
 from firearrow.errors import RequestRefused
 from firearrow.model import MessageQueue
+from firearrow.model.names import TIMER_TOPIC
 from firearrow.protocol.bodies.admin.stats import ConsumeStats, OffsetWrapper
 from firearrow.protocol.bodies.admin.topic import TopicStatsTable
 from firearrow.protocol.bodies.group.offset import read_reset_offsets
@@ -19,6 +20,7 @@ from firearrow.protocol.requests.group.reset import InvokeBrokerToResetOffset
 from firearrow.runtime.clock import SystemClock
 
 TO_THE_END: Final = -1
+LIGHT_QUEUES: Final = "%LMQ%"
 NEW_FORM: Final = "%-40s  %-40s  %-40s"
 OLD_FORM: Final = "%-20s  %-20s  %-20s  %-20s  %-20s  %-20s"
 OLD_HEAD: Final = ("#brokerName", "#queueId", "#brokerOffset", "#consumerOffset", "#timestampOffset")
@@ -34,14 +36,21 @@ async def reset_offset_by_time(session: Session, given: Given) -> None:
         return
     force = given.truth("f", True)
     words = "group[%s], topic[%s], force[%s], timestamp(string)[%s], timestamp(long)[%s]"
-    moved = await _reset(session, group, topic, ms, force=force)
+    routed = _routed(given, topic)
+    moved = await _reset(session, group, topic, ms, routed, force=force)
     if moved is None:
-        rows = await _rollbacks(session, group, topic, ms, force=force)
+        rows = await _rollbacks(session, group, topic, ms, routed, force=force)
         session.line(f"reset consumer offset by specified consumer{words.capitalize()}", group, topic, force, told, ms)
         _print_rollbacks(session, rows, "#resetOffset")
         return
     session.line(f"start reset consumer offset by specified, {words}", group, topic, force, told, ms)
     _print_moves(session, moved)
+
+
+def _routed(given: Given, topic: str) -> str:
+    """Return the topic whose route is asked for: that of ``-c`` for a topic that name servers do not know."""
+    is_hidden = topic == TIMER_TOPIC or topic.startswith(LIGHT_QUEUES)
+    return given.text("c") if given.has("c") and is_hidden else topic
 
 
 async def _reset_queue(session: Session, given: Given, ms: int) -> None:
@@ -66,10 +75,12 @@ async def _reset_queue(session: Session, given: Given, ms: int) -> None:
         await session.ask(address, reset)
 
 
-async def _reset(session: Session, group: str, topic: str, ms: int, *, force: bool) -> dict[MessageQueue, int] | None:
+async def _reset(
+    session: Session, group: str, topic: str, ms: int, routed: str, *, force: bool
+) -> dict[MessageQueue, int] | None:
     """Ask brokers to move a group; None if it has no members at one of them."""
     found: dict[MessageQueue, int] = {}
-    for _, address in await session.holders(topic):
+    for _, address in await session.holders(routed):
         request = InvokeBrokerToResetOffset(group=group, topic=topic, timestamp=ms, is_force=force)
         try:
             reply = await session.ask(address, request)
@@ -87,12 +98,12 @@ def _print_moves(session: Session, moved: dict[MessageQueue, int]) -> None:
         session.line(NEW_FORM, front(queue.broker_name, 32), queue.queue_id, offset)
 
 
-async def _rollbacks(session: Session, group: str, topic: str, ms: int, *, force: bool) -> list[Rollback]:
+async def _rollbacks(session: Session, group: str, topic: str, ms: int, routed: str, *, force: bool) -> list[Rollback]:
     """Write the offsets of a group without members."""
     rows = []
-    route = await session.route(topic)
+    route = await session.route(routed)
     counts = {data.broker_name: data.read_queue_nums for data in route.queue_datas}
-    for name, address in await session.holders(topic):
+    for name, address in await session.holders(routed):
         stats = await session.read(address, GetConsumeStats(consumer_group=group), ConsumeStats)
         held = {queue: each for queue, each in stats.offset_table.items() if queue.topic == topic}
         if not held:
@@ -134,9 +145,11 @@ def _print_rollbacks(session: Session, rows: list[Rollback], last: str) -> None:
 async def skip_accumulated(session: Session, given: Given) -> None:
     """Move a group behind the last message of a topic."""
     group, topic, force = given.text("g"), given.text("t"), given.truth("f", True)
-    moved = await _reset(session, group, topic, TO_THE_END, force=force)
+    routed = _routed(given, topic)
+    moved = await _reset(session, group, topic, TO_THE_END, routed, force=force)
     if moved is None:
-        _print_rollbacks(session, await _rollbacks(session, group, topic, TO_THE_END, force=force), "#rollbackOffset")
+        rows = await _rollbacks(session, group, topic, TO_THE_END, routed, force=force)
+        _print_rollbacks(session, rows, "#rollbackOffset")
     else:
         _print_moves(session, moved)
 
@@ -157,9 +170,7 @@ async def clone_group_offset(session: Session, given: Given) -> None:
 
 GROUP: Final = Option("g", "group", "set the consumer group", required=True)
 TOPIC: Final = Option("t", "topic", "set the topic", required=True)
-CLUSTER: Final = Option(
-    "c", "cluster", "Cluster name or lmq parent topic, lmq is used to find the route.", is_idle=True
-)
+CLUSTER: Final = Option("c", "cluster", "Cluster name or lmq parent topic, lmq is used to find the route.")
 VERBS: Final = (
     Verb("cloneGroupOffset", "Clone offset from other group.",
          (Option("s", "srcGroup", "set source consumer group", required=True),

@@ -26,7 +26,12 @@ served by none, and refused with code 3, REQUEST_CODE_NOT_SUPPORTED: our command
 |---|---|---|---|---|---|---|---|
 """
 
-ROOMS = {"broker": "broker", "nameserver": "name server", "client": "client"}
+ROOMS = {
+    "broker": "broker",
+    "access": "broker with access control",
+    "nameserver": "name server",
+    "client": "client",
+}
 """The packages that register handlers, and what the page calls them."""
 
 TAIL = """

@@ -34,6 +34,8 @@ PAGES = {
     "how-to/tls.md": ["sent 1 message to secrets", "plaintext is refused", "heard hush"],
     "how-to/access.md": [
         "created normal user shop at 127.0.0.1:29931",
+        '"user": "shop",',
+        "10.0.0.0/8",
         "127.0.0.1:29931: yes, the rule says: Allow Pub,Sub on Topic:orders*",
         "127.0.0.1:29931: no, no matched policies.",
         "refused: User:shop has no permission to access Topic:bills from 127.0.0.1, no matched policies.",

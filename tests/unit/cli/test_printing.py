@@ -38,6 +38,8 @@ MESSAGE = StoredMessage(
         (r"%T\t%i\t%S", b"1700000000000\tID\t5"),
         ("%h", b"TAGS=new,KEYS=a b,UNIQ_KEY=ID"),
         (r"100%% \q%o\\", rb"100% \q7" + b"\\"),
+        (r"%o\r\0", b"7\r\0"),
+        ("%o\\", b"7\\"),
         ("raw", b"\xff one\n"),
     ],
 )

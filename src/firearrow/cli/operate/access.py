@@ -73,6 +73,38 @@ def _everywhere(
     run(context, work)
 
 
+Row = dict[str, str]
+
+
+def _listing(
+    context: typer.Context,
+    servers: str,
+    cluster: str,
+    broker: str,
+    title: str,
+    columns: list[str],
+    rows_at: Callable[[Admin, Address], Awaitable[list[Row]]],
+    *,
+    as_json: bool,
+    watch: float | None,
+) -> None:
+    """Show the rows that every broker has."""
+
+    async def ask(admin: Admin) -> list[Row]:
+        keepers = await admin.accounts.keepers(cluster, broker)
+        return [row for address in keepers for row in await rows_at(admin, address)]
+
+    show(
+        context,
+        servers,
+        ask,
+        fields=lambda rows: rows,
+        tables=lambda rows: print_table(title, columns, [list(row.values()) for row in rows]),
+        as_json=as_json,
+        watch=watch,
+    )
+
+
 @user.command("create")
 def create_user(
     context: typer.Context,
@@ -140,29 +172,11 @@ def list_users(
 ) -> None:
     """List users, without their passwords."""
 
-    async def ask(admin: Admin) -> list[tuple[str, UserInfo]]:
-        keepers = await admin.accounts.keepers(cluster, broker)
-        return [(str(address), each) for address in keepers for each in await admin.accounts.users(address)]
+    async def rows_at(admin: Admin, address: Address) -> list[Row]:
+        return [_user_row(address, info) for info in await admin.accounts.users(address)]
 
-    def row(address: str, info: UserInfo) -> dict[str, str]:
-        return {
-            "broker": address,
-            "user": info.username or "",
-            "type": info.user_type or "",
-            "status": info.user_status or "",
-        }
-
-    show(
-        context,
-        servers,
-        ask,
-        fields=lambda found: [row(*each) for each in found],
-        tables=lambda found: print_table(
-            "Users", ["broker", "user", "type", "status"], [list(row(*each).values()) for each in found]
-        ),
-        as_json=as_json,
-        watch=watch,
-    )
+    columns = ["broker", "user", "type", "status"]
+    _listing(context, servers, cluster, broker, "Users", columns, rows_at, as_json=as_json, watch=watch)
 
 
 @acl.command("create")
@@ -226,23 +240,11 @@ def list_rules(
 ) -> None:
     """List rules."""
 
-    async def ask(admin: Admin) -> list[dict[str, str]]:
-        found = []
-        for address in await admin.accounts.keepers(cluster, broker):
-            for info in await admin.accounts.rules(address, name):
-                found += _rows(str(address), info)
-        return found
+    async def rows_at(admin: Admin, address: Address) -> list[Row]:
+        return [row for info in await admin.accounts.rules(address, name) for row in _rule_rows(address, info)]
 
     columns = ["broker", "user", "decision", "actions", "resource", "from", "kind"]
-    show(
-        context,
-        servers,
-        ask,
-        fields=lambda found: found,
-        tables=lambda found: print_table("Rules", columns, [list(row.values()) for row in found]),
-        as_json=as_json,
-        watch=watch,
-    )
+    _listing(context, servers, cluster, broker, "Rules", columns, rows_at, as_json=as_json, watch=watch)
 
 
 @acl.command("test")
@@ -292,10 +294,19 @@ def _need(context: typer.Context, action: str, resource: str) -> Need:
     return thing(found.kind, found.name, (wanted,))
 
 
-def _rows(address: str, info: AclInfo) -> list[dict[str, str]]:
+def _user_row(address: Address, info: UserInfo) -> Row:
+    return {
+        "broker": str(address),
+        "user": info.username or "",
+        "type": info.user_type or "",
+        "status": info.user_status or "",
+    }
+
+
+def _rule_rows(address: Address, info: AclInfo) -> list[Row]:
     return [
         {
-            "broker": address,
+            "broker": str(address),
             "user": (info.subject or "").removeprefix(USER_PREFIX),
             "decision": entry.decision or "",
             "actions": ",".join(entry.actions or ()),

@@ -15,8 +15,9 @@ without a JVM, at our clusters and at Apache's. This page is made by
 
     python -m campaigns.mqadmin --page docs/reference/our-mqadmin.md
 
-which runs every command with our tool and with Apache's 5.5.0, at our servers and at Apache's 5.5.0, one after the
-other, and compares what they print, without times, rates, ids, offsets of new messages and the order of lines.
+which runs every command that is there with our tool and with Apache's 5.5.0, at our servers and at Apache's 5.5.0, one
+after the other, and compares what they print, without times, rates, ids, offsets of new messages and the
+order of lines.
 
 | word | meaning |
 |---|---|
@@ -26,6 +27,7 @@ other, and compares what they print, without times, rates, ids, offsets of new m
 | refused | the servers refuse it, to both tools |
 | fails | our tool fails where Apache's works |
 | none | there is no such thing here; the command ends with status 1 and the reason |
+| not run | Apache's tool was not run: our servers have no such thing |
 | not compared | goes on until it is stopped |
 
 ## What is not Apache's
@@ -64,7 +66,7 @@ def page(at_ours: Mapping[str, Sequence[Outcome]], at_apache: Mapping[str, Seque
 
 def _row(verb: Verb, at_ours: Sequence[Outcome], at_apache: Sequence[Outcome]) -> str:
     if verb.run is None:
-        cells = ("none", "none", "refused")
+        cells = ("none", "none", "not run")
     elif verb.name in ENDLESS:
         cells = ("not compared",) * 3
     else:

@@ -81,10 +81,11 @@ class Options(Struct, frozen=True, kw_only=True):
             mapped_file_size_consume_queue=self.queue_file_bytes, dispatch_flush_interval=self.dispatch_ms
         )
         index = IndexConfig(max_hash_slot_num=self.index_slots, max_index_num=self.index_entries)
-        # A small disk is soon full, and what is missing must be missing by accident.
+        # A small disk is soon full, and what is missing must be missing by accident: no level of use counts here.
         kept = RetentionConfig(
             file_reserved_time=0 if self.deletes else 72,
             clean_file_forcibly_enable=False,
+            disk_space_warning_level_ratio=100,
             clean_resource_interval=NEVER_MS,
         )
         return StoreConfig(log=log, views=ViewsConfig(queues=queues, index=index), retention=kept)

@@ -70,7 +70,7 @@ MISTAKES = {
     "body schema": Mistake(ARCHIVE + "-n {server} --body-schema id_lnog", r"--body-schema.*id_lnog"),
     "table": Mistake(
         "archive --topics orders --format delta --location {place}/other --checkpoint {place}/c -n {server}",
-        r"the rows do not fit table .*/other: .*Nothing was written",
+        r"the rows do not fit table .*/other. Nothing was written",
     ),
     "store": Mistake("backfill --store {place}/none --job j --format delta --location {place}/t", r"{place}/none"),
     "receipts": Mistake("audit --receipts {place}/none --store {store}", r"{place}/none"),

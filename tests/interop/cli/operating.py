@@ -141,6 +141,8 @@ async def consume_and_look(command: Commands, topic: str, group: str) -> tuple[s
         member = consumer.client_id
         beside = Commands(address)  # a process, because this one's loop runs the member
         described = await asyncio.to_thread(beside.json, "group", "describe", group)
+        while not any(row["topic"] == topic for row in described["queues"]):  # the first offset is not committed yet
+            described = await asyncio.to_thread(beside.json, "group", "describe", group)
         stopped = await asyncio.to_thread(beside.fails, "group", "delete", group, "--yes")
         consumer.stop()
         await running

@@ -18,7 +18,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
 
-from firearrow.errors import ConnectionFailed, FireArrowError, RequestRefused
+from firearrow.errors import FireArrowError, RequestRefused
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.requests.group.offset import QueryConsumerOffset, UpdateConsumerOffset
 from firearrow.runtime.network import Address
@@ -287,7 +287,7 @@ class FailoverRun:
                 assert state is not None
                 try:
                     await self._check_messages(Client(node, Address(self.group.members[state.master].node.host, PORT)))
-                except (ConnectionFailed, RequestRefused) as error:  # an election was under way
+                except FireArrowError as error:  # an election was under way
                     if isinstance(error, RequestRefused) and error.code != ResponseCode.SYSTEM_BUSY:
                         raise
                     await asyncio.sleep(1.0)

@@ -10,6 +10,7 @@ from firearrow.expression.errors import BadExpression
 from firearrow.expression.program import LONG_VALUE_STEPS, Verdict
 from firearrow.expression.sql import MOST_CHARACTERS, MOST_TOKENS, compile_sql
 from firearrow.expression.sql_nodes import MOST_DEPTH, MOST_LISTED, MOST_STEPS
+from tests.yardstick import slowness
 
 MESSAGE = {"amount": "120", "city": "Köln", "paid": "True", "price": "1.5", "big": "3000000000"}
 
@@ -178,7 +179,7 @@ def test_hostile_expressions_are_refused_or_bounded(name: str) -> None:
             verdict = compile_sql(text).verdict(message)
         taken.append(time.process_time() - began)
         assert verdict is not None or name in HOSTILE
-    assert min(taken) < 0.05
+    assert min(taken) < 0.05 * slowness()
 
 
 def test_searches_through_long_values_end_without_a_verdict() -> None:

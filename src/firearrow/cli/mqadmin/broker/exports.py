@@ -180,14 +180,20 @@ async def export_metrics(session: Session, given: Given) -> None:
     session.write("export %s success", _save(given.text("f", DIRECTORY), "metrics.json", content))
 
 
+def _first(table: dict[str, str], name: str) -> float:
+    """Return the first of a broker's rates; 0 where it has none yet, as one of Apache's right after its start."""
+    rates = table.get(name, "").split()
+    return float(rates[0]) if rates else 0.0
+
+
 async def _quota(
     session: Session, address: str, table: dict[str, str], groups: int, totals: _Totals
 ) -> dict[str, object]:
     half_tps, half_day = await _came(session, address, HALF_TOPIC)
     delayed_tps, delayed_day = await _came(session, address, SCHEDULE_TOPIC)
     tps = {
-        "normalInTps": float(table.get("putTps", "0").split()[0]),
-        "normalOutTps": float(table.get("getTransferredTps", "0").split()[0]),
+        "normalInTps": _first(table, "putTps"),
+        "normalOutTps": _first(table, "getTransferredTps"),
         "transInTps": half_tps,
         "scheduleInTps": delayed_tps,
     }

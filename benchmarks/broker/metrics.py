@@ -7,18 +7,17 @@ the differences. Then a broker with 12,500 topics of 4 queues, a message in ever
 """
 
 import asyncio
-import gc
 import random
 import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from statistics import mean, median
 
 from msgspec.structs import replace
 
-from benchmarks.broker.__main__ import LOOPBACK, PROPERTIES, Client, frames
+from benchmarks.broker.__main__ import LOOPBACK, PROPERTIES, Client
+from benchmarks.broker.in_turns import print_difference, rounds_in_turns
 from campaigns.samples import SEND
 from firearrow.broker.broker import Broker
 from firearrow.broker.settings.config import BrokerConfig, BrokerSettings
@@ -36,12 +35,9 @@ from firearrow.runtime.machine import Machine
 from firearrow.runtime.network import Address, SystemNetwork
 
 ROUNDS = 2000
-DEPTH = 64
-SIZE = 1024
 TOPICS, QUEUES, AT_ONCE = 12_500, 4, 500
 SENDS_AT_ONCE = 50
 LOOK_S = 0.001
-WARM_UP = 20
 
 
 @asynccontextmanager
@@ -72,23 +68,8 @@ async def compare_sends(rounds: int) -> None:
         serving(shows_metrics=True) as (_, on),
         serving(shows_metrics=False) as (_, again),
     ):
-        gc.freeze()
-        loop = asyncio.get_running_loop()
-        clients = [(await loop.create_connection(Client, LOOPBACK, port))[1] for port in (off, on, again)]
-        data = frames(Encoding.JSON, b"x" * SIZE, DEPTH)
-        spent: list[list[float]] = [[], [], []]
-        for number in range(rounds + WARM_UP):
-            for step in range(3):
-                place = (number + step) % 3
-                before = time.process_time()
-                await clients[place].exchange(data, DEPTH)
-                if number >= WARM_UP:
-                    spent[place].append((time.process_time() - before) / DEPTH * 1e6)
-    for name, of in (("mean", mean), ("median", median)):
-        without, with_metrics, control = (of(each) for each in spent)
-        more, chance = (with_metrics / without - 1) * 100, (control / without - 1) * 100
-        figures = f"off {without:6.2f} us, on {with_metrics:6.2f} us, off again {control:6.2f} us"
-        print(f"{name:6}  {figures}: metrics cost {more:+5.2f} %, chance {chance:+5.2f} %")
+        spent = await rounds_in_turns(rounds, [off, on, again])
+    print_difference(spent, ("off", "on"), "metrics cost")
 
 
 async def scrape() -> None:

@@ -7,20 +7,17 @@ the differences; the second master without a slave shows how much chance there i
 """
 
 import asyncio
-import gc
 import random
 import sys
 import tempfile
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from statistics import mean, median
 
-from benchmarks.broker.__main__ import LOOPBACK, Client, frames
+from benchmarks.broker.__main__ import LOOPBACK
+from benchmarks.broker.in_turns import SIZE, print_difference, rounds_in_turns
 from firearrow.broker.broker import Broker
 from firearrow.broker.settings.config import BrokerConfig, BrokerSettings
 from firearrow.broker.settings.replication_settings import ReplicationConfig
-from firearrow.protocol.command import Encoding
 from firearrow.runtime.clock import SystemClock
 from firearrow.runtime.disk.real_disk import RealDisk
 from firearrow.runtime.loops import new_loop
@@ -30,11 +27,8 @@ from firearrow.testing.ports import free_broker_port
 from judges import FireArrowBroker
 
 ROUNDS = 2000
-DEPTH = 64
-SIZE = 1024
 PAUSE_S = 0.004
 """Longer than the time for which an ASYNC_MASTER gathers writes before it sends them."""
-WARM_UP = 20
 
 
 @asynccontextmanager
@@ -65,36 +59,15 @@ async def compare(rounds: int) -> None:
         )
         await asyncio.to_thread(slave.start)
         try:
-            spent = await _spent(rounds, [alone, with_slave, again])
+            spent = await rounds_in_turns(rounds, [alone, with_slave, again], PAUSE_S)
             assert _has_records(slave), "the slave has copied nothing"
         finally:
             await asyncio.to_thread(slave.close)
-    for name, of in (("mean", mean), ("median", median)):
-        without, copying, control = (of(times) for times in spent)
-        more, chance = (copying / without - 1) * 100, (control / without - 1) * 100
-        figures = f"alone {without:6.2f} us, with a slave {copying:6.2f} us, alone again {control:6.2f} us"
-        print(f"{name:6}  {figures}: a slave costs {more:+5.2f} %, chance {chance:+5.2f} %")
+    print_difference(spent, ("alone", "with a slave"), "a slave costs")
 
 
 def _has_records(slave: FireArrowBroker) -> bool:
     return any(file.open("rb").read(SIZE).strip(b"\0") for file in (slave.store / "commitlog").iterdir())
-
-
-async def _spent(rounds: int, ports: list[int]) -> list[list[float]]:
-    gc.freeze()
-    loop = asyncio.get_running_loop()
-    clients = [(await loop.create_connection(Client, LOOPBACK, port))[1] for port in ports]
-    data = frames(Encoding.JSON, b"x" * SIZE, DEPTH)
-    spent: list[list[float]] = [[], [], []]
-    for number in range(rounds + WARM_UP):
-        for step in range(3):
-            place = (number + step) % 3
-            before = time.process_time()
-            await clients[place].exchange(data, DEPTH)
-            if number >= WARM_UP:
-                spent[place].append((time.process_time() - before) / DEPTH * 1e6)
-            await asyncio.sleep(PAUSE_S)
-    return spent
 
 
 def main() -> None:

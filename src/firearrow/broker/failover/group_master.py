@@ -118,8 +118,10 @@ class GroupMaster(Master):
         """Return the answer to a replica's greeting; None for one of another epoch, or one that was replaced."""
         replica, mine = hello.replica, self.in_sync.group.epoch
         if hello.epoch != mine or hello.directory != self.in_sync.group.directory_of(replica):
-            text = "replica %d is in epoch %d, not %d, or its directory is not known yet"
-            log.info(text, replica, hello.epoch, mine, extra={"replica": replica})
+            why = f"it is in epoch {hello.epoch}, not {mine}"
+            if hello.epoch == mine:
+                why = "its directory is not the one that the group knows"
+            log.info("replica %d is not served: %s", replica, why, extra={"replica": replica, "reason": why})
             self._look()
             return None
         for other in self._replicas():

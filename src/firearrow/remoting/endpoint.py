@@ -35,7 +35,7 @@ _GOLDEN: Final = 0.618034
 """The golden ratio: the fractional parts of its multiples fill 0 to 1 evenly, however few they are."""
 
 MUCH_BYTES: Final = 16 << 20
-"""When connections that held this many bytes of half-received frames have ended, memory is returned to the system."""
+"""When connections with so many half-received or unsent bytes have ended, their memory is returned to the system."""
 
 CLOSING_S: Final = 1.0
 """How long peers may take to read what they were already sent when an endpoint closes."""
@@ -140,9 +140,10 @@ class Endpoint:
         self._waiting.pop(connection, None)
         self.partials.forget(connection)
         self.unsent.forget(connection)
-        if self.partials.most >= MUCH_BYTES and self.partials.held <= self.partials.most // 4:
-            self.partials.most = 0
-            self.loop.call_later(1.0, give_back_memory)
+        for held in (self.partials, self.unsent):
+            if held.most >= MUCH_BYTES and held.held <= held.most // 4:
+                held.most = 0
+                self.loop.call_later(1.0, give_back_memory)
         if self._gone is not None and not self.connections and not self._gone.done():
             self._gone.set_result(None)
         if self.on_disconnect is not None:

@@ -177,7 +177,7 @@ class Slow(Protocol):
 class Unsent:
     """Connections with many unsent bytes: the number of bytes, and since when none of them was sent."""
 
-    __slots__ = ("_limit", "_looked_at", "_now", "_seen", "held")
+    __slots__ = ("_limit", "_looked_at", "_now", "_seen", "held", "most")
 
     def __init__(self, limit: int, now: Callable[[], float]) -> None:
         self._limit = limit
@@ -186,6 +186,8 @@ class Unsent:
         self._looked_at = -LOOK_EVERY_S
         self.held = 0
         """The bytes at the last check: never fewer than there are."""
+        self.most = 0
+        """The largest value of ``held`` since ``most`` was last set to 0."""
 
     def __len__(self) -> int:
         return len(self._seen)
@@ -199,6 +201,7 @@ class Unsent:
         else:
             self._seen[connection] = size, known[1]
             self.held += size - known[0]
+        self.most = max(self.most, self.held)
         if self.held > self._limit:
             self._look()
 

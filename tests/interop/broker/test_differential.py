@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from judges import ApacheBroker, FireArrowBroker, FireArrowNameServer
+from judges.server_process import wait_for
 from judges.wire import ask
 from tests.interop.broker.script import NOT_OFFERED, SENDS, TOPICS, Step
 from tests.interop.nameserver.raw import Wire
@@ -20,6 +21,9 @@ PLACES = ("msgId", "indexLastUpdatePhyoffset", "indexLastUpdateTimestamp")
 
 GOES_ON = ("recall",)
 """Where our remark begins with Apache's words and goes on with the setting to change."""
+
+COUNTED = ("all topics, a page",)
+"""Where the answer counts what the brokers make by themselves, each in its own time."""
 
 GET_RUNTIME_INFO = 28
 
@@ -71,6 +75,8 @@ def test_types_of_messages_that_are_not_offered_are_refused(pair: Pair, step: St
 @pytest.mark.parametrize("step", [*SENDS, *TOPICS], ids=lambda step: step.what.replace(" ", "-"))
 def test_answers_are_equal(pair: Pair, step: Step) -> None:
     apache, firearrow = pair
+    if step.what in COUNTED:  # both make a topic for a delayed message a little after they took it
+        wait_for(lambda: answer(firearrow, step) == answer(apache, step), f"the same answer to {step.what!r}")
     ours, theirs = answer(firearrow, step), answer(apache, step)
     if step.what in GOES_ON:
         assert ours["remark"].startswith(f"{theirs['remark']}: ")

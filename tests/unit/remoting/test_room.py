@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from firearrow.protocol.requests.naming.kv_config import GetKvConfig, GetKvConfigAnswer
+from firearrow.remoting import endpoint
 from firearrow.remoting.flow import LOOK_EVERY_S, UNCOUNTED_BYTES, Unsent
 from firearrow.remoting.handlers import Answer, Call, Handlers, Later
 from firearrow.remoting.server import Server
@@ -193,6 +194,29 @@ def test_past_the_limit_of_all_the_peer_that_read_nothing_for_the_longest_is_cut
         assert (deaf.ended, reading.ended) == ("aborted", "")
         assert [peer.ended for peer in later] == ["aborted", "", ""]  # down to three quarters, the oldest first
         assert held(server)[1] <= 400 * KIB
+
+    virtually(scenario())
+
+
+def test_memory_of_unread_answers_is_given_back_when_their_connections_are_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given: list[float] = []
+    monkeypatch.setattr(endpoint, "give_back_memory", lambda: given.append(asyncio.get_running_loop().time()))
+    monkeypatch.setattr(endpoint, "MUCH_BYTES", 200 * KIB)
+
+    async def scenario() -> None:
+        _, network = await serving(Library().handlers, write_high_water_bytes=100 * KIB)
+        deaf = [network.arrive() for _ in range(4)]
+        for peer in deaf:
+            peer.is_stuck = True
+            peer.hear(questions(20))
+        await turns()
+        for peer in deaf:
+            assert given == []
+            peer.lose()
+        await asyncio.sleep(2)
+        assert len(given) == 1
 
     virtually(scenario())
 

@@ -8,6 +8,7 @@
 | one | 70,000 messages of 10 bytes a second by one broker |
 | workers | 120,000 of them by several brokers on one machine: ``firearrow broker --workers 2`` |
 | bytes | 300 MB a second: bodies of 64 KiB at one broker, beside what a plain program writes to the same disk |
+| bytes-workers | the same with ``--workers 2`` |
 
 Brokers have their own defaults (ASYNC_FLUSH). They are started anew for every round, and the load (`pump`) shares the
 machine with them.
@@ -48,6 +49,7 @@ ROWS = {
     "one": Row("10 B, one broker", 70_000, "messages/s", 10, 1),
     "workers": Row("10 B, --workers 2", 120_000, "messages/s", 10, 2),
     "bytes": Row("64 KiB, one broker", 300, "MB/s", 65_536, 1),
+    "bytes-workers": Row("64 KiB, --workers 2", 300, "MB/s", 65_536, 2),
 }
 
 
@@ -110,12 +112,12 @@ def disk_mb_s(seconds: float) -> float:
 
 def show(row: Row, results: list[Result], disk: float | None) -> None:
     """Print a line with the answer."""
-    figures = sorted(each.figure for each in results)
+    figures = sorted(result.figure for result in results)
     middle = figures[len(figures) // 2]
     answer = "reached" if middle >= row.goal else f"not reached: {middle / row.goal:.2f} of it"
-    busy = max(results, key=lambda each: each.figure)
+    busy = max(results, key=lambda result: result.figure)
     beside = f"; a plain program writes {disk:,.0f} MB/s to this disk" if disk else ""
-    failed = sum(each.failed for each in results)
+    failed = sum(result.failed for result in results)
     print(
         f"{row.what}: {middle:,.0f} {row.unit} ({figures[0]:,.0f}-{figures[-1]:,.0f}, {len(figures)} rounds, "
         f"{failed} failed), claimed {row.goal:,.0f}: {answer}. Brokers used {busy.broker_cpu:.2f} cores, the load "

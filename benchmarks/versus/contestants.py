@@ -224,8 +224,10 @@ class WorkersInEarnest(FireArrowInEarnest):
         return route is not None and all(f"127.0.0.1:{port}".encode() in route for port in self.ports)
 
     def close(self) -> None:
-        """End the workers in order, which a killed supervisor would not see."""
+        """End the workers in order, which a killed supervisor would not see and a held worker would not do."""
         if self.running:
+            for pid in self.pids:
+                os.killpg(pid, signal.SIGCONT)
             self.stop()
         super().close()
 

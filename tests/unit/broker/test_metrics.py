@@ -3,7 +3,9 @@
 import asyncio
 import errno
 import gc
+import re
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,16 +18,21 @@ from firearrow.broker.metrics.traffic import RecordSizes, TrafficMetrics
 from firearrow.broker.statistics.counters import BrokerStats
 from firearrow.broker.tables.offsets import OffsetTable
 from firearrow.errors import ConnectionFailed, SettingsError
+from firearrow.model.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from firearrow.protocol.bodies.admin.topic import TopicConfig
+from firearrow.protocol.bodies.body import encode_body
+from firearrow.protocol.bodies.group.heartbeat import ConsumerData, ConsumeType, HeartbeatData
+from firearrow.protocol.requests.group.heartbeat import HeartBeat
 from firearrow.protocol.requests.group.offset import UpdateConsumerOffset
 from firearrow.remoting.operation_port import MetricsExporter, OperationConfig
 from firearrow.runtime.clock import SystemClock
 from firearrow.runtime.network import Address
 from firearrow.telemetry.metrics import text
 from firearrow.testing.sim.world import Node, World
-from tests.unit.broker.whole import Client, Simulated, settings_of, simulate
+from tests.unit.broker.whole import UNIQUE, Client, Simulated, settings_of, simulate
 
 PORT = 5557
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "monitor.md"
 SHOWN = OperationConfig(metrics_exporter_type=MetricsExporter.PROM)
 
 
@@ -90,6 +97,73 @@ def test_metrics_count_messages_sizes_and_lag() -> None:
         assert found["firearrow_sync_seconds_count"]["@"] >= 1
         assert found["rocketmq_broker_permission"]["@"] == 6
         assert all(name.startswith(("rocketmq_", "firearrow_")) for name in found)
+
+    simulate(scenario, replace(settings_of(), operation=SHOWN))
+
+
+def test_delayed_and_timed_messages_count_for_their_topic_when_they_get_there() -> None:
+    async def scenario(world: World, broker: Simulated, client: Client) -> None:
+        visitor, host = world.node("prometheus"), broker.node.host
+        await client.send("orders")
+        await client.send("orders", properties=f"{UNIQUE}DELAY\x012\x02")
+        await client.send("orders", properties=f"{UNIQUE}TIMER_DELAY_SEC\x014\x02")
+        await asyncio.sleep(2)
+        before = values((await get(visitor, host, "/metrics"))[1])
+        await asyncio.sleep(30)
+        after = values((await get(visitor, host, "/metrics"))[1])
+        for found, count in ((before, 1), (after, 3)):
+            assert found["rocketmq_messages_in_total"]["orders@"] == count
+        assert after["rocketmq_messages_in_total"][f"{SCHEDULE_TOPIC}@"] == 1
+        assert after["rocketmq_messages_in_total"][f"{TIMER_TOPIC}@"] == 1
+        stored = sum(after["rocketmq_throughput_in_total"].values())
+        assert stored == after["rocketmq_message_size_sum"]["@"]
+
+    simulate(scenario, replace(settings_of(), operation=SHOWN))
+
+
+def test_what_a_group_has_pulled_is_in_flight_and_the_rest_is_ready() -> None:
+    async def scenario(world: World, broker: Simulated, client: Client) -> None:
+        for number in range(6):
+            await client.send("orders", queue_id=number % 2)
+        assert len(await client.stored("orders")) == 3
+        assert len(await client.stored("orders", queue_id=1)) == 3
+        await client.ask(UpdateConsumerOffset(consumer_group="g", topic="orders", queue_id=0, commit_offset=1))
+        await client.send("orders", queue_id=0)
+        await asyncio.sleep(1)
+        found = values((await get(world.node("prometheus"), broker.node.host, "/metrics"))[1])
+        assert found["rocketmq_consumer_lag_messages"]["orders@g"] == 3
+        assert found["rocketmq_consumer_inflight_messages"]["orders@g"] == 2  # queue 1 has no committed offset
+        assert found["rocketmq_consumer_ready_messages"]["orders@g"] == 1
+
+    simulate(scenario, replace(settings_of(), operation=SHOWN))
+
+
+@pytest.mark.parametrize(
+    ("consume_type", "mode"), [(ConsumeType.CONSUME_PASSIVELY, "push"), (ConsumeType.CONSUME_ACTIVELY, "pull")]
+)
+def test_members_have_the_consume_mode_of_apaches_label(consume_type: ConsumeType, mode: str) -> None:
+    async def scenario(world: World, broker: Simulated, client: Client) -> None:
+        group = ConsumerData(group_name="g", consume_type=consume_type)
+        data = HeartbeatData(client_id="member", consumer_data_set=[group])
+        await client.ask(HeartBeat(), encode_body(data))
+        page = (await get(world.node("prometheus"), broker.node.host, "/metrics"))[1]
+        [line] = [line for line in page.splitlines() if line.startswith("rocketmq_consumer_connections{")]
+        assert f'consume_mode="{mode}"' in line
+
+    simulate(scenario, replace(settings_of(), operation=SHOWN))
+
+
+def test_the_page_names_every_metric_and_no_other() -> None:
+    told, _, rest = PAGE.read_text().partition("Of RocketMQ's metrics these are not offered")
+    absent, _, own = rest.partition("\n\n")
+
+    async def scenario(world: World, broker: Simulated, client: Client) -> None:
+        await client.send("orders", properties=f"{UNIQUE}TIMER_DELAY_SEC\x014\x02")
+        page = (await get(world.node("prometheus"), broker.node.host, "/metrics"))[1]
+        shown = set(re.findall(r"^# TYPE (\w+)", page, re.MULTILINE)) | {"firearrow_master_connected"}  # of a slave
+        named = set(re.findall(r"`((?:rocketmq|firearrow)_\w+)", f"{told} {own}"))
+        assert {name for name in named if not name.startswith("firearrow_nameserver")} == shown
+        assert set(re.findall(r"`(rocketmq_\w+)", absent)) & shown == set()
 
     simulate(scenario, replace(settings_of(), operation=SHOWN))
 

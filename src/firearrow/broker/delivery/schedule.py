@@ -60,6 +60,7 @@ class DelayedDelivery:
             tables.disk, PATH, self.offsets, interval_ms=SAVE_INTERVAL_MS, settled=self._deliveries_durable
         )
         self._store = tables.store
+        self._stats = tables.stats
         self._clock = tables.clock
         self._levels = tables.settings.broker.delays_ms
         self._arrivals = [asyncio.Event() for _ in self._levels]
@@ -154,12 +155,18 @@ class DelayedDelivery:
         end = 0
         for one in due:
             try:
-                end = end if one.draft is None else self._store.append(one.draft).end
+                end = end if one.draft is None else self._append(one.draft)
             except IllegalMessage as error:
                 log.exception("a delayed message cannot be delivered", extra={"reason": str(error)})
         if end:
             await self._store.reached(end, WRITTEN)
         self._advance(level, due[-1].offset + 1)
+
+    def _append(self, draft: Draft) -> int:
+        """Append a message to its topic, which counts it now; return the end of its record."""
+        place = self._store.append(draft)
+        self._stats.stored(draft.topic, 1, place.end - place.physical_offset)
+        return place.end
 
     def _advance(self, level: int, offset: int) -> None:
         if offset != self.offsets[level]:

@@ -46,6 +46,7 @@ class LagMetrics:
             ("rocketmq_consumer_lag_messages", "Messages stored and not consumed by the group", self._lag),
             ("rocketmq_consumer_lag_latency", "Milliseconds since the oldest of them was stored", self._age),
             ("rocketmq_consumer_inflight_messages", "Messages pulled and not committed", self._in_flight),
+            ("rocketmq_consumer_ready_messages", "Messages stored and not pulled by the group", self._ready),
         ):
             yield Family(name, "gauge", says, self._samples(pairs, value))
 
@@ -65,6 +66,11 @@ class LagMetrics:
 
     def _in_flight(self, topic: str, group: str) -> int:
         return self._offsets.in_flight(group, topic)
+
+    def _ready(self, topic: str, group: str) -> int:
+        end_of, pulled = self._store.max_offset, self._offsets.pulled
+        queues = list(self._offsets.of(group, topic))
+        return sum(max(end_of(topic, queue) - pulled(group, topic, queue), 0) for queue in queues)
 
     def _behind(self, topic: str, group: str) -> list[tuple[int, int, int]]:
         """Return the queues with unread messages: number, committed offset, end."""

@@ -15,10 +15,17 @@ from firearrow.broker.tables.clients import ClientTable
 from firearrow.broker.tables.tables import Tables
 from firearrow.model.names import is_system_group
 from firearrow.model.versions import version_name
+from firearrow.protocol.bodies.group.heartbeat import ConsumeType
 from firearrow.remoting.server import Server
 from firearrow.telemetry.metrics import Family, Sample
 
 REMOTING: Final = ("protocol_type", "remoting")
+MODES: Final = {
+    ConsumeType.CONSUME_ACTIVELY: "pull",
+    ConsumeType.CONSUME_PASSIVELY: "push",
+    ConsumeType.CONSUME_POP: "pop",
+}
+"""What Apache's label ``consume_mode`` calls the ways in which groups get messages."""
 
 
 class LoadMetrics:
@@ -92,7 +99,7 @@ class LoadMetrics:
         ]
         yield Family("rocketmq_producer_connections", "gauge", "Producers", rows)
         consumers = Counter(
-            (group.name, client.language.lower(), version_name(client.version).lower(), str(group.consume_type).lower())
+            (group.name, client.language.lower(), version_name(client.version).lower(), _mode(group.consume_type))
             for group in self._clients.groups()
             for client in group.members.values()
         )
@@ -106,3 +113,8 @@ class LoadMetrics:
 
 def _total(values: Sequence[float], name: str) -> float:
     return max(values, default=0.0) if name.endswith("_max") else sum(values)
+
+
+def _mode(consume_type: str | None) -> str:
+    found = next((mode for kind, mode in MODES.items() if kind == consume_type), None)
+    return found or str(consume_type).lower()

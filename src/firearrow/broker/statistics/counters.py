@@ -117,6 +117,12 @@ class BrokerStats:
         """Return the counter of messages stored for a topic; the caller adds to it."""
         return self._families["put"].of(topic)
 
+    def stored(self, topic: str, messages: int, size: int) -> None:
+        """Count messages that were stored for a topic, and their bytes."""
+        counts = self.of_topic(topic)
+        counts.messages += messages
+        counts.size += size
+
     def pulled(self, group: str, topic: str, messages: int, size: int) -> None:
         """Count a pull that found messages."""
         self._hits += 1

@@ -65,11 +65,15 @@ class OffsetTable:
         return queues[queue_id]
 
     def in_flight(self, group: str, topic: str) -> int:
-        """Return how many messages a group has pulled and not committed, in all queues of a topic."""
+        """Return how many messages a group has pulled and not committed, in all queues of a topic.
+
+        A queue without a committed offset counts as 0, as in Apache's broker: where the group began is not known.
+        """
         pulled = self._pulled.get((topic, group))
         if pulled is None:
             return 0
-        return sum(max(offset - self.committed(group, topic, queue), 0) for queue, offset in pulled.items())
+        began = ((offset, self.committed(group, topic, queue)) for queue, offset in pulled.items())
+        return sum(max(offset - start, 0) for offset, start in began if start != NOT_FOUND)
 
     def of(self, group: str, topic: str) -> dict[int, int]:
         """Return the committed offsets of a group in a topic, by queue."""

@@ -57,6 +57,7 @@ class SlotDelivery:
 
     def __init__(self, tables: Tables, files: TimerFiles, counts: TimerCounts) -> None:
         self._store = tables.store
+        self._stats = tables.stats
         self._clock = tables.clock
         self._files = files
         self._due = DueMessages(tables, counts, files.precision_ms)
@@ -214,7 +215,9 @@ class SlotDelivery:
             queues = {queue_id: store.queues.tail_of(envelope.topic, queue_id) for queue_id in set(columns.queue_ids)}
             tails = [queues[queue_id] for queue_id in columns.queue_ids]
             try:
-                end = store.log.append_columns(envelope, tails, columns).end
+                places = store.log.append_columns(envelope, tails, columns)
+                end = places.end
+                self._count(envelope.topic, len(tails), end - places.physical_offsets[0])
             except IllegalMessage:
                 end = self._append_singly(drafts_of(envelope, columns)) or end
         return end
@@ -224,10 +227,18 @@ class SlotDelivery:
         end = 0
         for draft in drafts:
             try:
-                end = self._store.append(draft).end
+                place = self._store.append(draft)
             except IllegalMessage as error:
                 log.exception("a timed message cannot be delivered", extra={"reason": str(error)})
+                continue
+            end = place.end
+            self._count(draft.topic, 1, end - place.physical_offset)
         return end
+
+    def _count(self, topic: str, messages: int, size: int) -> None:
+        """Count messages as stored for their topic; those that go round the wheel once more are counted already."""
+        if topic != TIMER_TOPIC:
+            self._stats.stored(topic, messages, size)
 
 
 async def _divided(chain: Chain) -> tuple["array[int]", list[int]]:

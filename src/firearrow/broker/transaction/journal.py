@@ -267,9 +267,7 @@ class Journal:
         store = self._store
         tail = store.queues.tail_of(draft.topic, draft.queue_id)
         place = store.log.append(tail, draft) if even_if_full else store.append(draft)
-        counts = self._stats.of_topic(draft.topic)
-        counts.messages += 1
-        counts.size += place.end - place.physical_offset
+        self._stats.stored(draft.topic, 1, place.end - place.physical_offset)
         return place
 
     @property

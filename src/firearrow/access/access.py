@@ -10,7 +10,7 @@ from typing import Final
 from firearrow.access.account_file import BYTES_MAX, PATH, decode_accounts, encode_accounts
 from firearrow.access.account_handlers import AccountHandlers
 from firearrow.access.accounts import Accounts
-from firearrow.access.guard import Guard
+from firearrow.access.guard import Guard, StoredMessages
 from firearrow.access.plain_access import PlainAccess
 from firearrow.access.plain_acl import PATH as PLAIN_ACL
 from firearrow.access.plain_acl import add_accounts, read_plain_acl
@@ -65,9 +65,10 @@ class Access:
         if accounts is not self.accounts.value:
             await self.accounts.put(accounts)
 
-    def before(self, handlers: Handlers) -> Handlers:
-        """Return the handlers behind the guard, with those for users and rules."""
+    def before(self, handlers: Handlers, stored: StoredMessages | None = None) -> Handlers:
+        """Return the handlers behind the guard, with those for users and rules; ``stored`` as for `Guard`."""
         AccountHandlers(self.accounts).add_to(handlers)
+        self.guard.stored = stored
         return handlers.guarded(self.guard)
 
     async def run(self) -> None:

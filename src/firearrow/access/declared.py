@@ -5,7 +5,8 @@ name servers answer. Java: the annotations ``RocketMQAction`` and ``RocketMQReso
 ``DefaultAuthorizationContextBuilder``. Apache lets a request pass that has no annotation; here it needs the cluster.
 
 Several actions mean: one of them is enough. All things that a request touches must be allowed. A retry topic stands for
-its group: sending to it and reading it need Sub on the group.
+its group: sending to it and reading it need Sub on the group. What a request says of the topic of a stored message is
+not believed: the topic of the message that it names is asked about too (`Named`).
 """
 
 from collections.abc import Callable, Iterator
@@ -56,6 +57,14 @@ class Touch(Struct, frozen=True):
     separator: str = ""
 
 
+class Named(Struct, frozen=True):
+    """A field of a request that names a stored message, and what is done to the topic of that message."""
+
+    field: str
+    """It holds a physical offset or a message id."""
+    actions: Actions
+
+
 class Declaration(Struct, frozen=True):
     """What requests of one type touch."""
 
@@ -63,7 +72,10 @@ class Declaration(Struct, frozen=True):
     in_body: Callable[[bytes], Needs] | None = None
     """Returns what the body names."""
     cluster: Actions = ()
-    """What is done to the cluster, if nothing else is named; empty: then nothing is needed but a known user."""
+    """What is done to the cluster, if nothing else is named, or no stored message is where one was named; empty: then
+    nothing is needed but a known user."""
+    named: Named | None = None
+    """A message whose topic is known only when the message has been looked up."""
 
 
 def needs_of(declaration: Declaration, request: Request[Any], body: bytes, cluster: str) -> list[Need]:
@@ -77,7 +89,7 @@ def needs_of(declaration: Declaration, request: Request[Any], body: bytes, clust
             needs[thing(touch.kind, name, touch.actions)] = None
     if declaration.in_body is not None:
         needs.update(dict.fromkeys(declaration.in_body(body)))
-    if not needs and declaration.cluster:
+    if not needs and declaration.cluster and declaration.named is None:
         needs[Need(Kind.CLUSTER, cluster, declaration.cluster)] = None
     return list(needs)
 
@@ -144,14 +156,16 @@ def _groups(body: bytes) -> Needs:
 # ---- the list
 
 
-def _on(topics: Actions = (), groups: Actions = (), *, cluster: Actions = (), **names: str) -> Declaration:
+def _on(
+    topics: Actions = (), groups: Actions = (), *, cluster: Actions = (), named: Named | None = None, **names: str
+) -> Declaration:
     """A request with a topic in ``topic`` or a group in ``consumer_group``, if other names are not given."""
     touches = []
     if topics:
         touches.append(Touch(Kind.TOPIC, names.get("topic", "topic"), topics))
     if groups:
         touches.append(Touch(Kind.GROUP, names.get("group", "consumer_group"), groups))
-    return Declaration(tuple(touches), cluster=cluster)
+    return Declaration(tuple(touches), cluster=cluster, named=named)
 
 
 def _on_cluster(actions: Actions, field: str = "") -> Declaration:
@@ -165,14 +179,14 @@ DECLARED: Final[dict[type[Request[Any]], Declaration]] = {
     send.SendMessageV2: _on(PUB),
     send.SendBatchMessage: _on(PUB),
     send.RecallMessage: _on(PUB),
-    send.ConsumerSendMsgBack: _on(groups=SUB, group="group"),
-    transaction.EndTransaction: _on(PUB),
-    transaction.ResumeCheckHalfMessage: _on(UPDATE, cluster=UPDATE),
+    send.ConsumerSendMsgBack: _on(groups=SUB, group="group", named=Named("offset", SUB)),
+    transaction.EndTransaction: _on(PUB, named=Named("commit_log_offset", PUB)),
+    transaction.ResumeCheckHalfMessage: _on(UPDATE, cluster=UPDATE, named=Named("msg_id", UPDATE)),
     pull.PullMessage: _on(SUB, SUB),
     pull.LitePullMessage: _on(SUB, SUB),
     pop.PopMessage: _on(SUB, SUB),
     query.QueryMessage: _on(READS),
-    query.ViewMessageById: _on(GET, cluster=GET),
+    query.ViewMessageById: _on(GET, cluster=GET, named=Named("offset", GET)),
     query.QueryConsumeQueue: _on(GET, GET, cluster=GET),
     query.QueryConsumeTimeSpan: _on(GET, GET, group="group"),
     # members of groups
@@ -183,7 +197,7 @@ DECLARED: Final[dict[type[Request[Any]], Declaration]] = {
     lock.LockBatchMq: Declaration(in_body=_locks),
     lock.UnlockBatchMq: Declaration(in_body=_locks),
     push.GetConsumerRunningInfo: _on(groups=GET),
-    push.ConsumeMessageDirectly: _on(SUB, SUB),
+    push.ConsumeMessageDirectly: _on(SUB, SUB, named=Named("msg_id", SUB)),
     # offsets
     offset.QueryConsumerOffset: _on(READS, READS),
     offset.UpdateConsumerOffset: _on(COMMITS, COMMITS),

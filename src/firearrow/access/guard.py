@@ -2,7 +2,8 @@
 
 First the signature is checked, then everything that the request touches (`declared`) against the rules of its user
 (`decide`). What was allowed is remembered for the connection, until users or rules change, and so is who has signed, if
-the settings want that. Java: ``AuthenticationPipeline``, ``AuthorizationPipeline``, and the two strategies
+the settings want that. Where a request names a stored message, its handler is called when the message has been looked
+up and its topic asked about. Java: ``AuthenticationPipeline``, ``AuthorizationPipeline``, and the two strategies
 ``Stateless``- and ``StatefulAuthenticationStrategy``; the words of refusals are Apache's.
 
 Invariants: a request of a type that declares nothing is refused; nothing of a refused request reaches a handler.
@@ -19,13 +20,14 @@ import msgspec
 
 from firearrow.access.accounts import Accounts, denied
 from firearrow.access.decide import NO_RULES, Need, decide, refusal_text
-from firearrow.access.declared import DECLARED, Declaration, needs_of
-from firearrow.access.rules import User, UserStatus
+from firearrow.access.declared import DECLARED, Declaration, Named, needs_of, thing
+from firearrow.access.rules import Kind, User, UserStatus, UserType
 from firearrow.access.settings import AccessConfig, codes_in, remembers_users
 from firearrow.protocol.auth import ACCESS_KEY, SIGNATURE, sign
+from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.conversation import Request
 from firearrow.protocol.refusal import Refused
-from firearrow.remoting.handlers import Call
+from firearrow.remoting.handlers import Answer, Call, Handler, Later
 from firearrow.telemetry.damped import Damped
 
 UNIQUE_KEY_QUERY: Final = "_UNIQUE_KEY_QUERY"
@@ -39,6 +41,18 @@ log = logging.getLogger(__name__)
 
 IsWhite = Callable[[str, str | None], bool]
 """Whether requests from an address, naming a user or nobody, pass unasked."""
+
+
+GoOn = Callable[[str | None], Answer | Later | None]
+"""What is done once the topic of a stored message is known; None says that there is no message."""
+
+
+class StoredMessages(Protocol):
+    """Where messages are looked up that requests name."""
+
+    def find(self, call: Call, place: int | str, go_on: GoOn) -> Later:
+        """Answer a call with what ``go_on`` makes of the topic of the message at a physical offset or with an id."""
+        ...
 
 
 class Known(Protocol):
@@ -76,33 +90,71 @@ class Guard:
         self._unsigned = codes_in("authenticationWhitelist", config.authentication_whitelist)
         self._for_all = codes_in("authorizationWhitelist", config.authorization_whitelist)
         self.refusals: Final = Damped()
+        self.stored: StoredMessages | None = None
+        """Where stored messages are looked up; a server without messages has none."""
 
-    def __call__(self, request: Request[Any], call: Call) -> None:
-        """Return when the request may reach its handler; raise ``Refused`` when it may not."""
+    def __call__(self, request: Request[Any], call: Call, handler: Handler) -> Answer | Later | None:
+        """Call the handler if the request may reach it; raise ``Refused`` when it may not."""
         try:
-            self._check(request, call)
+            asks_later = self._check(request, call)
         except Refused as refusal:
             self._log(request, call, refusal.remark)
             raise
+        if asks_later is None:
+            return handler(request, call)
+        return self._look_up(*asks_later, request, call, handler)
 
-    def _check(self, request: Request[Any], call: Call) -> None:
+    def _look_up(
+        self, user: User, named: Named, request: Request[Any], call: Call, handler: Handler
+    ) -> Answer | Later | None:
+        """Call the handler once the topic of the message that a request names has been asked about."""
+
+        def go_on(topic: str | None) -> Answer | Later | None:
+            try:
+                self._decide_found(user, named, topic, request, call)
+            except Refused as refusal:
+                self._log(request, call, refusal.remark)
+                raise
+            return handler(request, call)
+
+        if self.stored is None:
+            return go_on(None)
+        place = getattr(request, named.field)
+        return self.stored.find(call, "" if place is None else place, go_on)
+
+    def _decide_found(self, user: User, named: Named, topic: str | None, request: Request[Any], call: Call) -> None:
+        if topic is not None:
+            self._decide(user, thing(Kind.TOPIC, topic, named.actions), call)
+            return
+        cluster = DECLARED[request.__class__].cluster
+        if cluster:
+            self._decide(user, Need(Kind.CLUSTER, self._cluster, cluster), call)
+        place = getattr(request, named.field)
+        # A message may be stored there meanwhile, so the handler must not look again.
+        raise Refused(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {place}")
+
+    def _check(self, request: Request[Any], call: Call) -> tuple[User, Named] | None:
+        """Return whose rules are to be asked about which stored message before the handler is called; None: none."""
         declaration = DECLARED.get(request.__class__)
         if declaration is None:
             raise denied(f"{type(request).__name__} declares nothing that it touches, so nobody may use it")
         code = call.asked.heading.code
         needs_rules = self._authorizes and code not in self._for_all
         if not needs_rules and code in self._unsigned:
-            return
+            return None
         if self._is_white is not None and self._is_white(call.peer.address.host, call.ext_fields.get(ACCESS_KEY)):
-            return
+            return None
         remembered = self._remembered(call)
         user = remembered.user
         if user is None or remembered.names not in call.asked.header:
             user = self._signer(call)
             if self._remembers_users:
                 remembered.user, remembered.names = user, _named(user.name, call.encoding)
-        if needs_rules:
-            self._ask_rules(declaration, user, request, call, remembered)
+        if not needs_rules:
+            return None
+        self._ask_rules(declaration, user, request, call, remembered)
+        named = declaration.named
+        return None if named is None or user.kind is UserType.SUPER else (user, named)
 
     def _signer(self, call: Call) -> User:
         """Return the user that signed a request."""

@@ -9,7 +9,7 @@ import logging
 from typing import Final
 
 from firearrow.access.accounts import Accounts
-from firearrow.access.guard import Guard
+from firearrow.access.guard import Guard, StoredMessages
 from firearrow.access.plain_acl import PATH, PlainAcl, add_accounts, read_plain_acl
 from firearrow.access.settings import AccessConfig, check_access
 from firearrow.errors import DiskError, SettingsError
@@ -55,8 +55,9 @@ class PlainAccess:
         status = self._disk.status(PATH)
         return status.modified_ms, status.size
 
-    def before(self, handlers: Handlers) -> Handlers:
-        """Return the handlers behind the guard."""
+    def before(self, handlers: Handlers, stored: StoredMessages | None = None) -> Handlers:
+        """Return the handlers behind the guard; ``stored`` as for `Guard`."""
+        self._guard.stored = stored
         return handlers.guarded(self._guard)
 
     async def run(self) -> None:

@@ -41,6 +41,7 @@ from firearrow.broker.statistics.counters import BrokerStats
 from firearrow.broker.statistics.disk_watch import DiskWatch
 from firearrow.broker.statistics.meters import SAMPLE_MS
 from firearrow.broker.statistics.watch import Watch
+from firearrow.broker.stored_topics import StoredTopics
 from firearrow.broker.tables.lake_topics import lake_topics
 from firearrow.broker.tables.tables import Tables
 from firearrow.broker.tables.topic_book import Topics
@@ -135,7 +136,7 @@ class Broker:
             handlers = Handlers()
             for part in parts:
                 part.add_to(handlers)
-            handlers = await self._guarded(life, handlers, identity)
+            handlers = await self._guarded(life, handlers, tables)
             await replication.start(life)
             if self._part is None or await self._part.serves():
                 await self._serve_clients(life, tables.store, handlers, consuming, registration)
@@ -310,15 +311,15 @@ class Broker:
             UnservedHandlers(tables.identity.ip, timers=self._settings.value.timers.timer_wheel_enable),
         ]
 
-    async def _guarded(self, life: Lifetime, handlers: Handlers, identity: Identity) -> Handlers:
+    async def _guarded(self, life: Lifetime, handlers: Handlers, tables: Tables) -> Handlers:
         """Return the handlers as requests reach them: behind the guard, if access is on."""
         config = self._settings.value.access
         if open_to_all(config, "broker", self._settings.broker.bind_address):
             return handlers
-        access = access_of(config, self._disk, identity.cluster)
+        access = access_of(config, self._disk, tables.identity.cluster)
         await access.open()
         life.spawn(access.run(), "access")
-        return access.before(handlers)
+        return access.before(handlers, StoredTopics(tables.store.lookups, tables.jobs))
 
     async def _serve_clients(
         self, life: Lifetime, store: Store, handlers: Handlers, consuming: Consuming, registration: Registration

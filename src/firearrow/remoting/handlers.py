@@ -262,8 +262,8 @@ Handler = Callable[[Any, Call], Answer | Later | None]
 ManySends = Callable[[SendsArrived, Creditor], bool]
 """Handles sends that arrived as one event; returns False if it handled none, and they are handled one by one."""
 R = TypeVar("R", bound=Request[Any])
-Guard = Callable[[Any, Call], None]
-"""Sees a request before its handler; raises ``Refused`` if the request must not reach it."""
+Guard = Callable[[Any, Call, Handler], Answer | Later | None]
+"""Takes a request and calls its handler, at once or later; raises ``Refused`` if the request must not reach it."""
 
 
 class Failures:
@@ -326,7 +326,6 @@ class Handlers:
 
 def _behind(guard: Guard, handler: Handler) -> Handler:
     def handle(request: Request[Any], call: Call) -> Answer | Later | None:
-        guard(request, call)
-        return handler(request, call)
+        return guard(request, call, handler)
 
     return handle

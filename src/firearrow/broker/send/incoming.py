@@ -44,7 +44,7 @@ def check_time(opens_ms: int, now_ms: int) -> None:
 def check_name(topic: str) -> None:
     """Refuse a topic to which clients may not send."""
     check_topic_name(topic)
-    if topic in names.UNSENDABLE_TOPICS:
+    if topic in names.UNSENDABLE_TOPICS or topic == names.TIMER_TOPIC:  # Apache takes any topic's name there
         raise Refused(ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden.")
 
 

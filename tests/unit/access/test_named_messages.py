@@ -1,0 +1,184 @@
+"""Requests that name a stored message: the topic of that message is asked about, whatever the request says of it."""
+
+from collections.abc import Callable, Coroutine
+from typing import Any, cast
+
+import pytest
+from msgspec.structs import replace
+
+from firearrow.access.declared import DECLARED
+from firearrow.broker import stored_topics
+from firearrow.model import names
+from firearrow.model.names import HALF_TOPIC, TIMER_TOPIC
+from firearrow.protocol.bodies.body import encode_body
+from firearrow.protocol.bodies.group.group import SubscriptionGroupConfig
+from firearrow.protocol.conversation import Request
+from firearrow.protocol.requests.group.group import UpdateAndCreateSubscriptionGroup
+from firearrow.protocol.requests.group.push import ConsumeMessageDirectly
+from firearrow.protocol.requests.message.query import ViewMessageById
+from firearrow.protocol.requests.message.send import ConsumerSendMsgBack
+from firearrow.protocol.requests.transaction.transaction import EndTransaction, ResumeCheckHalfMessage
+from firearrow.record.message_id import parse_offset_message_id
+from tests.unit.access.servers import ALICE, ROOT, Place, refusal, served
+from tests.unit.broker.whole import Client, a_send
+
+COMMIT = 8
+PREPARED = 4
+HALF = "TRAN_MSG\x01true\x02PGROUP\x01P\x02UNIQ_KEY\x01AC11000100002A\x02"
+DELAYED = "DELAY\x0118\x02UNIQ_KEY\x01AC11000100002B\x02"
+
+
+class Sent:
+    """A message that was sent, and its places."""
+
+    def __init__(self, message_id: str, queue_offset: int) -> None:
+        self.id = message_id
+        self.queue_offset = queue_offset
+        self.physical = int(parse_offset_message_id(message_id)[1])
+
+
+async def send(client: Client, topic: str, **fields: Any) -> Sent:
+    answer = (await client.send(topic, b"the body", **fields)).answer
+    assert answer is not None
+    return Sent(answer.msg_id, answer.queue_offset)
+
+
+async def people(place: Place) -> tuple[Client, Client]:
+    """Root, and Alice who may do everything with topic orders and group g."""
+    root = place.client(ROOT)
+    await root.ask(UpdateAndCreateSubscriptionGroup(), encode_body(SubscriptionGroupConfig(group_name="g")))
+    alice = await place.make(ALICE, ("Topic:orders", "All", "Allow"), ("Group:g", "All", "Allow"))
+    return root, alice
+
+
+async def is_about_bills(client: Client, *requests: Request[Any]) -> None:
+    for request in requests:
+        code, remark = await refusal(client, request)
+        assert (code, "Topic:bills " in remark) == (16, True), (request, code, remark)
+
+
+async def view(place: Place) -> None:
+    root, alice = await people(place)
+    own, other = await send(alice, "orders"), await send(root, "bills")
+    delayed = await send(root, "bills", properties=DELAYED)
+    assert b"the body" in (await alice.ask(ViewMessageById(offset=own.physical))).body
+    assert b"the body" in (await alice.ask(ViewMessageById(topic="orders", offset=own.physical))).body
+    for sent in (other, delayed):
+        await is_about_bills(
+            alice, ViewMessageById(topic="orders", offset=sent.physical), ViewMessageById(offset=sent.physical)
+        )
+    assert (await refusal(alice, ViewMessageById(topic="orders", offset=1 << 40)))[0] == 16
+    assert (await refusal(root, ViewMessageById(offset=1 << 40)))[0] == 1
+
+
+async def send_back(place: Place) -> None:
+    root, alice = await people(place)
+    own, other = await send(alice, "orders"), await send(root, "bills")
+    half = await send(root, "bills", properties=HALF, sys_flag=PREPARED)
+    assert await refusal(alice, back(own)) == (0, "")
+    await is_about_bills(alice, back(other), back(half), replace(back(other), origin_topic="orders"))
+    missing = ConsumerSendMsgBack(offset=1 << 40, group="g", delay_level=0)
+    assert (await refusal(alice, missing))[0] == 1
+
+
+def back(sent: Sent) -> ConsumerSendMsgBack:
+    return ConsumerSendMsgBack(offset=sent.physical, group="g", delay_level=0)
+
+
+async def end(place: Place) -> None:
+    root, alice = await people(place)
+    own = await send(alice, "orders", properties=HALF, sys_flag=PREPARED)
+    other = await send(root, "bills", properties=HALF, sys_flag=PREPARED)
+    await is_about_bills(alice, ended(other, "orders"), ended(other, None), ended(other, "bills"))
+    assert await root.stored("bills") == []
+    assert await refusal(alice, ended(own, "orders")) == (0, "")
+    assert await refusal(root, ended(other, "bills")) == (0, "")
+    assert len(await root.stored("bills")) == len(await root.stored("orders")) == 1
+
+
+def ended(sent: Sent, topic: str | None) -> EndTransaction:
+    return EndTransaction(
+        topic=topic,
+        producer_group="P",
+        tran_state_table_offset=sent.queue_offset,
+        commit_log_offset=sent.physical,
+        commit_or_rollback=COMMIT,
+        msg_id="AC11000100002A",
+    )
+
+
+async def resume(place: Place) -> None:
+    root, alice = await people(place)
+    own = await send(alice, "orders", properties=HALF, sys_flag=PREPARED)
+    other = await send(root, "bills", properties=HALF, sys_flag=PREPARED)
+    assert await refusal(alice, ResumeCheckHalfMessage(topic="orders", msg_id=own.id)) == (0, "")
+    await is_about_bills(
+        alice,
+        ResumeCheckHalfMessage(topic="orders", msg_id=other.id),
+        ResumeCheckHalfMessage(msg_id=other.id),
+    )
+    assert (await refusal(alice, ResumeCheckHalfMessage(msg_id="no id")))[0] == 16
+
+
+async def consume_directly(place: Place) -> None:
+    root, alice = await people(place)
+    own, other = await send(alice, "orders"), await send(root, "bills")
+    asked = ConsumeMessageDirectly(consumer_group="g", client_id="c", msg_id=other.id)
+    await is_about_bills(alice, asked, replace(asked, topic="orders"))
+    assert "not online" in (await refusal(alice, replace(asked, msg_id=own.id)))[1]
+
+
+async def forge_a_timer(place: Place) -> None:
+    """A message in the topic of timers would be delivered to the topic that its property names."""
+    await people(place)
+    bob = await place.make(("bob", "b"), ("Topic:*", "Pub", "Allow"), ("Topic:bills", "All", "Deny"))
+    forged = "REAL_TOPIC\x01bills\x02REAL_QID\x010\x02TIMER_OUT_MS\x011700000001000\x02"
+    for topic in (TIMER_TOPIC, HALF_TOPIC):
+        assert (await refusal(bob, a_send(topic, properties=forged), b"x"))[0] == 16
+
+
+SCENARIOS = [view, send_back, end, resume, consume_directly, forge_a_timer]
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+def test_nobody_reaches_a_message_of_another_topic(scenario: Callable[[Place], Coroutine[Any, Any, None]]) -> None:
+    served(scenario)
+
+
+def believes(kind: type[Request[Any]]) -> Callable[[pytest.MonkeyPatch], None]:
+    """Return a fault: what a request says of its topic is believed."""
+
+    def plant(patch: pytest.MonkeyPatch) -> None:
+        patch.setitem(cast("dict[Any, Any]", DECLARED), kind, replace(DECLARED[kind], named=None, cluster=()))
+
+    return plant
+
+
+def takes_the_broker_s_topic(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(stored_topics, "WAITING", frozenset())
+
+
+def takes_timers_from_clients(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(names, "TIMER_TOPIC", "")
+
+
+PLANTED: list[tuple[Callable[[pytest.MonkeyPatch], None], Callable[[Place], Coroutine[Any, Any, None]]]] = [
+    (believes(ViewMessageById), view),
+    (believes(ConsumerSendMsgBack), send_back),
+    (believes(EndTransaction), end),
+    (believes(ResumeCheckHalfMessage), resume),
+    (believes(ConsumeMessageDirectly), consume_directly),
+    (takes_the_broker_s_topic, view),
+    (takes_timers_from_clients, forge_a_timer),
+]
+
+
+@pytest.mark.parametrize(("plant", "scenario"), PLANTED)
+def test_a_planted_fault_is_seen(
+    plant: Callable[[pytest.MonkeyPatch], None],
+    scenario: Callable[[Place], Coroutine[Any, Any, None]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plant(monkeypatch)
+    with pytest.raises(AssertionError):
+        served(scenario)

@@ -52,6 +52,7 @@ class Feed(asyncio.Protocol):
         self._asked: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._writable = asyncio.Event()
         self._writable.set()
+        self.host = ""
         self.address = ""
         """The slave's address."""
         self.acked = NOTHING_CONFIRMED
@@ -70,8 +71,8 @@ class Feed(asyncio.Protocol):
         """Begin to wait for the slave's first report."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
         self._transport.set_write_buffer_limits(BUFFERED_BYTES)
-        host, port = (transport.get_extra_info("peername") or ("?", 0))[:2]
-        self.address = f"{host}:{port}"
+        self.host, port = (transport.get_extra_info("peername") or ("?", 0))[:2]
+        self.address = f"{self.host}:{port}"
         self._feeds.opened(self)
 
     def data_received(self, data: bytes) -> None:

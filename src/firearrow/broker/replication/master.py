@@ -9,11 +9,13 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from firearrow.access.rules import is_within
 from firearrow.broker.replication.decisions import LogBounds, in_sync
 from firearrow.broker.replication.feed import Feed
 from firearrow.broker.settings.live import LiveSettings
 from firearrow.errors import FireArrowError
 from firearrow.store.store import Store
+from firearrow.telemetry.damped import Damped
 
 CHECK_S: Final = 0.1
 """Seconds between two looks for heartbeats that are due and slaves that are silent."""
@@ -65,6 +67,7 @@ class Master:
         self._sent = SentStore(store, settings)
         self._tasks: dict[Feed, asyncio.Task[None]] = {}
         self._group: asyncio.TaskGroup | None = None
+        self._refusals = Damped()
         self.on_look: Callable[[], None] = lambda: None
         """Called when a slave has reported, came or left, and every `CHECK_S`."""
 
@@ -117,10 +120,24 @@ class Master:
 
     def opened(self, feed: Feed) -> None:
         """Begin to serve a slave that has connected."""
-        if self._group is None:
+        if self._group is None or not self._may_copy(feed):
             feed.abort()
             return
         self._tasks[feed] = self._group.create_task(feed.run(), name=f"feed of {feed.address}")
+
+    def _may_copy(self, feed: Feed) -> bool:
+        """Whether the log is sent to this address: whoever fetches it reads every topic."""
+        settings = self._settings.value
+        allowed = settings.replication.allowed_addresses
+        if not allowed and not settings.access.is_on:
+            return True
+        if any(is_within(feed.host, network) for network in allowed):
+            return True
+        number = self._refusals.count(asyncio.get_running_loop().time())
+        if number:
+            said = "%s may not fetch the log: if it is a slave, name its address in haAllowedAddresses"
+            log.warning(said, feed.address, extra={"slave": feed.address, "refused": self._refusals.total})
+        return False
 
     def acknowledged(self, _feed: Feed) -> None:
         """Pass on that a slave has reported."""

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from firearrow.access.rules import is_network
 from firearrow.errors import SettingsError
 
 Role = Literal["ASYNC_MASTER", "SYNC_MASTER", "SLAVE"]
@@ -22,6 +23,13 @@ class ReplicationConfig(Struct, frozen=True, kw_only=True, rename="camel"):
     ha_listen_port: Annotated[
         int, Meta(ge=0, le=65535, description="Port at which slaves fetch the log; 0 is listenPort + 1.")
     ] = 0
+    ha_allowed_addresses: Annotated[
+        str,
+        Meta(
+            description="Addresses, or ranges such as 10.0.0.0/8, divided by commas, from which the log is fetched at "
+            "haListenPort; all others are refused. Empty: every address with access off, none with access on."
+        ),
+    ] = ""
     ha_master_address: Annotated[
         str,
         Meta(
@@ -72,6 +80,11 @@ class ReplicationConfig(Struct, frozen=True, kw_only=True, rename="camel"):
         return self.broker_role == "SLAVE"
 
     @property
+    def allowed_addresses(self) -> tuple[str, ...]:
+        """The members of ``haAllowedAddresses``."""
+        return tuple(one.strip() for one in self.ha_allowed_addresses.split(",") if one.strip())
+
+    @property
     def slaves_waited_for(self) -> int:
         """How many slaves must have a message before its send is answered."""
         return self.in_sync_replicas - 1 if self.broker_role == "SYNC_MASTER" else 0
@@ -84,6 +97,9 @@ def check_role(config: ReplicationConfig, broker_id: int) -> None:
             f"minInSyncReplicas={config.min_in_sync_replicas} is over inSyncReplicas={config.in_sync_replicas}: a "
             "message would be refused without replicas that nobody waits for; raise inSyncReplicas"
         )
+    for address in config.allowed_addresses:
+        if not is_network(address):
+            raise SettingsError(f"haAllowedAddresses: {address!r} is not an address or a range such as 10.0.0.0/8")
     if config.is_slave and broker_id == 0:
         raise SettingsError("brokerRole=SLAVE needs a brokerId of its own: set brokerId to 1 or more")
     if not config.is_slave and broker_id:

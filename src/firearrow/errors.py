@@ -262,5 +262,13 @@ class NotNow(FireArrowError):
     """The request would do harm in the present state; nothing was changed. The message says what to change."""
 
 
+class PartlyDone(FireArrowError):
+    """A part of the work is done and the rest is not; the message says which, and why."""
+
+    def __init__(self, message: str, *, may_have_happened: bool = False) -> None:
+        self.may_have_happened = may_have_happened
+        super().__init__(message)
+
+
 class BrokenInvariant(FireArrowError):
     """A bug of ours. The process must end; input from outside never leads here."""

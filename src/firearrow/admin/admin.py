@@ -59,7 +59,7 @@ class Admin:
         self.operations: Final = BrokerOperations(self.brokers)
         self.name_servers: Final = NameServerOperations(self.brokers)
         self.accounts: Final = Accounts(self.brokers)
-        self.sizes: Final = TopicSize(self.topics, self.groups)
+        self.sizes: Final = TopicSize(self.brokers, self.topics, self.groups)
 
     async def __aenter__(self) -> Self:
         """Open it; servers are connected at the first request. A list of name servers at a URL is fetched now."""

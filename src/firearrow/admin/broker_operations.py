@@ -68,18 +68,14 @@ class BrokerOperations:
     async def wipe_write(self, broker_name: str) -> dict[str, int]:
         """Take the write permission from a broker's queues; return the topics that changed, by name server."""
         request = WipeWritePermOfBroker(broker_name=broker_name)
-        return {
-            str(address): (await self._brokers.ask(address, request)).answer.wipe_topic_count
-            for address in self._brokers.name_servers
-        }
+        found = await self._brokers.at_name_servers(lambda address: self._brokers.ask(address, request))
+        return {address: reply.answer.wipe_topic_count for address, reply in found.items()}
 
     async def restore_write(self, broker_name: str) -> dict[str, int]:
         """Give a broker's queues write permission; return the topics that changed, by name server."""
         request = AddWritePermOfBroker(broker_name=broker_name)
-        return {
-            str(address): (await self._brokers.ask(address, request)).answer.add_topic_count
-            for address in self._brokers.name_servers
-        }
+        found = await self._brokers.at_name_servers(lambda address: self._brokers.ask(address, request))
+        return {address: reply.answer.add_topic_count for address, reply in found.items()}
 
 
 def check_names(wanted: Mapping[str, str], known: Mapping[str, str], whose: str) -> None:

@@ -5,14 +5,15 @@ or one broker; with several clusters the caller must name one.
 """
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Final, TypeVar
 
 from msgspec import Struct
 
 from firearrow import fastjson
 from firearrow.client.name_servers import UNANSWERED, NameServers
-from firearrow.errors import NoRoute, NoSuchName, SettingsError
+from firearrow.errors import FireArrowError, NoRoute, NoSuchName, PartlyDone, SettingsError
 from firearrow.protocol.bodies.naming.route import ClusterInfo, TopicRouteData
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.conversation import A, Request
@@ -130,9 +131,13 @@ class Brokers:
         return await self._names.ask(request, timeout_ms=self._timeout_ms, accept=accept)
 
     async def tell_name_servers(self, request: Request[A]) -> None:
-        """Send a request to every name server; raise if one does not answer."""
-        for address in self._names.addresses:
-            await self.ask(address, request)
+        """Send a request to every name server; when all have been asked, raise if one has not done it."""
+        await self.at_name_servers(lambda address: self.ask(address, request))
+
+    async def at_name_servers(self, act: Callable[[Address], Awaitable[T]]) -> dict[str, T]:
+        """Do something at every name server; return the results by address."""
+        found = await at_each({f"name server {each}": partial(act, each) for each in self._names.addresses})
+        return dict(zip(map(str, self._names.addresses), found, strict=True))
 
 
 def _route_of(topic: str) -> GetRouteInfoByTopic:
@@ -151,6 +156,32 @@ def _chosen(members: Sequence[BrokerMember], cluster: str, broker: str) -> list[
         there = ", ".join(sorted({f"{member.name} ({member.address})" for member in found})) or "none"
         raise NoSuchName(f"no broker {broker!r} is registered; there are: {there}")
     return named
+
+
+async def at_each(work: Mapping[str, Callable[[], Awaitable[T]]]) -> list[T]:
+    """Change servers one after the other, the others also when one fails; return the results in order.
+
+    The keys name the servers. Raise ``PartlyDone`` if it was done at a few of them, and the failure if at none.
+    """
+    done: dict[str, T] = {}
+    failures: dict[str, FireArrowError] = {}
+    for place, act in work.items():
+        try:
+            done[place] = await act()
+        except FireArrowError as failure:
+            failures[place] = failure
+    if not failures:
+        return list(done.values())
+    first = next((each for each in failures.values() if each.may_have_happened), next(iter(failures.values())))
+    if not done and len(failures) == 1:
+        raise first
+    if not done:
+        first.add_note(f"It was done neither at {' nor at '.join(failures)}.")
+        raise first
+    reasons = "; ".join(f"{place}: {failure}" for place, failure in failures.items())
+    raise PartlyDone(
+        f"done at {', '.join(done)}, but not at {reasons}. Mend that and do the same again: a repeat does no harm"
+    ) from first
 
 
 async def together(work: Iterable[Awaitable[T]]) -> list[T]:

@@ -5,13 +5,14 @@ queues, members do. Java: ``ConsumerStatusSubCommand``, ``DeleteSubscriptionGrou
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from firearrow import fastjson
-from firearrow.admin.brokers import BrokerMember, Brokers, together
+from firearrow.admin.brokers import BrokerMember, Brokers, at_each, together
 from firearrow.admin.group_offsets import GroupOffsets
 from firearrow.client.name_servers import UNANSWERED
 from firearrow.errors import AlreadyExists, NoSuchName, NotNow, RequestRefused
@@ -26,6 +27,13 @@ from firearrow.protocol.requests.group.group import DeleteSubscriptionGroup, Upd
 from firearrow.protocol.requests.group.push import GetConsumerRunningInfo
 from firearrow.protocol.requests.naming.route import DeleteTopicInNamesrv
 
+SETTINGS: Final = (
+    "retry_max_times",
+    "retry_queue_nums",
+    "consume_broadcast_enable",
+    "consume_enable",
+    "consume_message_orderly",
+)
 STARTED: Final = "PROP_CONSUMER_START_TIMESTAMP"
 
 
@@ -82,15 +90,19 @@ class GroupMembers:
         return fastjson.decode((await self._brokers.ask(member.at, request)).body, ConsumerRunningInfo)
 
     async def create(self, group: SubscriptionGroupConfig, *, cluster: str = "", broker: str = "") -> None:
-        """Make a group on every master of a cluster, or on one broker; raise ``AlreadyExists`` if it is there."""
+        """Make a group on every master of a cluster, or on one broker.
+
+        Raise ``AlreadyExists`` if all have it, or one with other settings: what failed halfway can be done again.
+        """
         masters = await self._brokers.masters(cluster, broker)
-        for member in masters:
-            if group.group_name in await self._offsets.groups_of(member):
-                raise AlreadyExists(
-                    f"there is a group {group.group_name!r} on {member.name} already; firearrow group update changes it"
-                )
-        for member in masters:
-            await self._brokers.ask(member.at, UpdateAndCreateSubscriptionGroup(), encode_body(group))
+        held = {member: (await self._offsets.groups_of(member)).get(group.group_name or "") for member in masters}
+        other = next((member for member, each in held.items() if each is not None and not _is_same(each, group)), None)
+        if other is not None or None not in held.values():
+            where = (other or masters[0]).name
+            raise AlreadyExists(
+                f"there is a group {group.group_name!r} on {where} already; firearrow group update changes it"
+            )
+        await self._put({member: group for member, each in held.items() if each is None})
 
     async def update(self, group: str, changes: Mapping[str, Any], *, cluster: str = "", broker: str = "") -> None:
         """Change settings of a group on every master of a cluster or on one broker; each keeps its other ones.
@@ -98,10 +110,18 @@ class GroupMembers:
         A master that does not have the group gets it with the settings of one that has it.
         """
         elsewhere = await self.settings(group, cluster)
-        for member in await self._brokers.masters(cluster, broker):
-            before = (await self._offsets.groups_of(member)).get(group, elsewhere)
-            changed = replace(before, **changes)
-            await self._brokers.ask(member.at, UpdateAndCreateSubscriptionGroup(), encode_body(changed))
+        masters = await self._brokers.masters(cluster, broker)
+        held = {member: (await self._offsets.groups_of(member)).get(group, elsewhere) for member in masters}
+        await self._put({member: replace(before, **changes) for member, before in held.items()})
+
+    async def _put(self, wanted: Mapping[BrokerMember, SubscriptionGroupConfig]) -> None:
+        request = UpdateAndCreateSubscriptionGroup()
+        await at_each(
+            {
+                f"broker {member.name}": partial(self._brokers.ask, member.at, request, encode_body(config))
+                for member, config in wanted.items()
+            }
+        )
 
     async def settings(self, group: str, cluster: str = "") -> SubscriptionGroupConfig:
         """Return the settings of a group; raise ``NoSuchName`` if no broker knows it."""
@@ -118,9 +138,12 @@ class GroupMembers:
             raise NotNow(f"group {group!r} has members, which would make it again: stop them, then delete it")
         forget = not keep_offsets
         request = DeleteSubscriptionGroup(group_name=group, clean_offset=forget, remove_offset=forget)
-        for member in masters:
+
+        async def delete_at(member: BrokerMember) -> None:
             await self._brokers.ask(member.at, request)
             await self._forget_topic(member, retry_topic(group))
+
+        await at_each({f"broker {member.name}": partial(delete_at, member) for member in masters})
         await self._brokers.tell_name_servers(DeleteTopicInNamesrv(topic=retry_topic(group), cluster_name=None))
 
     async def _forget_topic(self, member: BrokerMember, topic: str) -> None:
@@ -140,6 +163,11 @@ class GroupMembers:
             except (RequestRefused, *UNANSWERED) as error:
                 why = str(error)
         return SilentMember(client, why)
+
+
+def _is_same(held: SubscriptionGroupConfig, wanted: SubscriptionGroupConfig) -> bool:
+    """Whether a group has the settings that operators give; brokers add others."""
+    return all(getattr(held, name) == getattr(wanted, name) for name in SETTINGS)
 
 
 def _subscriptions(info: ConsumerRunningInfo) -> dict[str, str]:

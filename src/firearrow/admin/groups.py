@@ -10,14 +10,15 @@ members would read an offset as a time.
 Java: ``DefaultMQAdminExtImpl.resetOffsetByTimestamp``, ``ConsumerProgressSubCommand``.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from msgspec import Struct
 
 from firearrow import fastjson
-from firearrow.admin.brokers import BrokerMember, Brokers, together
-from firearrow.errors import NoSuchName, NotNow, RequestRefused, SettingsError
+from firearrow.admin.brokers import BrokerMember, Brokers, at_each, together
+from firearrow.errors import FireArrowError, NoSuchName, NotNow, PartlyDone, RequestRefused, SettingsError
 from firearrow.model import MessageQueue
 from firearrow.model.names import is_system_group
 from firearrow.model.versions import version_name
@@ -194,9 +195,13 @@ class Groups:
 
     async def reset(self, group: str, topic: str, timestamp_ms: int) -> Sequence[QueueMove]:
         """Move a group to a time, to ``FIRST`` or to ``LAST``; return the moved queues."""
-        return await self._moves(
-            group, topic, lambda member, queues: self._reset_at(member, queues, group, topic, timestamp_ms)
-        )
+        members = await self._holders(topic)
+        before = await self._offsets(members, group, topic)
+        work = {
+            f"broker {member.name}": partial(self._reset_at, member, queues, group, topic, timestamp_ms)
+            for member, queues in members.items()
+        }
+        return _moves(before, await at_each(work))
 
     async def reset_offset(self, group: str, queue: MessageQueue, offset: int) -> QueueMove:
         """Move a group without running members to an offset of one queue."""
@@ -210,7 +215,9 @@ class Groups:
 
     async def planned(self, group: str, topic: str, timestamp_ms: int) -> Sequence[QueueMove]:
         """Return the moves of ``reset``, queue by queue, without changing anything."""
-        return await self._moves(group, topic, lambda member, queues: self._places(member, queues, timestamp_ms))
+        members = await self._holders(topic)
+        before = await self._offsets(members, group, topic)
+        return _moves(before, [await self._places(member, queues, timestamp_ms) for member, queues in members.items()])
 
     async def planned_offset(self, group: str, queue: MessageQueue, offset: int) -> QueueMove:
         """Return the move of ``reset_offset``, without changing anything."""
@@ -233,19 +240,6 @@ class Groups:
             )
         before = await self._offsets(members, group, queue.topic)
         return QueueMove(queue, before.get(queue), offset), member
-
-    async def _moves(
-        self,
-        group: str,
-        topic: str,
-        places: Callable[[BrokerMember, Sequence[MessageQueue]], Awaitable[dict[MessageQueue, int]]],
-    ) -> Sequence[QueueMove]:
-        members = await self._holders(topic)
-        before = await self._offsets(members, group, topic)
-        after: dict[MessageQueue, int] = {}
-        for member, queues in members.items():
-            after |= await places(member, queues)
-        return [QueueMove(queue, before.get(queue), offset) for queue, offset in sorted(after.items())]
 
     async def _summary(self, members: Sequence[BrokerMember], group: str) -> GroupSummary:
         seen = [await self._connections(member, group) for member in members]
@@ -332,15 +326,18 @@ class Groups:
         return places
 
     async def _write(self, member: BrokerMember, group: str, places: dict[MessageQueue, int]) -> None:
-        for queue, offset in places.items():
+        for done, (queue, offset) in enumerate(places.items()):
             request = UpdateConsumerOffset(
                 consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
             )
             try:
                 await self._brokers.ask(member.at, request)
-            except RequestRefused as refusal:
-                if refusal.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
-                    raise _no_group(group) from refusal
+            except FireArrowError as failure:
+                if isinstance(failure, RequestRefused) and failure.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
+                    raise _no_group(group) from failure
+                if done:
+                    part = f"{done} of {len(places)} queues are moved, the others not"
+                    raise PartlyDone(f"{part}: {failure}; do the same again") from failure
                 raise
 
     async def _places(
@@ -367,6 +364,11 @@ class Groups:
             return held.max_offset  # brokers of 4.9 would return the last message
         search = SearchOffsetByTimestamp(topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp_ms)
         return (await self._brokers.ask(member.at, search)).answer.offset
+
+
+def _moves(before: Mapping[MessageQueue, int], after: Iterable[Mapping[MessageQueue, int]]) -> Sequence[QueueMove]:
+    places = [place for each in after for place in each.items()]
+    return [QueueMove(queue, before.get(queue), offset) for queue, offset in sorted(places)]
 
 
 def _no_group(group: str) -> NoSuchName:

@@ -38,8 +38,8 @@ class NameServerOperations:
         """Change settings at every name server. A name that one does not have is refused before any is changed."""
         for server in self.addresses:
             check_names(wanted, await self.settings(server), f"name server {server}")
-        for server in self.addresses:
-            await self._brokers.ask(server, UpdateNamesrvConfig(), PropertiesText(dict(wanted)).encode())
+        body = PropertiesText(dict(wanted)).encode()
+        await self._brokers.at_name_servers(lambda server: self._brokers.ask(server, UpdateNamesrvConfig(), body))
 
     async def texts(self, server: Address, namespace: str) -> dict[str, str]:
         """Return the named texts of a namespace; none for a namespace that does not exist."""

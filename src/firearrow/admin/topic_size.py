@@ -9,9 +9,10 @@ from collections.abc import Collection, Sequence
 
 from msgspec import Struct
 
+from firearrow.admin.brokers import Brokers
 from firearrow.admin.groups import Groups
-from firearrow.admin.topics import TopicDescription, TopicOnBroker, Topics
-from firearrow.errors import SettingsError
+from firearrow.admin.topics import TopicOnBroker, Topics
+from firearrow.errors import NoSuchName, SettingsError
 from firearrow.model import MessageQueue
 from firearrow.model.names import is_system_group
 
@@ -27,27 +28,31 @@ class Unread(Struct, frozen=True, order=True):
 class TopicSize:
     """The number of queues of topics."""
 
-    def __init__(self, topics: Topics, groups: Groups) -> None:
+    def __init__(self, brokers: Brokers, topics: Topics, groups: Groups) -> None:
+        self._brokers = brokers
         self._topics = topics
         self._groups = groups
 
     async def grow(self, topic: str, queues: int, *, cluster: str = "", broker: str = "") -> None:
-        """Give a topic more queues, to read and to write."""
-        for held in _on(await self._topics.describe(topic), broker):
-            if max(held.read_queues, held.write_queues) >= queues:
-                raise SettingsError(
-                    f"topic {topic!r} has {held.read_queues} queues to read and {held.write_queues} to write on "
-                    f"{held.broker}; give more than that, or shrink it"
-                )
+        """Give a topic more queues, to read and to write. A broker that has as many already stays as it is."""
+        held = await self._on(topic, cluster, broker)
+        most = max(held, key=lambda each: max(each.read_queues, each.write_queues))
+        least = min(min(each.read_queues, each.write_queues) for each in held)
+        if max(most.read_queues, most.write_queues) > queues or least >= queues:
+            raise SettingsError(
+                f"topic {topic!r} has {most.read_queues} queues to read and {most.write_queues} to write on "
+                f"{most.broker}; give more than that, or shrink it"
+            )
         await self._topics.update(topic, cluster=cluster, broker=broker, queues=queues)
 
     async def stop_writing(self, topic: str, queues: int, *, cluster: str = "", broker: str = "") -> None:
         """Begin to shrink: queues from this number on take no more messages from producers that know it."""
-        for held in _on(await self._topics.describe(topic), broker):
-            if held.read_queues <= queues:
-                raise SettingsError(
-                    f"topic {topic!r} has {held.read_queues} queues on {held.broker}; give fewer than that, or grow it"
-                )
+        held = await self._on(topic, cluster, broker)
+        least = min(held, key=lambda each: each.read_queues)
+        if least.read_queues < queues or all(each.read_queues <= queues for each in held):
+            raise SettingsError(
+                f"topic {topic!r} has {least.read_queues} queues on {least.broker}; give fewer than that, or grow it"
+            )
         await self._topics.update(topic, cluster=cluster, broker=broker, write_queues=queues)
 
     async def unread(self, topic: str, queues: int, brokers: Collection[str]) -> Sequence[Unread]:
@@ -69,6 +74,10 @@ class TopicSize:
         """End shrinking: nobody reads the queues from this number on."""
         await self._topics.update(topic, cluster=cluster, broker=broker, queues=queues)
 
-
-def _on(described: TopicDescription, broker: str) -> list[TopicOnBroker]:
-    return [held for held in described.brokers if not broker or held.broker == broker]
+    async def _on(self, topic: str, cluster: str, broker: str) -> Sequence[TopicOnBroker]:
+        """Return the topic as those brokers have it that are to change."""
+        names = {member.name for member in await self._brokers.masters(cluster, broker)}
+        held = [each for each in (await self._topics.describe(topic)).brokers if each.broker in names]
+        if not held:
+            raise NoSuchName(f"{broker or cluster} has no topic {topic!r}; create it there")
+        return held

@@ -10,13 +10,24 @@ Java: ``DefaultMQAdminExtImpl``, ``UpdateTopicSubCommand``, ``DeleteTopicSubComm
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from msgspec import Struct
 
 from firearrow import fastjson
-from firearrow.admin.brokers import BrokerMember, Brokers, together
-from firearrow.errors import AlreadyExists, IllegalMessage, NoSuchName, RequestRefused, RequestTimedOut, SettingsError
+from firearrow.admin.brokers import BrokerMember, Brokers, at_each, together
+from firearrow.client.name_servers import UNANSWERED
+from firearrow.errors import (
+    AlreadyExists,
+    FireArrowError,
+    IllegalMessage,
+    NoSuchName,
+    PartlyDone,
+    RequestRefused,
+    RequestTimedOut,
+    SettingsError,
+)
 from firearrow.model import MessageQueue
 from firearrow.model.flags import PERM_READ, PERM_WRITE, is_legal_perm
 from firearrow.model.names import AUTO_CREATE_TOPIC, is_dlq_topic, is_retry_topic, is_system_topic, topic_fault
@@ -178,15 +189,13 @@ class Topics:
     ) -> None:
         """Create a topic on every master of a cluster, or on one broker; return when name servers route it.
 
-        Raise ``AlreadyExists`` if one of those brokers has the topic; ``update`` changes it.
+        Raise ``AlreadyExists`` if all those brokers have the topic, or one with other settings: what failed halfway can
+        be done again. ``update`` changes a topic.
         """
         fault = topic_fault(topic)
         if fault:
             raise IllegalMessage(fault)
         masters = await self._brokers.masters(cluster, broker)
-        for master in masters:
-            if await self._config(master, topic) is not None:
-                raise AlreadyExists(f"broker {master.name} has a topic {topic!r} already; update it instead")
         config = TopicConfig(
             topic_name=topic,
             read_queue_nums=queues if read_queues is None else read_queues,
@@ -194,7 +203,12 @@ class Topics:
             perm=perm,
             order=order,
         )
-        await self._apply(dict.fromkeys(masters, config), attributes or {})
+        held = {master: await self._config(master, topic) for master in masters}
+        other = next((master for master, each in held.items() if each is not None and not _is_same(each, config)), None)
+        if other is not None or None not in held.values():
+            where = (other or masters[0]).name
+            raise AlreadyExists(f"broker {where} has a topic {topic!r} already; update it instead")
+        await self._apply({master: config for master, each in held.items() if each is None}, attributes or {})
 
     async def update(
         self,
@@ -232,15 +246,25 @@ class Topics:
 
     async def delete(self, topic: str, *, cluster: str = "") -> None:
         """Delete a topic and its messages, on every broker of a cluster and at every name server."""
-        holders = await self._holders(topic)
-        for master in await self._brokers.masters(cluster):
-            if master in holders:
-                await self._brokers.ask(master.at, DeleteTopicInBroker(topic=topic))
+        try:
+            holders = await self._holders(topic)
+        except NoSuchName:
+            if not await self._is_left_behind(topic):
+                raise
+            holders = {}
+        masters = [master for master in await self._brokers.masters(cluster) if master in holders]
+        request = DeleteTopicInBroker(topic=topic)
+        await at_each({f"broker {each.name}": partial(self._brokers.ask, each.at, request) for each in masters})
         await self._brokers.tell_name_servers(DeleteTopicInNamesrv(topic=topic, cluster_name=cluster or None))
-        if await self._order_text(topic) is not None:
+        if any(text is not None for text in await self._order_texts(topic)):
             await self._brokers.tell_name_servers(DeleteKvConfig(namespace=ORDER_TOPIC_CONFIG, key=topic))
 
     # -- parts
+
+    async def _is_left_behind(self, topic: str) -> bool:
+        """Whether a name server knows a topic that no broker has: one that was away when the topic was deleted."""
+        left = [*await self._brokers.routes(topic), *await self._order_texts(topic)]
+        return any(each is not None for each in left)
 
     async def _apply(self, wanted: Mapping[BrokerMember, TopicConfig], attributes: Mapping[str, str]) -> None:
         for config in wanted.values():
@@ -248,11 +272,21 @@ class Topics:
         by_broker = {member.name: config for member, config in wanted.items()}
         topic = next(iter(by_broker.values())).topic_name or ""
         before = await self._order_text(topic)
-        if before is not None or any(config.order for config in by_broker.values()):
+        is_ordered = before is not None or any(config.order for config in by_broker.values())
+        if is_ordered:
             # First, because brokers of 4.9 read their strict order from this text at every registration.
             await self._set_order(topic, by_broker, before)
-        for member, config in wanted.items():
-            await self._brokers.ask(member.at, _request(config, attributes))
+        work = {
+            f"broker {member.name}": partial(self._brokers.ask, member.at, _request(config, attributes))
+            for member, config in wanted.items()
+        }
+        try:
+            await at_each(work)
+        except FireArrowError as failure:
+            if is_ordered and not isinstance(failure, PartlyDone):
+                done = "name servers have the text of strict order, but no broker has changed the topic"
+                raise PartlyDone(f"{done}: {failure}; do the same again") from failure
+            raise
         await self._routed(topic, by_broker)
 
     async def _set_order(self, topic: str, wanted: Mapping[str, TopicConfig], before: str | None) -> None:
@@ -333,6 +367,18 @@ class Topics:
         reply = await self._brokers.ask_name_server(request, accept=_FOUND_OR_NOT)
         return reply.answer.value if reply.code == ResponseCode.SUCCESS else None
 
+    async def _order_texts(self, topic: str) -> Sequence[str | None]:
+        """Return the text of strict order of every name server that answers."""
+        request = GetKvConfig(namespace=ORDER_TOPIC_CONFIG, key=topic)
+        texts: list[str | None] = []
+        for address in self._brokers.name_servers:
+            try:
+                reply = await self._brokers.ask(address, request, accept=_FOUND_OR_NOT)
+            except UNANSWERED:
+                continue
+            texts.append(reply.answer.value if reply.code == ResponseCode.SUCCESS else None)
+        return texts
+
 
 def _own_names(members: Sequence[BrokerMember]) -> set[str]:
     """Return the topics that are named after brokers and clusters; every broker has them."""
@@ -347,6 +393,15 @@ def _on_broker(broker: str, config: TopicConfig) -> TopicOnBroker:
         config.perm,
         config.order,
         {name.lstrip("+"): value for name, value in config.attributes.items()},
+    )
+
+
+def _is_same(held: TopicConfig, wanted: TopicConfig) -> bool:
+    return (held.read_queue_nums, held.write_queue_nums, held.perm, held.order) == (
+        wanted.read_queue_nums,
+        wanted.write_queue_nums,
+        wanted.perm,
+        wanted.order,
     )
 
 

@@ -15,7 +15,7 @@ import typer
 
 from firearrow.cli.cluster import NameServers, fail, name_servers, reach_of, run
 from firearrow.cli.environment import Reach
-from firearrow.cli.messages.message_printer import JSON, TABLE, Printer
+from firearrow.cli.messages.message_printer import FIELDS_HELP, JSON, TABLE, Printer
 from firearrow.cli.messages.topic_reader import Look, Reader
 from firearrow.client import Consumer, PullConsumer, cel, sql
 from firearrow.client.consumer.subscription import EVERYTHING, Expression, doubt, subscription
@@ -23,6 +23,16 @@ from firearrow.errors import SettingsError
 from firearrow.model.names import TOOLS_CONSUMER_GROUP
 
 IDLE_SECONDS: Final = 5.0
+
+Format = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        "-f",
+        help=f"table, raw (bodies only), json, or text with fields, such as '%o %k %s\\n': {FIELDS_HELP}; "
+        "\\n, \\t, \\r and \\0 are characters. Nothing is added after a message.",
+    ),
+]
 
 
 def consume(
@@ -58,9 +68,7 @@ def consume(
         float,
         typer.Option(min=0.1, help="With --group, without --follow: leave after so many seconds without a message."),
     ] = IDLE_SECONDS,
-    form: Annotated[
-        str, typer.Option("--format", "-f", help="table, raw (bodies only), json, or fields: '%o %k %s\\n'.")
-    ] = TABLE,
+    form: Format = TABLE,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
     servers: NameServers = "",
 ) -> None:

@@ -93,6 +93,9 @@ def reset_group(
     if (offset is None) == (not to):
         fail(context, "no target is given; give either --to (first, last or a time), or --offset with --queue")
 
+    if to and queue:
+        fail(context, "--to moves the group in all queues of the topic; give --offset with --queue, or leave it out")
+
     async def move() -> Sequence[QueueMove]:
         async with admin_of(context, servers) as admin:
             if offset is not None:

@@ -28,7 +28,7 @@ from firearrow.cli.messages.packing import (
 from firearrow.cli.output import OutputEnded, standard_output
 from firearrow.cli.times import time_to_come_ms, wait_ms
 from firearrow.client import Message, Producer, SendResult
-from firearrow.errors import FireArrowError, SettingsError
+from firearrow.errors import FireArrowError, PartlyDone, SettingsError
 from firearrow.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -157,10 +157,13 @@ class _Sending:
     def _with_count(self, group: ExceptionGroup) -> Exception:
         """Return the error that ended the command, with the number of messages sent before it."""
         if failed := group.subgroup(FireArrowError):
-            first = failed.exceptions[0]
+            first = cast("FireArrowError", failed.exceptions[0])
             self._sent += getattr(first, "stored", 0)
-            first.add_note(f"{_counted(self._sent)} sent before it.")
-            return first
+            if not self._sent:
+                first.add_note("0 messages were sent before it.")
+                return first
+            said = f"{first}. {_counted(self._sent)} sent before it; leave them out when you try again"
+            return PartlyDone(said, may_have_happened=first.may_have_happened)
         if ended := group.subgroup(OutputEnded):
             undone = f"{_counted(self._sent)} acknowledged, and what came after them may not have been sent"
             return OutputEnded(cast("OutputEnded", ended.exceptions[0]).error, undone)

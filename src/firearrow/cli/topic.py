@@ -198,8 +198,8 @@ def delete_topic(
         async with admin_of(context, servers) as admin:
             await admin.topics.delete(name, cluster=cluster)
 
-    found = run(context, look)
     if not sure:
+        found = run(context, look)
         readers = f", consumed by {', '.join(found.groups)}" if found.groups else ""
         typer.confirm(f"Delete topic {name} with {found.messages} messages{readers}?", abort=True)
     run(context, forget)

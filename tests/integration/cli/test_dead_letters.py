@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from firearrow.admin.dead_letters import GIVEN_UP, REDRIVEN
 from firearrow.client import ReceivedMessage
 from firearrow.errors import NoSuchName
 from firearrow.testing.blocking import Cluster
-from tests.interop.cli.commands import Commands
+from tests.interop.cli.commands import MAIN, Commands
 
 pytestmark = pytest.mark.real
 
@@ -66,6 +68,17 @@ def test_the_list_says_what_failed_and_since_when(cluster: Cluster) -> None:
     died = [letter.store_timestamp for letter in cluster.messages(f"%DLQ%{GROUP}")]
     assert (min(each["since"] for each in found), max(each["last"] for each in found)) == (min(died), max(died))
     assert "orders" in command("pipeline", "dlq", "list", "--group", GROUP)
+
+
+def test_a_list_that_is_watched_is_a_line_of_json_each_time(cluster: Cluster) -> None:
+    words = [sys.executable, "-c", MAIN, "dlq", "list", "--json", "--watch", "0.1"]
+    with subprocess.Popen(
+        words, env=Commands(cluster.address).environment, stdout=subprocess.PIPE, text=True
+    ) as watched:
+        assert watched.stdout is not None
+        assert [json.loads(watched.stdout.readline())[0]["group"] for _ in range(2)] == [GROUP] * 2
+        watched.terminate()
+    assert watched.returncode == 143
 
 
 def test_show_finds_chosen_letters(cluster: Cluster) -> None:

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from firearrow.cli.messages.message_printer import FIELDS, renderer
+from firearrow.cli.messages.message_printer import renderer
 from firearrow.errors import SettingsError
 from firearrow.model import EpochMs, MessageQueue, PhysicalOffset, QueueOffset, StoredMessage
 from firearrow.model.message import Host
@@ -51,13 +51,6 @@ def test_a_format_prints_its_fields(form: str, printed: bytes) -> None:
 def test_a_format_that_does_not_exist_is_refused(form: str) -> None:
     with pytest.raises(SettingsError, match="--format"):
         renderer(form)
-
-
-def test_the_list_of_fields_is_what_the_module_says() -> None:
-    import firearrow.cli.messages.message_printer
-
-    said = firearrow.cli.messages.message_printer.__doc__ or ""
-    assert [name for name in FIELDS if f"``%{name}``" not in said] == []
 
 
 def test_a_timed_message_says_when_it_was_due() -> None:

@@ -34,7 +34,7 @@ def _unset(reason: str) -> Promise:
     return Promise(frozenset({""}), reason)
 
 
-_CONTROLLER: Final = "controllers and the election of masters are not offered yet"
+_CONTROLLER: Final = "there is no controller here: brokers of a group choose their master by etcd (coordinatorAddress)"
 _ROCKSDB: Final = "there is no RocksDB here: queues, timers and settings are kept in Apache's plain files"
 _AUTH: Final = "there is one way to know users and one to ask rules here, and both keep them in memory"
 _PATHS: Final = "everything lies below storePathRootDir; link the directory there instead"

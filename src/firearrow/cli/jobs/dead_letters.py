@@ -18,8 +18,7 @@ import typer
 
 from firearrow.cli.cluster import AsJson, NameServers, Terminated, admin_of, name_servers, reach_of, until_terminated
 from firearrow.cli.jobs.job_run import explained
-from firearrow.cli.operate.listing import Watch
-from firearrow.cli.output import flush
+from firearrow.cli.operate.listing import Watch, shown_again
 from firearrow.cli.tables import body_fields, body_text, print_json, print_table, time_text
 from firearrow.cli.times import time_ms
 from firearrow.errors import FireArrowError, SettingsError
@@ -57,23 +56,24 @@ def list_letters(
     """Sum dead letters up by group, topic, tag and reason: how many, since when, after how many attempts."""
     from firearrow.admin.dead_letters import Choice, summaries
 
-    async def ask(letters: "DeadLetters") -> None:
-        while True:
-            names = group or await letters.groups()
-            found = [letter for name in names for letter in await _chosen(letters, name, Choice())]
-            _print_summaries(summaries(found), as_json=as_json)
-            flush()
-            if watch is None:
-                return
-            await asyncio.sleep(watch)
+    async def ask(letters: "DeadLetters") -> "list[Summary]":
+        names = group or await letters.groups()
+        return summaries([letter for name in names for letter in await _chosen(letters, name, Choice())])
 
-    _done(context, servers, "dlq list", ask, verbose)
+    async def look(letters: "DeadLetters") -> None:
+        await shown_again(
+            context,
+            lambda: ask(letters),
+            fields=lambda found: [_summary(each) for each in found],
+            tables=_print_summaries,
+            as_json=as_json,
+            watch=watch,
+        )
+
+    _done(context, servers, "dlq list", look, verbose)
 
 
-def _print_summaries(found: "list[Summary]", *, as_json: bool) -> None:
-    if as_json:
-        print_json([_summary(each) for each in found])
-        return
+def _print_summaries(found: "list[Summary]") -> None:
     rows = [
         (
             each.group,

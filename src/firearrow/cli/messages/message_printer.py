@@ -1,10 +1,7 @@
 """How ``firearrow consume`` prints messages: a table, bodies only, JSON lines, or chosen fields as in kcat.
 
-Fields of a format: ``%t`` topic, ``%b`` broker, ``%p`` queue, ``%o`` offset in the queue, ``%k`` keys, ``%g`` tag,
-``%T`` store time in milliseconds, ``%D`` when a timed message was due in milliseconds (of one with a delay: when its
-slot of ``timerPrecisionMs`` began), ``%i`` message id, ``%h``
-properties, ``%s`` body, ``%S`` its length in bytes, ``%%`` a percent sign; ``\\n``, ``\\t``, ``\\r`` and ``\\0`` are
-characters. Nothing is added at the end of a message.
+`FIELDS` are the fields of a format; ``\\n``, ``\\t``, ``\\r`` and ``\\0`` are characters.
+Nothing is added at the end of a message.
 """
 
 import sys
@@ -26,21 +23,28 @@ HEADER: Final = f"{'stored':<24}  {'broker:queue@offset':<20}  {'tag, keys':<16}
 
 Render = Callable[[StoredMessage, MessageQueue], bytes]
 
-FIELDS: Final[dict[str, Render]] = {
-    "t": lambda message, _: message.topic.encode(),
-    "b": lambda _, queue: queue.broker_name.encode(),
-    "p": lambda _, queue: str(queue.queue_id).encode(),
-    "o": lambda message, _: str(message.queue_offset).encode(),
-    "k": lambda message, _: " ".join(message.keys).encode(),
-    "g": lambda message, _: message.tag.encode(),
-    "T": lambda message, _: str(message.store_timestamp).encode(),
-    "D": lambda message, _: str(due_ms(message.properties) or "").encode(),
-    "i": lambda message, _: (message.unique_key or "").encode(),
-    "h": lambda message, _: ",".join(f"{name}={value}" for name, value in message.properties.items()).encode(),
-    "s": lambda message, _: message.body,
-    "S": lambda message, _: str(len(message.body)).encode(),
-    "%": lambda _message, _queue: b"%",
+FIELDS: Final[dict[str, tuple[str, Render]]] = {
+    "t": ("topic", lambda message, _: message.topic.encode()),
+    "b": ("broker", lambda _, queue: queue.broker_name.encode()),
+    "p": ("queue", lambda _, queue: str(queue.queue_id).encode()),
+    "o": ("offset in the queue", lambda message, _: str(message.queue_offset).encode()),
+    "k": ("keys", lambda message, _: " ".join(message.keys).encode()),
+    "g": ("tag", lambda message, _: message.tag.encode()),
+    "T": ("store time in ms", lambda message, _: str(message.store_timestamp).encode()),
+    "D": (
+        "when a timed message was due, in ms (after a delay: when its slot of timerPrecisionMs began)",
+        lambda message, _: str(due_ms(message.properties) or "").encode(),
+    ),
+    "i": ("message id", lambda message, _: (message.unique_key or "").encode()),
+    "h": (
+        "properties",
+        lambda message, _: ",".join(f"{name}={value}" for name, value in message.properties.items()).encode(),
+    ),
+    "s": ("body", lambda message, _: message.body),
+    "S": ("length of the body", lambda message, _: str(len(message.body)).encode()),
+    "%": ("a percent sign", lambda _message, _queue: b"%"),
 }
+FIELDS_HELP: Final = ", ".join(f"%{letter} {meaning}" for letter, (meaning, _) in FIELDS.items())
 CHARACTERS: Final = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
 
 
@@ -94,7 +98,7 @@ def _pieces(form: str) -> Iterable[Render]:
                 raise SettingsError(
                     f"%{name} in --format is no field; there are {' '.join(f'%{each}' for each in FIELDS)}"
                 )
-            yield FIELDS[name]
+            yield FIELDS[name][1]
         elif letter == "\\":
             name = next(letters, "\\")
             yield _constant(CHARACTERS.get(name, f"\\{name}".encode()))

@@ -4,6 +4,7 @@ Every broker keeps its own users and rules, so every command goes to all brokers
 """
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Annotated, Final
 
 import typer
@@ -24,6 +25,7 @@ from firearrow.access.rules import (
     word,
 )
 from firearrow.admin import Admin
+from firearrow.admin.brokers import at_each
 from firearrow.cli.cluster import AsJson, NameServers, admin_of, fail, run
 from firearrow.cli.operate.listing import Watch, show
 from firearrow.cli.tables import print_table
@@ -66,9 +68,13 @@ def _everywhere(
 
     async def work() -> None:
         async with admin_of(context, servers) as admin:
-            for address in await admin.accounts.keepers(cluster, broker):
+
+            async def at(address: Address) -> None:
                 await change(admin, address)
                 typer.echo(f"{said} at {address}")
+
+            keepers = await admin.accounts.keepers(cluster, broker)
+            await at_each({f"broker {address}": partial(at, address) for address in keepers})
 
     run(context, work)
 

@@ -12,7 +12,7 @@ from firearrow.cli.operate.pairs import pairs_of, print_pairs
 from firearrow.cli.operate.states import print_states, state_fields
 from firearrow.cli.tables import print_table
 from firearrow.cli.times import wait_ms
-from firearrow.errors import SettingsError
+from firearrow.errors import PartlyDone, SettingsError
 
 if TYPE_CHECKING:
     from firearrow.admin import Admin, BrokerMember
@@ -28,7 +28,6 @@ config = typer.Typer(add_completion=False, help="Read and change the settings of
 brokers.add_typer(config, name="config", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="BROKER", help="The broker, by name or by address.")]
-BrokerName = Annotated[str, typer.Argument(metavar="BROKER", help="The broker, by name.")]
 
 
 @brokers.command("list")
@@ -135,30 +134,30 @@ def set_config(
 
 
 @brokers.command("wipe-write")
-def wipe_write(context: typer.Context, name: BrokerName, servers: NameServers = "") -> None:
+def wipe_write(context: typer.Context, name: Name, servers: NameServers = "") -> None:
     """Take the write permission from a broker's queues, at every name server: producers move to other brokers."""
-    act = _at_name_servers(context, servers, name, lambda admin: admin.operations.wipe_write(name))
+    known, act = _at_name_servers(context, servers, name, lambda admin, known: admin.operations.wipe_write(known))
     for server, topics in act.items():
-        typer.echo(f"{name} takes no more messages of {topics} topics, says name server {server}")
+        typer.echo(f"{known} takes no more messages of {topics} topics, says name server {server}")
 
 
 @brokers.command("restore-write")
-def restore_write(context: typer.Context, name: BrokerName, servers: NameServers = "") -> None:
+def restore_write(context: typer.Context, name: Name, servers: NameServers = "") -> None:
     """Give a broker's queues write permission again, at every name server."""
-    act = _at_name_servers(context, servers, name, lambda admin: admin.operations.restore_write(name))
+    known, act = _at_name_servers(context, servers, name, lambda admin, known: admin.operations.restore_write(known))
     for server, topics in act.items():
-        typer.echo(f"{name} takes messages of {topics} topics again, says name server {server}")
+        typer.echo(f"{known} takes messages of {topics} topics again, says name server {server}")
 
 
 def _at_name_servers(
-    context: typer.Context, servers: str, name: str, act: "Callable[[Admin], Awaitable[dict[str, int]]]"
-) -> dict[str, int]:
-    """Change a broker that is registered at every name server; return how many topics each has changed."""
+    context: typer.Context, servers: str, broker: str, act: "Callable[[Admin, str], Awaitable[dict[str, int]]]"
+) -> tuple[str, dict[str, int]]:
+    """Change a registered broker at every name server; return its name, and how many topics each has changed."""
 
-    async def changed() -> dict[str, int]:
+    async def changed() -> tuple[str, dict[str, int]]:
         async with admin_of(context, servers) as admin:
-            await _broker(admin, name)
-            return await act(admin)
+            name = (await _broker(admin, broker)).name
+            return name, await act(admin, name)
 
     return run(context, changed)
 
@@ -166,7 +165,7 @@ def _at_name_servers(
 @brokers.command("drain")
 def drain(
     context: typer.Context,
-    name: BrokerName,
+    name: Name,
     wait: Annotated[
         str, typer.Option(help="Wait at least so long: stock producers look for routes every 30 s.")
     ] = ROUTE_WAIT,
@@ -179,11 +178,14 @@ def drain(
     except SettingsError as error:
         fail(context, str(error))
 
+    if most_s < least_s + QUIET_S:
+        fail(context, f"--timeout {timeout} is too short: it takes --wait {wait}, and {QUIET_S:g} s without a message")
+
     async def empty() -> bool:
         async with admin_of(context, servers) as admin:
             member = await _broker(admin, name)
-            await admin.operations.wipe_write(name)
-            typer.echo(f"{name} takes no more messages; producers have {wait} to notice")
+            await admin.operations.wipe_write(member.name)
+            typer.echo(f"{member.name} takes no more messages; producers have {wait} to notice")
             await asyncio.sleep(least_s)
             return await _is_quiet(admin, member, most_s - least_s)
 
@@ -202,11 +204,16 @@ async def _is_quiet(admin: "Admin", member: "BrokerMember", most_s: float) -> bo
     ends = loop.time() + most_s
     stored = -1
     while loop.time() < ends or stored < 0:
-        now = (await admin.operations.states([member]))[0].put_total
-        if now == stored:
+        state = (await admin.operations.states([member]))[0]
+        if state.fault:
+            raise PartlyDone(
+                f"{member.name} takes no more messages by the name servers, but does not answer: {state.fault}. "
+                f"Look what became of it; firearrow broker restore-write {member.name} undoes this"
+            )
+        if state.put_total == stored:
             return True
-        stored = now
-        await asyncio.sleep(min(QUIET_S, most_s))
+        stored = state.put_total
+        await asyncio.sleep(QUIET_S)
     return False
 
 

@@ -1,7 +1,7 @@
 """``firearrow group create``, ``update``, ``delete`` and ``skip``."""
 
-from collections.abc import Sequence
-from typing import Annotated, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -26,53 +26,69 @@ Ordered = Annotated[
 ]
 
 
-def create_group(
-    context: typer.Context,
-    name: Name,
-    retries: Retries = None,
-    retry_queues: RetryQueues = None,
-    broadcast: Broadcast = None,
-    enable: Enabled = None,
-    order: Ordered = None,
-    cluster: InCluster = "",
-    broker: OnBroker = "",
-    servers: NameServers = "",
-) -> None:
+class Wanted(NamedTuple):
+    """The settings of a group that a command line gives, and the brokers that they are for."""
+
+    group: str
+    given: Mapping[str, Any]
+    cluster: str
+    broker: str
+
+
+def _with_settings(act: Callable[[typer.Context, str, Wanted], None]) -> Callable[..., None]:
+    """Return a command that takes the settings of a group as options."""
+
+    def command(
+        context: typer.Context,
+        name: Name,
+        retries: Retries = None,
+        retry_queues: RetryQueues = None,
+        broadcast: Broadcast = None,
+        enable: Enabled = None,
+        order: Ordered = None,
+        cluster: InCluster = "",
+        broker: OnBroker = "",
+        servers: NameServers = "",
+    ) -> None:
+        given = {
+            "retry_max_times": retries,
+            "retry_queue_nums": retry_queues,
+            "consume_broadcast_enable": broadcast,
+            "consume_enable": enable,
+            "consume_message_orderly": order,
+        }
+        changes = {setting: value for setting, value in given.items() if value is not None}
+        act(context, servers, Wanted(name, changes, cluster, broker))
+
+    command.__doc__ = act.__doc__
+    return command
+
+
+@_with_settings
+def create_group(context: typer.Context, servers: str, wanted: Wanted) -> None:
     """Create a consumer group, on brokers that do not make groups by themselves."""
-    given = _given(retries, retry_queues, broadcast, enable, order)
 
     async def make() -> None:
         async with admin_of(context, servers) as admin:
-            wanted = SubscriptionGroupConfig(group_name=name, **given)
-            await admin.members.create(wanted, cluster=cluster, broker=broker)
+            config = SubscriptionGroupConfig(group_name=wanted.group, **wanted.given)
+            await admin.members.create(config, cluster=wanted.cluster, broker=wanted.broker)
 
     run(context, make)
-    typer.echo(f"group {name} is there")
+    typer.echo(f"group {wanted.group} is there")
 
 
-def update_group(
-    context: typer.Context,
-    name: Name,
-    retries: Retries = None,
-    retry_queues: RetryQueues = None,
-    broadcast: Broadcast = None,
-    enable: Enabled = None,
-    order: Ordered = None,
-    cluster: InCluster = "",
-    broker: OnBroker = "",
-    servers: NameServers = "",
-) -> None:
+@_with_settings
+def update_group(context: typer.Context, servers: str, wanted: Wanted) -> None:
     """Change the given settings of a group; the others stay as they are."""
-    given = _given(retries, retry_queues, broadcast, enable, order)
-    if not given:
+    if not wanted.given:
         fail(context, "nothing to change is given; see --help for what can be changed")
 
     async def change() -> None:
         async with admin_of(context, servers) as admin:
-            await admin.members.update(name, given, cluster=cluster, broker=broker)
+            await admin.members.update(wanted.group, wanted.given, cluster=wanted.cluster, broker=wanted.broker)
 
     run(context, change)
-    typer.echo(f"group {name} is changed")
+    typer.echo(f"group {wanted.group} is changed")
 
 
 def delete_group(
@@ -110,7 +126,7 @@ def skip_group(
     queue: Annotated[
         str, typer.Option(help="Only in this queue: BROKER:NUMBER; stop the group's members first. [all queues]")
     ] = "",
-    count: Annotated[int, typer.Option(min=1, help="So many messages of --queue.")] = 1,
+    count: Annotated[int | None, typer.Option(min=1, help="So many messages of --queue. [1]")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the new offsets; change nothing.")] = False,
     servers: NameServers = "",
     as_json: AsJson = False,
@@ -120,6 +136,8 @@ def skip_group(
         place = queue_of(topic, queue) if queue else None
     except SettingsError as error:
         fail(context, str(error))
+    if place is None and count is not None:
+        fail(context, "--count is of one queue; give it too, --queue BROKER:NUMBER, or leave --count out to skip all")
 
     async def skip() -> Sequence[QueueMove]:
         async with admin_of(context, servers) as admin:
@@ -131,22 +149,9 @@ def skip_group(
                 raise NoSuchName(
                     f"group {name!r} has no offset in queue {queue} of {topic!r}, so there is none to skip"
                 )
-            target = max(progress[place].committed, 0) + count
+            target = max(progress[place].committed, 0) + (count or 1)
             if dry_run:
                 return [await groups.planned_offset(name, place, target)]
             return [await groups.reset_offset(name, place, target)]
 
     print_moves(run(context, skip), name, topic, as_json=as_json, dry_run=dry_run)
-
-
-def _given(
-    retries: int | None, retry_queues: int | None, broadcast: bool | None, enable: bool | None, order: bool | None
-) -> dict[str, Any]:
-    given = {
-        "retry_max_times": retries,
-        "retry_queue_nums": retry_queues,
-        "consume_broadcast_enable": broadcast,
-        "consume_enable": enable,
-        "consume_message_orderly": order,
-    }
-    return {name: value for name, value in given.items() if value is not None}

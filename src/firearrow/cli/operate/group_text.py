@@ -4,6 +4,7 @@ import typer
 
 from firearrow.admin import GroupDescription
 from firearrow.admin.group_members import HeldQueue, Holders
+from firearrow.admin.groups import QueueProgress
 from firearrow.cli.tables import print_table, time_text
 from firearrow.model import MessageQueue
 
@@ -47,18 +48,31 @@ def _print_queues(found: GroupDescription, held: dict[MessageQueue, HeldQueue]) 
         "member since",
     ]
     rows = []
-    for each in found.queues:
-        queue, holder = each.queue, held.get(each.queue)
+    known = {each.queue: each for each in found.queues}
+    for queue in sorted({*known, *held}):
+        holder, each = held.get(queue), known.get(queue)
         who = (
             ("nobody", "-", "-")
             if holder is None
             else (holder.client_id, time_text(holder.last_pull_ms), time_text(holder.member_since_ms))
         )
-        consumed = time_text(each.last_consumed_ms)
-        rows.append(
-            (queue.topic, queue.broker_name, queue.queue_id, each.committed, each.end, each.lag, consumed, *who)
+        place = (
+            ("-", "-", "-", "-")
+            if each is None
+            else (each.committed, each.end, each.lag, time_text(each.last_consumed_ms))
         )
+        rows.append((queue.topic, queue.broker_name, queue.queue_id, *place, *who))
     print_table("Queues", names, rows)
+
+
+def _place(progress: QueueProgress | None) -> dict[str, object]:
+    """Return how far a group is in a queue; nothing for one that a member holds and nobody has committed in."""
+    return {
+        "committed": None if progress is None else progress.committed,
+        "end": None if progress is None else progress.end,
+        "lag": None if progress is None else progress.lag,
+        "consumedUpTo": None if progress is None else progress.last_consumed_ms,
+    }
 
 
 def _holder(held: HeldQueue | None) -> dict[str, object]:
@@ -77,6 +91,7 @@ def group_fields(described: Described) -> dict[str, object]:
     """Return the description of a group for JSON."""
     found, holders = described
     held = {each.queue: each for each in holders.queues}
+    known = {each.queue: each for each in found.queues}
     return {
         "group": found.name,
         "messageModel": found.message_model,
@@ -104,16 +119,13 @@ def group_fields(described: Described) -> dict[str, object]:
         ],
         "queues": [
             {
-                "topic": each.queue.topic,
-                "broker": each.queue.broker_name,
-                "queue": each.queue.queue_id,
-                "committed": each.committed,
-                "end": each.end,
-                "lag": each.lag,
-                "consumedUpTo": each.last_consumed_ms,
-                **_holder(held.get(each.queue)),
+                "topic": queue.topic,
+                "broker": queue.broker_name,
+                "queue": queue.queue_id,
+                **_place(known.get(queue)),
+                **_holder(held.get(queue)),
             }
-            for each in found.queues
+            for queue in sorted({*known, *held})
         ],
         "silentMembers": {each.client_id: each.why for each in holders.silent},
     }

@@ -47,6 +47,24 @@ def show(
     With ``watch`` it is asked again and again; a failure after the first answer is a line on standard error.
     """
 
+    async def look() -> None:
+        async with admin_of(context, servers) as admin:
+            await shown_again(context, lambda: ask(admin), fields=fields, tables=tables, as_json=as_json, watch=watch)
+
+    run(context, look)
+
+
+async def shown_again(
+    context: typer.Context,
+    ask: Callable[[], Awaitable[T]],
+    *,
+    fields: Callable[[T], object],
+    tables: Callable[[T], None],
+    as_json: bool,
+    watch: float | None,
+) -> None:
+    """Print an answer, with ``watch`` again and again, as `show` does."""
+
     def print_it(found: T) -> None:
         if not as_json:
             tables(found)
@@ -56,18 +74,14 @@ def show(
             standard_output().write(msgspec.json.encode(fields(found)).decode() + "\n")
         flush()
 
-    async def look() -> None:
-        async with admin_of(context, servers) as admin:
-            print_it(await ask(admin))
-            while watch is not None:
-                await asyncio.sleep(watch)
-                try:
-                    found = await ask(admin)
-                except FireArrowError as error:
-                    typer.echo(f"{context.command_path}: {told(error)}", err=True)
-                    continue
-                if standard_output().isatty() and not as_json:
-                    standard_output().write(CLEAR)
-                print_it(found)
-
-    run(context, look)
+    print_it(await ask())
+    while watch is not None:
+        await asyncio.sleep(watch)
+        try:
+            found = await ask()
+        except FireArrowError as error:
+            typer.echo(f"{context.command_path}: {told(error)}", err=True)
+            continue
+        if standard_output().isatty() and not as_json:
+            standard_output().write(CLEAR)
+        print_it(found)

@@ -11,7 +11,7 @@ from firearrow.cli.cluster import AsJson, NameServers, admin_of, fail, run
 from firearrow.cli.operate.listing import Watch, show
 from firearrow.cli.tables import print_table
 from firearrow.cli.times import wait_ms
-from firearrow.errors import NoSuchName, NotNow, SettingsError
+from firearrow.errors import FireArrowError, NoSuchName, NotNow, PartlyDone, SettingsError
 from firearrow.model.flags import perm_text
 from firearrow.protocol.bodies.naming.route import TopicRouteData
 
@@ -20,7 +20,7 @@ LOOK_S = 1.0
 Name = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")]
 Queues = Annotated[int, typer.Option("--queues", "-q", min=1, help="Queues on each broker afterwards.")]
 InCluster = Annotated[str, typer.Option("--cluster", "-c", help="On every master of this cluster.")]
-OnBroker = Annotated[str, typer.Option("--broker", "-b", help="Only on this broker, given by name.")]
+OnBroker = Annotated[str, typer.Option("--broker", "-b", help="Only on this broker, given by name or address.")]
 
 
 def route_topic(
@@ -113,12 +113,16 @@ def shrink_topic(
     async def shrink() -> None:
         async with admin_of(context, servers) as admin:
             await admin.sizes.stop_writing(name, queues, cluster=cluster, broker=broker)
-            if not force:
-                typer.echo(f"queues from {queues} on take no more messages; producers have {wait} to notice")
-                await asyncio.sleep(least_s)
-                brokers = [member.name for member in await admin.brokers.masters(cluster, broker)]
-                await _until_read(admin, name, queues, brokers, most_s)
-            await admin.sizes.stop_reading(name, queues, cluster=cluster, broker=broker)
+            try:
+                if not force:
+                    typer.echo(f"queues from {queues} on take no more messages; producers have {wait} to notice")
+                    await asyncio.sleep(least_s)
+                    brokers = [member.name for member in await admin.brokers.masters(cluster, broker)]
+                    await _until_read(admin, name, queues, brokers, most_s)
+                await admin.sizes.stop_reading(name, queues, cluster=cluster, broker=broker)
+            except FireArrowError as failure:
+                done = f"queues from {queues} on take no more messages, but the rest is not done"
+                raise PartlyDone(f"{done}: {failure}") from failure
 
     run(context, shrink)
     typer.echo(f"topic {name} has {queues} queues on each broker")
@@ -132,7 +136,7 @@ async def _until_read(admin: Admin, topic: str, queues: int, brokers: Sequence[s
             first = unread[0]
             raise NotNow(
                 f"group {first.group!r} has not consumed {first.messages} messages of queue "
-                f"{first.queue.broker_name}:{first.queue.queue_id}; the queue can still be read. Let the group go on "
-                "and give the command again, or --force"
+                f"{first.queue.broker_name}:{first.queue.queue_id}. Let the group go on and give the command again, or "
+                "--force"
             )
         await asyncio.sleep(LOOK_S)

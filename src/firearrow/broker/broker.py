@@ -111,7 +111,7 @@ class Broker:
         async with Lifetime("broker") as life:
             life.on_stop(self._caller.close)
             metrics = self.metrics = BrokerMetrics(self._settings.value, identity)
-            await metrics.open(life, self._network)
+            await metrics.open(life, self._network, None if self._part is None else self._part.idle)
             tables = await self._open_tables(life, identity)
             metrics.watch_store(tables.store)
             self._count(life, tables.stats)
@@ -130,7 +130,7 @@ class Broker:
             writers = self._write(life, tables, sends, ending)
             watch = Watch(sends.admission, sends.replies, sends.replies.lines)
             for_operators = self._operate(life, tables, watch, consuming, transactions.ends, registration)
-            metrics.watch(life, tables, watch, sends, consuming, transactions, replication)
+            metrics.watch(life, tables, watch, sends, consuming, transactions, replication, registration)
             copies = ReplicationHandlers(tables, replication, consuming.delays.offsets)
             parts: tuple[Registers, ...] = (consuming, *writers, *for_operators, copies, changes)
             handlers = Handlers()

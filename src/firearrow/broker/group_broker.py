@@ -21,7 +21,7 @@ from firearrow.broker.failover.group_values import About
 from firearrow.broker.failover.membership import Membership
 from firearrow.broker.failover.run_file import RunFile
 from firearrow.broker.identity import Identity
-from firearrow.broker.metrics.metrics import BrokerMetrics
+from firearrow.broker.metrics.metrics import NO_PART, BrokerMetrics
 from firearrow.broker.settings.config import BrokerSettings
 from firearrow.errors import FireArrowError, ResourceShortage
 from firearrow.model.group_state import Promised
@@ -68,6 +68,8 @@ class GroupBroker:
         self._clock = clock
         self._chance = chance
         self._shortages = Damped()
+        self._idle = BrokerMetrics(settings, self._identity(), NO_PART)
+        """What operators see while the broker has no part: probes are answered then, too."""
         self._served: Broker | None = None
         self._part: GroupPart | None = None
         self._serves: asyncio.Future[Identity] | None = None
@@ -78,6 +80,7 @@ class GroupBroker:
         self._serves = asyncio.get_running_loop().create_future()
         async with Lifetime("group") as life:
             life.on_stop(self._coordinator.close)
+            await self._idle.open(life, self._network)
             run_file = await RunFile.load(self._disk, self._machine.boot_id)
             promise = await Promise.load(self._disk)
             membership = await self._membership(run_file, promise)
@@ -148,7 +151,7 @@ class GroupBroker:
             try:
                 await promise.make(duty.group.epoch, duty.group.master)
                 await membership.took_up(duty.group, leads=isinstance(duty, Lead))
-                await self._take_part(GroupPart(duty, membership))
+                await self._take_part(GroupPart(duty, membership, self._idle))
             except* ResourceShortage as errors:
                 shortages = "; ".join(map(str, errors.exceptions))
             membership.gave_up()

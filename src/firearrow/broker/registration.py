@@ -46,6 +46,7 @@ from firearrow.protocol.requests.naming.route import WipeWritePermOfBroker
 from firearrow.record.layout import CRC_MASK
 from firearrow.remoting.caller import Caller
 from firearrow.runtime.network import Address
+from firearrow.telemetry.damped import Damped
 
 SHORTEST_PERIOD_MS: Final = 10_000
 LONGEST_PERIOD_MS: Final = 60_000
@@ -89,6 +90,11 @@ class Registration:
         """Register everywhere for the first time; return how many name servers accepted."""
         outcomes = await asyncio.gather(*(name_server.register_all() for name_server in self.at))
         return sum(outcomes)
+
+    @property
+    def failing(self) -> int:
+        """The number of name servers that did not take the last registration."""
+        return sum(name_server.is_failing for name_server in self.at)
 
     def whole(self) -> None:
         """Register the whole table again, soon."""
@@ -232,6 +238,9 @@ class _NameServer:
         self._wanted = asyncio.Event()
         self._one_at_a_time = asyncio.Lock()
         self._watching: list[asyncio.Future[None]] = []
+        self._failures = Damped()
+        self.is_failing = False
+        """Whether the last registration was refused or not answered."""
 
     def changed(self, topics: tuple[TopicConfig, ...]) -> None:
         self._pending.update({topic.topic_name or "": topic for topic in topics})
@@ -292,11 +301,17 @@ class _NameServer:
                 await self._say(whole, pending)
             except FireArrowError as error:
                 # Topics that could not be registered alone are sent again with the whole table.
-                self._whole = True
-                extra = {"name_server": str(self.address), "reason": str(error), "topics": len(pending)}
-                log.warning("registration at %s failed: %s", self.address, error, extra=extra)
+                self._whole = self.is_failing = True
+                self._tell_failure(error, len(pending))
                 return False
+            self.is_failing = False
             return True
+
+    def _tell_failure(self, error: FireArrowError, topics: int) -> None:
+        times = self._failures.count(asyncio.get_running_loop().time())
+        if times:
+            extra = {"name_server": str(self.address), "reason": str(error), "topics": topics, "times": times}
+            log.warning("registration at %s failed: %s", self.address, error, extra=extra)
 
     async def _say(self, whole: bool, pending: dict[str, TopicConfig]) -> None:
         registration = self._registration

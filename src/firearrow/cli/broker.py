@@ -4,14 +4,13 @@ import asyncio
 import logging
 import os
 import random
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from firearrow.cli.servers.level import Level, LogFile, LogForm, LogLevel, start_logging
+from firearrow.cli.servers.level import Level, LogFile, LogForm, LogLevel, start_logging, tell
 from firearrow.cli.servers.operation import MetricsPort, metrics_flags, metrics_line
 from firearrow.errors import DiskError, FireArrowError, SettingsError
 from firearrow.telemetry.logs import Form
@@ -80,7 +79,7 @@ def broker(
     except* FireArrowError as group:
         for error in leaves(group):
             where = f" (the store is {directory})" if isinstance(error, DiskError) else ""
-            typer.echo(f"firearrow broker: {error}{where}", err=True)
+            tell(f"firearrow broker: {error}{where}", Level.ERROR)
         raise typer.Exit(1) from None
 
 
@@ -148,7 +147,7 @@ def read_settings(file: Path | None, flags: Mapping[str, object]) -> "BrokerSett
         sources.insert(0, Source.from_text(file.name, _text(file)))
     loaded = load_settings(sources)
     for warning in loaded.warnings:
-        typer.echo(f"warning: {warning}", err=True)
+        tell(f"warning: {warning}", Level.WARNING)
     ip = loaded.value.broker.broker_ip1
     if not ip:
         return loaded.value
@@ -230,12 +229,10 @@ async def _serve(
             except asyncio.CancelledError:
                 notify("STOPPING=1")
                 if drains:
-                    print(
-                        "broker drains: producers move to other brokers, requests are still answered", file=sys.stderr
-                    )
+                    tell("broker drains: producers move to other brokers, requests are still answered")
                     await served.drain()
                 raise
     finally:
         await disk.close()
         if serves:
-            print("broker stopped", file=sys.stderr)
+            tell("broker stopped")

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +13,7 @@ from msgspec.structs import replace
 from firearrow.access.settings import AccessConfig, check_access
 from firearrow.cli.broker import leaves
 from firearrow.cli.environment import server_environment
-from firearrow.cli.servers.level import Level, LogFile, LogForm, LogLevel, start_logging
+from firearrow.cli.servers.level import Level, LogFile, LogForm, LogLevel, start_logging, tell
 from firearrow.cli.servers.operation import MetricsPort, metrics_flags, metrics_line
 from firearrow.errors import FireArrowError, SettingsError
 from firearrow.nameserver.config import WITHOUT_EFFECT, NameServerConfig
@@ -62,7 +61,7 @@ def nameserver(
         serve(settings, directory)
     except* FireArrowError as group:
         for error in leaves(group):
-            typer.echo(f"firearrow nameserver: {error}", err=True)
+            tell(f"firearrow nameserver: {error}", Level.ERROR)
         raise typer.Exit(1) from None
 
 
@@ -78,7 +77,7 @@ def read_settings(file: Path | None, flags: dict[str, object]) -> NameServerSett
         sources.insert(0, Source.from_text(file.name, _text(file)))
     loaded = load(NameServerSettings, sources, ignored=WITHOUT_EFFECT)
     for warning in loaded.warnings:
-        typer.echo(f"warning: {warning}", err=True)
+        tell(f"warning: {warning}", Level.WARNING)
     check_access(loaded.value.access)
     idle_s = loaded.value.nameserver.server_channel_max_idle_time_seconds
     return replace(loaded.value, limits=replace(loaded.value.limits, idle_s=idle_s))
@@ -119,4 +118,4 @@ async def _serve(settings: NameServerSettings, directory: Path, says: Says | Non
         notify("STOPPING=1")
         await disk.close()
         if serves:
-            print("name server stopped", file=sys.stderr)
+            tell("name server stopped")

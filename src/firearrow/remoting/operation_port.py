@@ -78,6 +78,10 @@ class OperationPort:
         """The address that the port listens at."""
         return self._port.address
 
+    def show(self, registry: Registry, readiness: Readiness) -> None:
+        """Show others than before, from the next request on."""
+        self._registry, self._readiness = registry, readiness
+
     async def open(self, life: Lifetime, address: Address) -> None:
         """Answer until ``life`` ends; raise ``ListenFailed`` when the address is taken."""
         await self._port.start(address)

@@ -34,11 +34,15 @@ class ValuesFormatter(logging.Formatter):
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name is logging's
         """Return the line without its traceback."""
         values = [f" {key}={value!r}" for key, value in record.__dict__.items() if key not in _KNOWN]
+        record.message = record.message.replace("\r", "\\r").replace("\n", "\\n")  # an event is a line
         return super().formatMessage(record) + "".join(values)
 
 
 class JsonFormatter(logging.Formatter):
-    """Writes an event as one JSON object: time, level, logger, event, its values, and the trace of an error."""
+    """Writes an event as one JSON object: time, level, logger, event, its values, and the trace of an error.
+
+    A value under one of the first four names gets ``_of_event`` added to its name.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
@@ -48,7 +52,8 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "event": record.getMessage(),
         }
-        line |= {key: value for key, value in record.__dict__.items() if key not in _KNOWN}
+        values = {key: value for key, value in record.__dict__.items() if key not in _KNOWN}
+        line |= {f"{key}_of_event" if key in line else key: value for key, value in values.items()}
         if record.exc_info:
             line["trace"] = self.formatException(record.exc_info)
         return json.dumps(line, default=str)
@@ -68,6 +73,11 @@ def log_to_file(path: str, level: str = "INFO", form: Form = Form.TEXT) -> None:
 def _log_to(handler: logging.Handler, level: str, form: Form) -> None:
     handler.setFormatter(JsonFormatter() if form is Form.JSON else ValuesFormatter())
     logging.basicConfig(level=level, handlers=[handler], force=True)
+
+
+def logs_json() -> bool:
+    """Whether servers log JSON lines now."""
+    return any(isinstance(handler.formatter, JsonFormatter) for handler in logging.getLogger().handlers)
 
 
 def change_level(level: str) -> None:

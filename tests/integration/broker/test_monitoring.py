@@ -57,7 +57,7 @@ global: {{scrape_interval: 500ms, evaluation_interval: 500ms}}
 rule_files: [rules.yml]
 scrape_configs:
   - job_name: firearrow
-    static_configs: [{{targets: ["127.0.0.1:{broker}", "127.0.0.1:{names}"]}}]
+    static_configs: [{{targets: [{targets}]}}]
 """
 
 
@@ -68,6 +68,7 @@ class Site:
         self.directory = directory
         self.names, self.broker = free_port(), free_broker_port()
         self.names_metrics, self.broker_metrics, self.prometheus = free_port(), free_port(), free_port()
+        self.slave_metrics = free_port()
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.environment = {**os.environ, "FAULTS": str(directory), "PYTHONPATH": f"{directory}:{':'.join(sys.path)}"}
         self.more_settings = f"brokerName=broker-a\nhaListenPort={free_port()}\n"
@@ -83,6 +84,11 @@ class Site:
             process.kill()
             process.wait()
 
+    def start_names(self) -> None:
+        names = ["--port", str(self.names), "--bind", "127.0.0.1", "--directory", f"{self.directory}/names"]
+        words = [sys.executable, "-c", MAIN, "nameserver", *names, "--metrics-port", str(self.names_metrics)]
+        self.start("names", *words)
+
     def start_broker(self) -> None:
         settings = self.directory / "broker.conf"
         settings.write_text(
@@ -97,8 +103,11 @@ class Site:
         wait_for(lambda: self.fetch(self.broker_metrics, "/health/ready") == "ready\n", "a ready broker", PATIENCE_S)
 
     def kill_broker(self) -> None:
-        self.processes["broker"].send_signal(signal.SIGKILL)
-        self.processes["broker"].wait()
+        self.kill("broker")
+
+    def kill(self, name: str) -> None:
+        self.processes[name].send_signal(signal.SIGKILL)
+        self.processes[name].wait()
 
     def start_slave(self) -> None:
         """Start a slave of the broker, on a disk of the machine."""
@@ -106,6 +115,7 @@ class Site:
         settings.write_text("brokerName=broker-a\nbrokerId=1\nbrokerRole=SLAVE\nmappedFileSizeCommitLog=4194304\n")
         where = ["-n", f"127.0.0.1:{self.names}", "--port", str(free_broker_port()), "-c", str(settings)]
         where += ["--store", f"{self.directory}/copy", "--bind", "127.0.0.1", "--advertise", "127.0.0.1"]
+        where += ["--metrics-port", str(self.slave_metrics)]
         self.start("slave", sys.executable, "-c", MAIN, "broker", *where)
 
     @contextmanager
@@ -202,19 +212,19 @@ class Site:
 
 
 @contextmanager
-def a_site(directory: Path) -> Iterator[Site]:
+def a_site(directory: Path, *, with_slave: bool = False) -> Iterator[Site]:
     site = Site(directory)
     rules = (EXAMPLES / "prometheus" / "broker-alerts.yml").read_text()
     for long, short in SHORTER:
         rules, count = re.subn(long, short, rules)
         assert count, f"the rules have no {long}"
     (directory / "rules.yml").write_text(rules)
-    (directory / "prometheus.yml").write_text(CONFIG.format(broker=site.broker_metrics, names=site.names_metrics))
+    ports = [site.broker_metrics, site.names_metrics, *([site.slave_metrics] if with_slave else [])]
+    targets = ", ".join(f'"127.0.0.1:{port}"' for port in ports)
+    (directory / "prometheus.yml").write_text(CONFIG.format(targets=targets))
     with ExitStack() as stack:
         stack.callback(site.end)
-        names = ["--port", str(site.names), "--bind", "127.0.0.1", "--directory", f"{directory}/names"]
-        words = [sys.executable, "-c", MAIN, "nameserver", *names, "--metrics-port", str(site.names_metrics)]
-        site.start("names", *words)
+        site.start_names()
         site.start_broker()
         files = [f"--config.file={directory}/prometheus.yml", f"--storage.tsdb.path={directory}/data"]
         site.start("prometheus", "prometheus", *files, f"--web.listen-address=127.0.0.1:{site.prometheus}")
@@ -285,7 +295,7 @@ def test_alerts_of_a_disk_and_of_a_crowd_fire_and_clear(tmp_path: Path) -> None:
 
 
 def test_alerts_of_a_replicated_pair_fire_and_clear(tmp_path: Path) -> None:
-    with a_site(tmp_path) as site:
+    with a_site(tmp_path, with_slave=True) as site:
         site.load()
         site.start_slave()
         site.until(lambda: bool(site.query("firearrow_slaves == 1")), busy=False)
@@ -301,6 +311,17 @@ def test_alerts_of_a_replicated_pair_fire_and_clear(tmp_path: Path) -> None:
         site.until(lambda: "SlaveBehind" not in site.firing(), busy=False)
 
         site.kill_broker()
-        site.until(lambda: "MasterMissing" in site.firing(), busy=False)
+        site.until(lambda: {"MasterMissing", "SlaveDisconnected"} <= site.firing(), busy=False)
         site.start_broker()
-        site.until(lambda: "MasterMissing" not in site.firing(), busy=False)
+        site.until(lambda: not {"MasterMissing", "SlaveDisconnected"} & site.firing(), busy=False)
+
+        site.kill("names")
+        site.until(lambda: "RegistrationFailing" in site.firing(), busy=False)
+        site.start_names()
+        site.until(lambda: "RegistrationFailing" not in site.firing(), busy=False)
+
+
+def test_the_page_has_a_row_for_every_alert() -> None:
+    rules = re.findall(r"- alert: (\w+)", (EXAMPLES / "prometheus" / "broker-alerts.yml").read_text())
+    page = (EXAMPLES.parent / "docs" / "how-to" / "monitor.md").read_text()
+    assert re.findall(r"^\| `([A-Z]\w+)` \|", page, re.MULTILINE) == rules

@@ -37,3 +37,12 @@ def test_faults_come_and_go(firearrow_address: str, firearrow_topic: str) -> Non
     command("broker", "restore-write", broker["broker"])
     command("nameserver", "kv", "delete", "ORDER_TOPIC_CONFIG", firearrow_topic)
     assert set(faults(command, 0)) == before
+
+
+def test_without_any_name_server_the_name_servers_are_the_findings() -> None:
+    dead = [f"127.0.0.1:{free_port()}" for _ in range(2)]
+    ran = Inside(";".join(dead)).process("doctor", "--json")
+    assert ran.returncode == 1
+    said = json.loads(ran.stdout)
+    assert [(each["fault"], each["where"]) for each in said["findings"]] == [("name-server-dead", one) for one in dead]
+    assert "no name server answers" in said["leftOut"]

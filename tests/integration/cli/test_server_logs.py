@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from firearrow.testing.ports import free_broker_port
 from tests.interop.cli.commands import MAIN
 
 pytestmark = pytest.mark.real
@@ -48,3 +49,21 @@ def test_logs_signals_and_systemd(tmp_path: Path) -> None:
             server.send_signal(signal.SIGTERM)
             assert systemd.recv(100) == b"STOPPING=1"
             server.communicate(timeout=SECONDS)
+
+
+def test_every_line_of_a_json_log_is_json_also_what_the_command_tells(tmp_path: Path) -> None:
+    settings = tmp_path / "broker.conf"
+    settings.write_text("drainWaitSeconds=0\nnosuchsetting=1\n")
+    words = ["broker", "-c", str(settings), "--store", str(tmp_path / "store"), "--port", str(free_broker_port())]
+    words += ["--bind", "127.0.0.1", "--drain", "--log-format", "json"]
+    with subprocess.Popen(
+        [sys.executable, "-c", MAIN, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as server:
+        assert server.stdout is not None
+        assert " serves on " in server.stdout.readline()
+        server.send_signal(signal.SIGTERM)
+        _, told = server.communicate(timeout=SECONDS)
+    events = [json.loads(line)["event"] for line in told.splitlines()]
+    assert "broker stopped" in events
+    assert any(event.startswith("broker drains") for event in events)
+    assert any("nosuchsetting" in event for event in events)

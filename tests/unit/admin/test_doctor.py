@@ -163,3 +163,12 @@ def test_members_that_subscribe_differently_are_named() -> None:
     assert difference(Holders(subscriptions={"m1": same, "m2": {"orders": "A"}})) == (
         "m1 to orders (*), m2 to orders (A)"
     )
+
+
+@pytest.mark.parametrize(
+    ("ratio", "what"),
+    [(0.8, "deletes expired files at any hour"), (0.86, "deletes files before their time"), (0.9, "refuses messages")],
+)
+def test_what_is_said_of_a_disk_is_what_brokers_do(ratio: float, what: str) -> None:
+    (found,) = judge(with_broker(disk_ratio=ratio))
+    assert what in found.what

@@ -3,12 +3,15 @@
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 
 from firearrow.broker.failover.group_part import GroupPart
+from firearrow.broker.metrics.metrics import NO_PART
 from firearrow.errors import DiskError
 from firearrow.testing.sim.coordinator import CoordinatorFaults
 from firearrow.testing.sim.world import World
 from tests.unit.broker.test_failover_group import LEASE_S, Group, happen
+from tests.unit.broker.test_metrics import SHOWN, get
 from tests.unit.broker.whole import Names
 
 MOST_S = LEASE_S + 2
@@ -138,3 +141,27 @@ def test_a_group_with_few_messages_keeps_its_master_and_its_set() -> None:
         assert group.state == state
 
     World(6).run(scenario)
+
+
+def test_a_replica_without_a_part_is_live_and_not_ready() -> None:
+    async def scenario(world: World) -> None:
+        group = Group(world, await Names(world.node("names")).start(), CoordinatorFaults(), sync=True)
+        for member in group.members.values():
+            member.settings = replace(member.settings, operation=SHOWN)
+        group.start()
+        state = await group.until_in_sync(3)
+        await group.send_until(5)
+        visitor, node = world.node("prober"), group.members[state.master].node
+        assert await get(visitor, node.host, "/health/ready") == (200, "ready\n")
+        group.coordinator.cut(1, 2, 3)
+        await node.restart()
+        await asyncio.sleep(LEASE_S)
+        assert await get(visitor, node.host, "/health/live") == (200, "live\n")
+        assert await get(visitor, node.host, "/health/ready") == (503, f"not ready: {NO_PART}\n")
+        group.coordinator.heal()
+        await group.until_in_sync(3)
+        await group.send_until(5)
+        for member in group.members.values():
+            assert await get(visitor, member.node.host, "/health/ready") == (200, "ready\n")
+
+    World(11).run(scenario)

@@ -55,8 +55,8 @@ async def exchange(node: Node, host: str, data: bytes) -> tuple[int, str]:
     transport.write(data)
     while True:
         head, end, body = bytes(visit.received).partition(b"\r\n\r\n")
-        length = next((int(line[16:]) for line in head.split(b"\r\n") if line.startswith(b"Content-Length: ")), 0)
-        if end and len(body) >= length:
+        lengths = [line[16:] for line in head.split(b"\r\n") if line.startswith(b"Content-Length: ")] if end else []
+        if lengths and len(body) >= int(lengths[0]):
             transport.abort()
             return int(head.split()[1]), body.decode()
         visit.changed.clear()

@@ -20,6 +20,7 @@ from firearrow.protocol.requests.naming.route import DeleteTopicInNamesrv
 from firearrow.remoting.caller import Caller
 from firearrow.runtime.network import Address
 from firearrow.testing.sim.world import World
+from tests.unit.broker.test_metrics import SHOWN, get, values
 from tests.unit.broker.whole import Client, Names, Simulated, at, route, settings_of
 
 
@@ -96,6 +97,27 @@ def test_a_name_server_that_is_away_at_the_start_is_told_when_it_comes() -> None
         await client.send("fresh")
         address = await names.start()
         await until_route(client.caller, address, "fresh", anything, 31)
+        await broker.node.stop()
+
+    World(3).run(run)
+
+
+def test_a_name_server_that_is_away_is_counted_and_logged_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
+    async def run(world: World) -> None:
+        names, visitor = Names(world.node("names")), world.node("prometheus")
+        shown = replace(at(settings_of(), Address(names.node.host, 9876)), operation=SHOWN)
+        broker = Simulated(world.node("broker"), shown)
+        await broker.start()
+        await asyncio.sleep(60)
+        page = (await get(visitor, broker.node.host, "/metrics"))[1]
+        assert values(page)["firearrow_registrations_failing"]["@"] == 1
+        told = [record for record in caplog.records if record.getMessage().startswith("registration at ")]
+        assert 4 <= len(told) <= 5  # at the start, and from the first period on
+        assert sum(record.__dict__["times"] for record in told) >= 20
+        await names.start()
+        await asyncio.sleep(31)
+        page = (await get(visitor, broker.node.host, "/metrics"))[1]
+        assert values(page)["firearrow_registrations_failing"]["@"] == 0
         await broker.node.stop()
 
     World(3).run(run)

@@ -67,3 +67,15 @@ def test_the_level_changes_while_the_program_runs(tmp_path: Path) -> None:
     assert "before WARNING" in text
     assert "before DEBUG" not in text
     assert "after WARNING" not in text
+
+
+def test_values_do_not_take_the_place_of_the_level_and_a_message_is_a_line(tmp_path: Path) -> None:
+    for form in Form:
+        log_to_file(str(tmp_path / form.value), "INFO", form)
+        logging.getLogger("part").warning("it waits:\nfor %s", "a\r\nb", extra={"level": 3, "time": 7})
+    (line,) = (tmp_path / "json").read_text().splitlines()
+    said = json.loads(line)
+    assert (said["level"], said["level_of_event"], said["time_of_event"]) == ("WARNING", 3, 7)
+    assert said["event"] == "it waits:\nfor a\r\nb"
+    (line,) = (tmp_path / "text").read_bytes().decode().splitlines()
+    assert r"part: it waits:\nfor a\r\nb level=3 time=7" in line

@@ -35,8 +35,13 @@ _span = re.compile(r"\[ (\d+) days, (\d+) hours, (\d+) minutes, (\d+) seconds \]
 
 
 async def collect(admin: Admin, now_ms: int, host: Host) -> Snapshot:
-    """Look at everything; raise only if no name server answers."""
-    members = await admin.brokers.list()
+    """Look at everything; where no name server answers, at the name servers and the host alone."""
+    servers = tuple(await together(_name_server(admin, server) for server in admin.name_servers.addresses))
+    try:
+        members = await admin.brokers.list()
+    except UNANSWERED:
+        left_out = "brokers, topics and groups, because no name server answers"
+        return Snapshot(now_ms=now_ms, name_servers=servers, host=host, left_out=left_out)
     brokers = await together(_broker(admin, member, now_ms) for member in members)
     reached = {broker.state.member.name for broker in brokers if not broker.state.fault}
     everybody = {member.name for member in members} == reached
@@ -46,7 +51,7 @@ async def collect(admin: Admin, now_ms: int, host: Host) -> Snapshot:
     texts = await _order_texts(admin)
     return Snapshot(
         now_ms=now_ms,
-        name_servers=tuple(await together(_name_server(admin, server) for server in admin.name_servers.addresses)),
+        name_servers=servers,
         brokers=tuple(brokers),
         topics=tuple(await together(_topic(admin, topic, texts) for topic in normal[:MOST])),
         groups=tuple(await together(_group(admin, group) for group in groups[:MOST])),

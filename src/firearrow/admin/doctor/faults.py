@@ -15,7 +15,9 @@ WARNING: Final = "warning"
 CLOCK_MS: Final = 5_000
 """Clocks may differ so much: brokers tell their time in whole seconds, and an answer takes time."""
 DISK_WARNING: Final = 0.75
-"""``diskMaxUsedSpaceRatio``: brokers begin to delete files before their time."""
+"""``diskMaxUsedSpaceRatio``: brokers delete expired files at any hour."""
+DISK_FORCED: Final = 0.85
+"""``diskSpaceCleanForciblyRatio``: brokers delete files before their time."""
 DISK_ERROR: Final = 0.90
 """Brokers refuse messages from here on."""
 BEHIND_BYTES: Final = 64 << 20
@@ -103,14 +105,20 @@ def _disks(seen: Snapshot) -> Iterator[Finding]:
     for broker in seen.brokers:
         ratio = broker.state.disk_ratio
         if ratio >= DISK_WARNING:
-            full = ratio >= DISK_ERROR
             yield Finding(
-                ERROR if full else WARNING,
+                ERROR if ratio >= DISK_ERROR else WARNING,
                 "disk-nearly-full",
                 broker.state.member.name,
-                f"its disk is {ratio:.0%} full; it {'refuses messages' if full else 'deletes files before their time'}",
+                f"its disk is {ratio:.0%} full; it {_at_such_use(ratio)}",
                 "add space, or keep messages for less time (fileReservedTime)",
             )
+
+
+def _at_such_use(ratio: float) -> str:
+    """Return what a broker does at such a use of its disk, by the levels of its settings as they come."""
+    if ratio >= DISK_ERROR:
+        return "refuses messages"
+    return "deletes files before their time" if ratio >= DISK_FORCED else "deletes expired files at any hour"
 
 
 def _versions(seen: Snapshot) -> Iterator[Finding]:

@@ -113,7 +113,7 @@ class DelayedDelivery:
                 elif not self._skip(level, pulled):
                     await arrival.wait()
             except (DiskError, OffsetNotStored) as error:
-                log.warning("delayed messages wait", extra={"level": level, "reason": str(error)})
+                log.warning("delayed messages wait", extra={"delay_level": level, "reason": str(error)})
                 await asyncio.sleep(RETRY_S)
 
     def _skip(self, level: int, pulled: ReadResult) -> bool:
@@ -121,7 +121,8 @@ class DelayedDelivery:
         at_end = (ReadStatus.OFFSET_OVERFLOW_ONE, ReadStatus.NO_MESSAGE_IN_QUEUE, ReadStatus.NO_MATCHED_LOGIC_QUEUE)
         if pulled.status in at_end or pulled.next_offset == self.offsets[level]:
             return False
-        extra = {"level": level, "from": self.offsets[level], "to": pulled.next_offset, "why": pulled.status.value}
+        first, why = self.offsets[level], pulled.status.value
+        extra = {"delay_level": level, "from": first, "to": pulled.next_offset, "why": why}
         log.warning("delayed messages are not there any more", extra=extra)
         self._advance(level, pulled.next_offset)
         return True

@@ -12,6 +12,7 @@ from firearrow.broker.failover.group_master import GroupMaster
 from firearrow.broker.failover.group_slave import GroupSlave
 from firearrow.broker.failover.group_values import About
 from firearrow.broker.failover.membership import Membership
+from firearrow.broker.metrics.metrics import BrokerMetrics
 from firearrow.broker.replication.metadata import GROUP_PERIOD_S, Metadata
 from firearrow.broker.replication.replication import Replication
 from firearrow.broker.replication.table_source import MasterOfEpoch
@@ -30,8 +31,10 @@ log = logging.getLogger(__name__)
 class GroupPart:
     """What a broker does in its group until its duty changes."""
 
-    def __init__(self, duty: Lead | Follow, membership: Membership) -> None:
+    def __init__(self, duty: Lead | Follow, membership: Membership, idle: BrokerMetrics) -> None:
         self.duty = duty
+        self.idle = idle
+        """What operators see while the broker has no part; it has the port, which stays open from part to part."""
         self._membership = membership
         self._over = asyncio.Event()
         self._serves = asyncio.Event()

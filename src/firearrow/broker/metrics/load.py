@@ -10,6 +10,7 @@ from typing import Final
 from firearrow.broker.handlers.message.pull import PullHandlers
 from firearrow.broker.handlers.message.send import SendHandlers
 from firearrow.broker.metrics.storage import counter, gauge
+from firearrow.broker.registration import Registration
 from firearrow.broker.statistics.watch import Watch
 from firearrow.broker.tables.clients import ClientTable
 from firearrow.broker.tables.tables import Tables
@@ -31,7 +32,9 @@ MODES: Final = {
 class LoadMetrics:
     """How busy one broker is, and with what."""
 
-    def __init__(self, tables: Tables, watch: Watch, sends: SendHandlers, pulls: PullHandlers) -> None:
+    def __init__(
+        self, tables: Tables, watch: Watch, sends: SendHandlers, pulls: PullHandlers, registration: Registration
+    ) -> None:
         self._clients: ClientTable = tables.clients
         self._settings = tables.settings
         self._topics = tables.topics
@@ -39,6 +42,7 @@ class LoadMetrics:
         self._watch = watch
         self._sends = sends
         self._pulls = pulls
+        self._registration = registration
         self.servers: list[Server] = []
         """The ports of the broker."""
 
@@ -50,6 +54,8 @@ class LoadMetrics:
         waiting = [((("processor", "send"),), float(sum(map(len, self._sends.replies.lines))))]
         waiting.append(((("processor", "pull"),), float(len(self._pulls.parked))))
         yield Family("rocketmq_processor_watermark", "gauge", "Requests that wait for their answer", waiting)
+        failing = self._registration.failing
+        yield gauge("firearrow_registrations_failing", "Name servers that did not take the last one", failing)
         yield from self._turns()
         yield from self._connections()
         yield from self._members()

@@ -15,6 +15,7 @@ from firearrow.broker.metrics.lag import SAMPLE_S, LagMetrics
 from firearrow.broker.metrics.load import LoadMetrics
 from firearrow.broker.metrics.storage import StorageMetrics
 from firearrow.broker.metrics.traffic import RecordSizes, TrafficMetrics
+from firearrow.broker.registration import Registration
 from firearrow.broker.replication.replication import Replication
 from firearrow.broker.settings.config import BrokerSettings
 from firearrow.broker.statistics.watch import Watch
@@ -30,33 +31,46 @@ from firearrow.telemetry.metrics import Registry
 from firearrow.telemetry.readiness import Readiness
 
 STARTING: Final = "the broker starts: its store is being recovered"
+NO_PART: Final = "the broker has no part in its group now: it waits for the group's coordinator"
 DRAINING: Final = "the broker drains: producers move to other brokers, then it stops"
 
 
 class BrokerMetrics:
     """What one broker shows to operators over HTTP. Without ``metricsExporterType=PROM`` there is no port."""
 
-    def __init__(self, settings: BrokerSettings, identity: Identity) -> None:
+    def __init__(self, settings: BrokerSettings, identity: Identity, beginning: str = STARTING) -> None:
         config = self._config = settings.operation
         own = (("node_type", "broker"), ("cluster", identity.cluster), ("node_id", identity.name))
         self.registry = Registry((*config.labels, *own))
-        self.readiness = Readiness(STARTING)
+        self.readiness = Readiness(beginning)
         self._bind = config.metrics_prom_exporter_host or settings.broker.bind_address
         self._load: LoadMetrics | None = None
-        self.address: Address | None = None
+        self.port: OperationPort | None = None
+        """The port, if it is open; of a group's broker it outlives this part."""
+
+    @property
+    def address(self) -> Address | None:
         """The address of the port; None when it is not open."""
+        return None if self.port is None else self.port.address
 
     @property
     def is_on(self) -> bool:
         """Whether metrics are shown."""
         return self._config.metrics_exporter_type is MetricsExporter.PROM
 
-    async def open(self, life: Lifetime, network: Network) -> None:
-        """Open the port if the settings say so."""
-        if self.is_on:
-            port = OperationPort(network, self.registry, self.readiness)
+    async def open(self, life: Lifetime, network: Network, idle: "BrokerMetrics | None" = None) -> None:
+        """Open the port if the settings say so; if ``idle`` has one, take it until ``life`` ends."""
+        if idle is not None:
+            self._take_port(life, idle)
+        elif self.is_on:
+            port = self.port = OperationPort(network, self.registry, self.readiness)
             await port.open(life, Address(self._bind, self._config.metrics_prom_exporter_port))
-            self.address = port.address
+
+    def _take_port(self, life: Lifetime, idle: "BrokerMetrics") -> None:
+        port = self.port = idle.port
+        if port is not None:
+            port.show(self.registry, self.readiness)
+            life.on_stop(lambda: port.show(idle.registry, idle.readiness))
 
     def watch_store(self, store: Store) -> None:
         """Let the readiness depend on the store."""
@@ -72,6 +86,7 @@ class BrokerMetrics:
         consuming: Consuming,
         transactions: Transactions,
         replication: Replication,
+        registration: Registration,
     ) -> None:
         """Show the parts of the broker, if metrics are shown at all."""
         if not self.is_on:
@@ -80,7 +95,7 @@ class BrokerMetrics:
         tables.store.views.dispatch.views.append(sizes.arrived)
         limit = self._config.metrics_otel_cardinality_limit
         storage, lag = StorageMetrics(tables), LagMetrics(tables, limit)
-        self._load = LoadMetrics(tables, watch, sends, consuming.pulls)
+        self._load = LoadMetrics(tables, watch, sends, consuming.pulls, registration)
         for part in (
             TrafficMetrics(tables.stats, tables.topics, sizes, limit).families,
             lag.families,

@@ -70,7 +70,7 @@ class Dequeue:
             try:
                 await self._deliver_due()
             except DiskError as error:
-                log.warning("timed messages wait", extra={"time": self._files.read_ms, "reason": str(error)})
+                log.warning("timed messages wait", extra={"slot": self._files.read_ms, "reason": str(error)})
                 await asyncio.sleep(RETRY_S)
             await self._pause()
 

@@ -128,7 +128,7 @@ class Enqueue:
             log.warning(
                 "the place of a slot in the timer wheel is taken by another time, as after a clock was set back; its "
                 "messages go to a slot near it",
-                extra={"time": timed.due_ms, "slot": span.due_ms},
+                extra={"due": timed.due_ms, "slot": span.due_ms},
             )
         return True
 

@@ -107,7 +107,7 @@ class SlotDelivery:
             else:
                 wheel.clear(time_ms)  # a message that is added to it later makes it due again
         if self._due.missing:
-            extra = {"time": time_ms, "messages": self._due.missing}
+            extra = {"slot": time_ms, "messages": self._due.missing}
             log.warning("timed messages are not in the log any more", extra=extra)
 
     def _warn_of_lost(self, slot: Slot, wanted: int, chain: Chain) -> None:

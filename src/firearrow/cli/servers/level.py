@@ -1,5 +1,6 @@
 """How servers log: from which level on, as text or JSON lines, to standard error or to files that rotate."""
 
+import logging
 import signal
 from enum import StrEnum
 from pathlib import Path
@@ -8,7 +9,9 @@ from typing import Annotated
 import typer
 
 from firearrow.errors import SettingsError
-from firearrow.telemetry.logs import Form, change_level, log_to_file, log_to_stderr
+from firearrow.telemetry.logs import Form, change_level, log_to_file, log_to_stderr, logs_json
+
+log = logging.getLogger(__name__)
 
 
 class Level(StrEnum):
@@ -45,3 +48,11 @@ def start_logging(level: Level, form: Form = Form.TEXT, file: Path | None = None
             raise SettingsError(f"{file} cannot be written: {error}; check the path after --log-file") from error
     signal.signal(signal.SIGUSR1, lambda _number, _frame: change_level(Level.DEBUG))
     signal.signal(signal.SIGUSR2, lambda _number, _frame: change_level(level))
+
+
+def tell(text: str, level: Level = Level.INFO) -> None:
+    """Tell the operator something: a plain line on standard error, or a line of the log where that is JSON."""
+    if logs_json():
+        log.log(logging.getLevelNamesMapping()[level.value], text)
+    else:
+        typer.echo(text, err=True)

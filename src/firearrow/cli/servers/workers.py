@@ -18,9 +18,9 @@ import sys
 from collections.abc import Mapping
 from typing import Final
 
-import typer
 from msgspec import Struct
 
+from firearrow.cli.servers.level import Level, tell
 from firearrow.cli.servers.supervision import BackOff
 from firearrow.runtime.systemd import SOCKET, notify
 
@@ -93,7 +93,7 @@ class Supervisor:
             await asyncio.gather(*(kept.end() for kept in self._kept))
             for task in tasks:
                 task.cancel()
-        typer.echo(f"all {len(self._kept)} workers have stopped", err=True)
+        tell(f"all {len(self._kept)} workers have stopped")
 
     def _stop_or_kill(self, stop: asyncio.Event) -> None:
         """Let all workers stop in order; at a second signal end them at once."""
@@ -119,7 +119,7 @@ class Supervisor:
     async def _restart_all(self) -> None:
         for kept in self._kept:
             await kept.restart()
-        typer.echo(f"all {len(self._kept)} workers were restarted", err=True)
+        tell(f"all {len(self._kept)} workers were restarted")
 
 
 class _Kept:
@@ -144,9 +144,9 @@ class _Kept:
             is_asked, self._is_asked = self._is_asked, False
             pause_s = 0.0 if is_asked else back_off.pause(loop.time() - began)
             if not is_asked:
-                typer.echo(
+                tell(
                     f"worker {self._worker.number} has ended with {code}; it is started again in {pause_s:g} s",
-                    err=True,
+                    Level.WARNING,
                 )
             await asyncio.sleep(pause_s)
 
@@ -207,7 +207,7 @@ class _Kept:
             async with asyncio.timeout(self._patience_s):
                 await process.wait()
         except TimeoutError:
-            typer.echo(f"worker {self._worker.number} did not stop in {self._patience_s:g} s and is killed", err=True)
+            tell(f"worker {self._worker.number} did not stop in {self._patience_s:g} s and is killed", Level.WARNING)
             self.kill()
             await process.wait()
 

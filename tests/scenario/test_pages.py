@@ -41,6 +41,7 @@ PAGES = {
         "refused: User:shop has no permission to access Topic:bills from 127.0.0.1, no matched policies.",
         "heard one espresso",
         "a wrong password is refused",
+        " lines, as they were written; the last is line ",
     ],
     "how-to/filter-messages.md": ["passed ['Bonn', 'Köln']", "Aachen"],
     "how-to/delays.md": [

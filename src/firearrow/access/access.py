@@ -3,6 +3,7 @@
 Off by default, as in Apache: then nothing of this package is asked for any request.
 """
 
+import asyncio
 import logging
 from ipaddress import ip_address
 from typing import Final
@@ -16,9 +17,11 @@ from firearrow.access.plain_acl import PATH as PLAIN_ACL
 from firearrow.access.plain_acl import add_accounts, read_plain_acl
 from firearrow.access.rules import User
 from firearrow.access.settings import AccessConfig, check_access, first_users
+from firearrow.access.witness import witness_of
 from firearrow.errors import SettingsError
 from firearrow.protocol.refusal import Refused
 from firearrow.remoting.handlers import Handlers
+from firearrow.runtime.clock import Clock
 from firearrow.runtime.disk.door import Disk
 from firearrow.runtime.disk.stored import Stored
 
@@ -28,8 +31,9 @@ log = logging.getLogger(__name__)
 class Access:
     """Users, rules and the guard of a server that is in ``cluster``; ``disk`` is the directory of its files."""
 
-    def __init__(self, config: AccessConfig, disk: Disk, cluster: str, path: str = PATH) -> None:
+    def __init__(self, config: AccessConfig, disk: Disk, cluster: str, clock: Clock, path: str = PATH) -> None:
         self._config = config
+        self.witness: Final = witness_of(config, disk, clock)
         self._disk = disk
         self.accounts: Final[Stored[Accounts]] = Stored(
             disk,
@@ -41,7 +45,7 @@ class Access:
             on_change=lambda _accounts: None,
             private=True,
         )
-        self.guard: Final = Guard(config, self.accounts, cluster)
+        self.guard: Final = Guard(config, self.accounts, cluster, self.witness)
 
     async def open(self) -> None:
         """Load the users, and make the first ones; raise ``SettingsError`` when nobody could be let in."""
@@ -64,6 +68,8 @@ class Access:
             )
         if accounts is not self.accounts.value:
             await self.accounts.put(accounts)
+        if self.witness.audit is not None:
+            await self.witness.audit.open()
 
     def before(self, handlers: Handlers, stored: StoredMessages | None = None) -> Handlers:
         """Return the handlers behind the guard, with those for users and rules; ``stored`` as for `Guard`."""
@@ -72,8 +78,11 @@ class Access:
         return handlers.guarded(self.guard)
 
     async def run(self) -> None:
-        """Write changes of users and rules, until cancelled."""
-        await self.accounts.write_changes()
+        """Write changes of users and rules, and the audit log, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.accounts.write_changes())
+            if self.witness.audit is not None:
+                group.create_task(self.witness.audit.run())
 
 
 def _with(accounts: Accounts, user: User) -> Accounts:
@@ -83,9 +92,11 @@ def _with(accounts: Accounts, user: User) -> Accounts:
         raise SettingsError(f"the user of initAuthenticationUser cannot be made: {refusal.remark}") from None
 
 
-def access_of(config: AccessConfig, disk: Disk, cluster: str, path: str = PATH) -> Access | PlainAccess:
+def access_of(config: AccessConfig, disk: Disk, cluster: str, clock: Clock, path: str = PATH) -> Access | PlainAccess:
     """Return the access that the settings ask for: users of our file, or accounts of 4.9's."""
-    return PlainAccess(config, disk, cluster) if config.acl_enable else Access(config, disk, cluster, path)
+    if config.acl_enable:
+        return PlainAccess(config, disk, cluster, clock)
+    return Access(config, disk, cluster, clock, path)
 
 
 def open_to_all(config: AccessConfig, what: str, bind_address: str) -> bool:

@@ -43,6 +43,7 @@ LISTS: Final = (Action.GET, Action.LIST)
 READS: Final = (Action.SUB, Action.GET)
 COMMITS: Final = (Action.SUB, Action.UPDATE)
 ROUTES: Final = (Action.PUB, Action.SUB, Action.GET)
+_CHANGES: Final = frozenset({*CREATE, *UPDATE, *DELETE})
 
 Actions = tuple[Action, ...]
 Needs = Iterator[Need]
@@ -74,8 +75,20 @@ class Declaration(Struct, frozen=True):
     cluster: Actions = ()
     """What is done to the cluster, if nothing else is named, or no stored message is where one was named; empty: then
     nothing is needed but a known user."""
+    is_routine: bool = False
+    """Whether servers ask this again and again, without a person who wants it."""
     named: Named | None = None
     """A message whose topic is known only when the message has been looked up."""
+
+
+def changes_something(declaration: Declaration) -> bool:
+    """Whether requests change more than messages and their consumption."""
+    if declaration.is_routine:
+        return False
+    if declaration.in_body in (_topics, _group, _groups):
+        return True
+    done = [declaration.cluster, *(touch.actions for touch in declaration.touches)]
+    return any(actions and actions[0] in _CHANGES for actions in done)
 
 
 def needs_of(declaration: Declaration, request: Request[Any], body: bytes, cluster: str) -> list[Need]:
@@ -168,9 +181,10 @@ def _on(
     return Declaration(tuple(touches), cluster=cluster, named=named)
 
 
-def _on_cluster(actions: Actions, field: str = "") -> Declaration:
+def _on_cluster(actions: Actions, field: str = "", *, is_routine: bool = False) -> Declaration:
     """A request to a whole cluster: the one that a field names, else the server's own."""
-    return Declaration((Touch(Kind.CLUSTER, field, actions),) if field else (), cluster=actions)
+    touches = (Touch(Kind.CLUSTER, field, actions),) if field else ()
+    return Declaration(touches, cluster=actions, is_routine=is_routine)
 
 
 DECLARED: Final[dict[type[Request[Any]], Declaration]] = {
@@ -290,10 +304,10 @@ DECLARED: Final[dict[type[Request[Any]], Declaration]] = {
     route.AddWritePermOfBroker: _on_cluster(UPDATE),
     route.DeleteTopicInNamesrv: _on_cluster(UPDATE, "cluster_name"),
     route.RegisterTopicInNamesrv: _on_cluster(UPDATE),
-    registration.RegisterBroker: _on_cluster(UPDATE, "cluster_name"),
+    registration.RegisterBroker: _on_cluster(UPDATE, "cluster_name", is_routine=True),
     registration.UnregisterBroker: _on_cluster(UPDATE, "cluster_name"),
     registration.QueryDataVersion: _on_cluster(GET, "cluster_name"),
-    registration.BrokerHeartbeat: _on_cluster(UPDATE, "cluster_name"),
+    registration.BrokerHeartbeat: _on_cluster(UPDATE, "cluster_name", is_routine=True),
     registration.GetBrokerMemberGroup: _on_cluster(GET, "cluster_name"),
     kv_config.PutKvConfig: _on_cluster(UPDATE),
     kv_config.GetKvConfig: _on_cluster(GET),

@@ -9,35 +9,31 @@ up and its topic asked about. Java: ``AuthenticationPipeline``, ``AuthorizationP
 Invariants: a request of a type that declares nothing is refused; nothing of a refused request reaches a handler.
 """
 
-import asyncio
 import hmac
-import logging
 import struct
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 import msgspec
 
-from firearrow.access.accounts import Accounts, denied
-from firearrow.access.decide import NO_RULES, Need, decide, refusal_text
-from firearrow.access.declared import DECLARED, Declaration, Named, needs_of, thing
+from firearrow.access.accounts import Accounts
+from firearrow.access.decide import NO_RULES, Need, Verdict, decide
+from firearrow.access.declared import DECLARED, Declaration, Named, changes_something, needs_of, thing
+from firearrow.access.denial import Denied, Reason, denied_by_rules
 from firearrow.access.rules import Kind, User, UserStatus, UserType
-from firearrow.access.settings import AccessConfig, codes_in, remembers_users
+from firearrow.access.settings import AccessConfig, AuditScope, codes_in, remembers_users
+from firearrow.access.witness import Witness
 from firearrow.protocol.auth import ACCESS_KEY, SIGNATURE, sign
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.conversation import Request
 from firearrow.protocol.refusal import Refused
 from firearrow.remoting.handlers import Answer, Call, Handler, Later
-from firearrow.telemetry.damped import Damped
 
 UNIQUE_KEY_QUERY: Final = "_UNIQUE_KEY_QUERY"
 LAST_WITHOUT_UNIQUE_KEY: Final = 399
 """The last version (4.9.3) whose clients add ``_UNIQUE_KEY_QUERY`` after they have signed."""
 REMEMBERED_MAX: Final = 1024
 """The most decisions that are remembered for a connection."""
-
-log = logging.getLogger(__name__)
-
 
 IsWhite = Callable[[str, str | None], bool]
 """Whether requests from an address, naming a user or nobody, pass unasked."""
@@ -81,28 +77,39 @@ class _Remembered:
 class Guard:
     """Lets requests pass, or refuses them. ``cluster`` is the name of the server's own cluster."""
 
-    def __init__(self, config: AccessConfig, accounts: Known, cluster: str, is_white: IsWhite | None = None) -> None:
+    def __init__(
+        self,
+        config: AccessConfig,
+        accounts: Known,
+        cluster: str,
+        witness: Witness,
+        is_white: IsWhite | None = None,
+    ) -> None:
         self._accounts = accounts
+        self._witness = witness
+        self._audited = _audited(config.audit_log)
         self._is_white = is_white
         self._cluster = cluster
         self._authorizes = config.authorization_enabled or config.acl_enable
         self._remembers_users = remembers_users(config)
         self._unsigned = codes_in("authenticationWhitelist", config.authentication_whitelist)
         self._for_all = codes_in("authorizationWhitelist", config.authorization_whitelist)
-        self.refusals: Final = Damped()
         self.stored: StoredMessages | None = None
         """Where stored messages are looked up; a server without messages has none."""
 
     def __call__(self, request: Request[Any], call: Call, handler: Handler) -> Answer | Later | None:
         """Call the handler if the request may reach it; raise ``Refused`` when it may not."""
         try:
-            asks_later = self._check(request, call)
-        except Refused as refusal:
-            self._log(request, call, refusal.remark)
+            user = self._check(request, call)
+        except Denied as denial:
+            self._witness.refused(request, call, denial)
             raise
-        if asks_later is None:
-            return handler(request, call)
-        return self._look_up(*asks_later, request, call, handler)
+        named = DECLARED[request.__class__].named
+        if named is not None and user is not None and user.kind is not UserType.SUPER and self._asks_rules(call):
+            return self._look_up(user, named, request, call, handler)
+        if request.__class__ in self._audited:
+            self._note(request, call, user)
+        return handler(request, call)
 
     def _look_up(
         self, user: User, named: Named, request: Request[Any], call: Call, handler: Handler
@@ -111,10 +118,12 @@ class Guard:
 
         def go_on(topic: str | None) -> Answer | Later | None:
             try:
-                self._decide_found(user, named, topic, request, call)
-            except Refused as refusal:
-                self._log(request, call, refusal.remark)
+                found = self._decide_found(user, named, topic, request, call)
+            except Denied as denial:
+                self._witness.refused(request, call, denial)
                 raise
+            if request.__class__ in self._audited:
+                self._note(request, call, user, found)
             return handler(request, call)
 
         if self.stored is None:
@@ -122,10 +131,11 @@ class Guard:
         place = getattr(request, named.field)
         return self.stored.find(call, "" if place is None else place, go_on)
 
-    def _decide_found(self, user: User, named: Named, topic: str | None, request: Request[Any], call: Call) -> None:
+    def _decide_found(self, user: User, named: Named, topic: str | None, request: Request[Any], call: Call) -> Need:
         if topic is not None:
-            self._decide(user, thing(Kind.TOPIC, topic, named.actions), call)
-            return
+            need = thing(Kind.TOPIC, topic, named.actions)
+            self._decide(user, need, call)
+            return need
         cluster = DECLARED[request.__class__].cluster
         if cluster:
             self._decide(user, Need(Kind.CLUSTER, self._cluster, cluster), call)
@@ -133,14 +143,17 @@ class Guard:
         # A message may be stored there meanwhile, so the handler must not look again.
         raise Refused(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {place}")
 
-    def _check(self, request: Request[Any], call: Call) -> tuple[User, Named] | None:
-        """Return whose rules are to be asked about which stored message before the handler is called; None: none."""
+    def _asks_rules(self, call: Call) -> bool:
+        return self._authorizes and call.asked.heading.code not in self._for_all
+
+    def _check(self, request: Request[Any], call: Call) -> User | None:
+        """Return the user that asks; None when nobody has to be known for this request."""
         declaration = DECLARED.get(request.__class__)
         if declaration is None:
-            raise denied(f"{type(request).__name__} declares nothing that it touches, so nobody may use it")
-        code = call.asked.heading.code
-        needs_rules = self._authorizes and code not in self._for_all
-        if not needs_rules and code in self._unsigned:
+            remark = f"{type(request).__name__} declares nothing that it touches, so nobody may use it"
+            raise Denied(Reason.UNDECLARED, remark)
+        asks_rules = self._asks_rules(call)
+        if not asks_rules and call.asked.heading.code in self._unsigned:
             return None
         if self._is_white is not None and self._is_white(call.peer.address.host, call.ext_fields.get(ACCESS_KEY)):
             return None
@@ -150,29 +163,27 @@ class Guard:
             user = self._signer(call)
             if self._remembers_users:
                 remembered.user, remembered.names = user, _named(user.name, call.encoding)
-        if not needs_rules:
-            return None
-        self._ask_rules(declaration, user, request, call, remembered)
-        named = declaration.named
-        return None if named is None or user.kind is UserType.SUPER else (user, named)
+        if asks_rules:
+            self._ask_rules(declaration, user, request, call, remembered)
+        return user
 
     def _signer(self, call: Call) -> User:
         """Return the user that signed a request."""
         fields = call.ext_fields
         name = fields.get(ACCESS_KEY)
         if not name:
-            raise denied("username cannot be null.")
+            raise Denied(Reason.NO_USER, "username cannot be null.")
         user = self._accounts.value.users.get(name)
         if user is None:
-            raise denied(f"User:{name} is not found.")
+            raise Denied(Reason.UNKNOWN_USER, f"User:{name} is not found.")
         if user.status is UserStatus.DISABLE:
-            raise denied(f"User:{name} is disabled.")
+            raise Denied(Reason.DISABLED_USER, f"User:{name} is disabled.")
         given = fields.get(SIGNATURE)
         if call.version <= LAST_WITHOUT_UNIQUE_KEY:
             fields.pop(UNIQUE_KEY_QUERY, None)
         wanted = sign(fields, call.body, user.secret)
         if given is None or not hmac.compare_digest(given.encode(errors="replace"), wanted.encode()):
-            raise denied("check signature failed.")
+            raise Denied(Reason.WRONG_SIGNATURE, "check signature failed.")
         return user
 
     def _ask_rules(
@@ -191,10 +202,12 @@ class Guard:
             remembered.allowed.add(asked)
 
     def _decide(self, user: User, need: Need, call: Call) -> None:
-        source = call.peer.address.host
-        verdict = decide(user, self._accounts.value.rules.get(user.name, NO_RULES), need, source)
+        verdict = self._verdict(user, need, call)
         if not verdict.allowed:
-            raise denied(refusal_text(user, need, source, verdict))
+            raise denied_by_rules(user, need, call.peer.address.host, verdict)
+
+    def _verdict(self, user: User, need: Need, call: Call) -> Verdict:
+        return decide(user, self._accounts.value.rules.get(user.name, NO_RULES), need, call.peer.address.host)
 
     def _remembered(self, call: Call) -> _Remembered:
         accounts, slots = self._accounts.value, call.peer.slots
@@ -203,12 +216,28 @@ class Guard:
             remembered = slots[self] = _Remembered(accounts)
         return remembered
 
-    def _log(self, request: Request[Any], call: Call, reason: str) -> None:
-        number = self.refusals.count(asyncio.get_running_loop().time())
-        if number:
-            what, peer = type(request).__name__, str(call.peer.address)
-            extra = {"request": what, "peer": peer, "reason": reason, "refused": number, "total": self.refusals.total}
-            log.warning("%s of %s refused: %s", what, peer, reason, extra=extra)
+    def _note(self, request: Request[Any], call: Call, user: User | None, found: Need | None = None) -> None:
+        """Tell the audit log of a request that may reach its handler, and which rules say so."""
+        needs = needs_of(DECLARED[request.__class__], request, call.body, self._cluster)
+        needs += [found] if found is not None else []
+        if user is None:
+            why = "a white list lets it pass without a user"
+        elif not self._asks_rules(call):
+            why = "rules are not asked"
+        else:
+            verdicts = [self._verdict(user, need, call) for need in needs]
+            texts = [str(verdict.rule or verdict.reason) for verdict in verdicts]
+            why = "; ".join(dict.fromkeys(texts)) or "nothing is needed but a known user"
+        self._witness.allowed(request, call, user, [str(need) for need in needs], why)
+
+
+def _audited(scope: AuditScope) -> frozenset[type[Request[Any]]]:
+    """Return the requests that the audit log has a line about when they are allowed."""
+    if scope is AuditScope.OFF:
+        return frozenset()
+    return frozenset(
+        kind for kind, declared in DECLARED.items() if scope is AuditScope.ALL or changes_something(declared)
+    )
 
 
 def _named(name: str, encoding: int) -> bytes:

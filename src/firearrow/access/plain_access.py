@@ -12,8 +12,10 @@ from firearrow.access.accounts import Accounts
 from firearrow.access.guard import Guard, StoredMessages
 from firearrow.access.plain_acl import PATH, PlainAcl, add_accounts, read_plain_acl
 from firearrow.access.settings import AccessConfig, check_access
+from firearrow.access.witness import witness_of
 from firearrow.errors import DiskError, SettingsError
 from firearrow.remoting.handlers import Handlers
+from firearrow.runtime.clock import Clock
 from firearrow.runtime.disk.door import Disk
 
 LOOK_S: Final = 0.5
@@ -24,13 +26,16 @@ log = logging.getLogger(__name__)
 class PlainAccess:
     """Users, rules and white lists of a file, and the guard that asks them."""
 
-    def __init__(self, config: AccessConfig, disk: Disk, cluster: str) -> None:
+    def __init__(self, config: AccessConfig, disk: Disk, cluster: str, clock: Clock) -> None:
         self._config = config
         self._disk = disk
         self._acl = PlainAcl()
         self._seen = (0, 0)
         self.value = Accounts()
-        self._guard: Final = Guard(config, self, cluster, lambda source, name: self._acl.is_white(source, name))
+        self.witness: Final = witness_of(config, disk, clock)
+        self._guard: Final = Guard(
+            config, self, cluster, self.witness, lambda source, name: self._acl.is_white(source, name)
+        )
 
     async def open(self) -> None:
         """Read the file; raise ``SettingsError`` when there is none, or when it lets nobody in."""
@@ -38,6 +43,8 @@ class PlainAccess:
         if not self._disk.exists(PATH):
             raise SettingsError(f"aclEnable=true and there is no {PATH} in the server's directory: write one")
         await self._read()
+        if self.witness.audit is not None:
+            await self.witness.audit.open()
 
     async def _read(self) -> None:
         self._seen = self._stamp()
@@ -61,7 +68,13 @@ class PlainAccess:
         return handlers.guarded(self._guard)
 
     async def run(self) -> None:
-        """Read the file again when it has changed, until cancelled."""
+        """Read the file again when it has changed, and write the audit log, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._watch())
+            if self.witness.audit is not None:
+                group.create_task(self.witness.audit.run())
+
+    async def _watch(self) -> None:
         while True:
             await asyncio.sleep(LOOK_S)
             try:

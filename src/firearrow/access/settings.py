@@ -3,6 +3,7 @@
 Two of them hold secrets: they are in no answer, no log line and no error text.
 """
 
+from enum import StrEnum
 from typing import Annotated, Final, TypeVar
 
 import msgspec
@@ -13,6 +14,14 @@ from firearrow.errors import SettingsError
 from firearrow.protocol.auth import Credentials, Signer
 
 T = TypeVar("T")
+
+
+class AuditScope(StrEnum):
+    """Which requests the audit log has a line about."""
+
+    OFF = "off"
+    CHANGES = "changes"
+    ALL = "all"
 
 
 class AccessConfig(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -70,6 +79,21 @@ class AccessConfig(Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
             "it changes. Not beside authenticationEnabled."
         ),
     ] = False
+
+    audit_log: Annotated[
+        AuditScope,
+        Meta(
+            description="Which requests the audit log has a line about: none (off), those that are refused and those "
+            "that change topics, groups, offsets, settings, users or rules (changes), or all, sends and pulls "
+            "included (all). Only with access on."
+        ),
+    ] = AuditScope.CHANGES
+    audit_log_file_size: Annotated[
+        int, Meta(ge=4096, le=1 << 30, description="Bytes after which the audit log goes on in another file.")
+    ] = 16 << 20
+    audit_log_files: Annotated[
+        int, Meta(ge=2, le=100_000, description="Files of the audit log that are kept; the oldest are removed.")
+    ] = 16
 
     @property
     def is_on(self) -> bool:

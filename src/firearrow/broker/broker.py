@@ -136,7 +136,7 @@ class Broker:
             handlers = Handlers()
             for part in parts:
                 part.add_to(handlers)
-            handlers = await self._guarded(life, handlers, tables)
+            handlers = await self._guarded(life, handlers, tables, metrics)
             await replication.start(life)
             if self._part is None or await self._part.serves():
                 await self._serve_clients(life, tables.store, handlers, consuming, registration)
@@ -311,14 +311,15 @@ class Broker:
             UnservedHandlers(tables.identity.ip, timers=self._settings.value.timers.timer_wheel_enable),
         ]
 
-    async def _guarded(self, life: Lifetime, handlers: Handlers, tables: Tables) -> Handlers:
+    async def _guarded(self, life: Lifetime, handlers: Handlers, tables: Tables, metrics: BrokerMetrics) -> Handlers:
         """Return the handlers as requests reach them: behind the guard, if access is on."""
         config = self._settings.value.access
         if open_to_all(config, "broker", self._settings.broker.bind_address):
             return handlers
-        access = access_of(config, self._disk, tables.identity.cluster)
+        access = access_of(config, self._disk, tables.identity.cluster, self._clock)
         await access.open()
         life.spawn(access.run(), "access")
+        metrics.registry.add(access.witness.families)
         return access.before(handlers, StoredTopics(tables.store.lookups, tables.jobs))
 
     async def _serve_clients(

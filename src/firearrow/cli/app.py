@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 COMMANDS: Final = {
     "acl": "Create, list, delete and test the rules that say what users may do.",
+    "audit": "Check the audit log of a server: who did what, and who was refused.",
     "bench": "Measure a cluster: sends, reads, and the way of a message.",
     "broker": "Run a broker: stores messages and delivers them to consumers.",
     "cluster": "List and describe clusters.",
@@ -45,6 +46,7 @@ COMMANDS: Final = {
 PLACES: Final = {
     "bench": "firearrow.cli.messages.bench",
     "acl": "firearrow.cli.operate.access",
+    "audit": "firearrow.cli.operate.audit",
     "cluster": "firearrow.cli.operate.cluster",
     "dlq": "firearrow.cli.jobs.dead_letters",
     "doctor": "firearrow.cli.operate.doctor",
@@ -108,7 +110,7 @@ def _add_examples(command: Any, path: str) -> None:  # noqa: ANN401
     for name, child in (children or {}).items():
         _add_examples(child, f"{path} {name}")
     if children is None or path in SERVERS:
-        runs_here = path in SERVERS or path.startswith("store ")
+        runs_here = path in SERVERS or path.startswith(("store ", "audit "))
         example = f"Example: {EXAMPLES[path]}" if path in EXAMPLES else ""
         command.epilog = "\n\n".join(filter(None, (example, "" if runs_here else EPILOG)))
 

@@ -30,7 +30,7 @@ from firearrow.remoting.handlers import Handlers, Peer
 from firearrow.remoting.limits import Limits
 from firearrow.remoting.operation_port import MetricsExporter, OperationConfig, OperationPort
 from firearrow.remoting.server import Server
-from firearrow.runtime.clock import elapsed_ms
+from firearrow.runtime.clock import Clock, SystemClock, elapsed_ms
 from firearrow.runtime.disk.door import Disk
 from firearrow.runtime.disk.stored import Stored
 from firearrow.runtime.network import Address, Network
@@ -64,7 +64,9 @@ class NameServer:
         tls: ServerTls | None = None,
         operation: OperationConfig | None = None,
         access: AccessConfig | None = None,
+        clock: Clock | None = None,
     ) -> None:
+        """``clock`` says when events of the audit log happened: the machine's, if it is not given."""
         self._base = config
         self._routes = Routes(config)
         self._texts: Stored[KvConfig] = Stored(
@@ -91,6 +93,7 @@ class NameServer:
         self._network = network
         self._disk = disk
         self._access = access or AccessConfig()
+        self._clock = clock or SystemClock()
         self._caller = Caller(network, sign=inner_signer(self._access))
         self._notices: asyncio.Queue[Notice] = asyncio.Queue(MAX_NOTICES)
         self._server: Server | None = None
@@ -138,6 +141,8 @@ class NameServer:
             on_disconnect=self._disconnected,
         )
         metrics = NameServerMetrics(self._operation, self._routes, server)
+        if access is not None:
+            metrics.registry.add(access.witness.families)
         async with Lifetime("operation") as life, asyncio.TaskGroup() as group:
             await self._operate(life, metrics)
             await server.start(Address(self._base.bind_address, self._base.listen_port))
@@ -174,7 +179,7 @@ class NameServer:
         handlers = self._handlers()
         if open_to_all(self._access, "name server", self._base.bind_address):
             return handlers, None
-        access = access_of(self._access, self._disk, ANY_CLUSTER, ACCESS_PATH)
+        access = access_of(self._access, self._disk, ANY_CLUSTER, self._clock, ACCESS_PATH)
         await access.open()
         return access.before(handlers), access
 

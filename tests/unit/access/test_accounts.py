@@ -13,6 +13,7 @@ from firearrow.errors import BadBody, SettingsError
 from firearrow.protocol.bodies.admin.auth import AclInfo, Policy, PolicyEntry
 from firearrow.protocol.refusal import Refused
 from firearrow.remoting.handlers import Handlers
+from firearrow.runtime.clock import SystemClock
 from firearrow.runtime.disk.real_disk import RealDisk
 
 SECRET = "marker-of-a-secret"
@@ -146,5 +147,5 @@ def test_settings_that_are_refused(config: AccessConfig, expected: str) -> None:
 
 def test_the_ten_requests_about_users_and_rules_have_handlers() -> None:
     handlers = Handlers()
-    AccountHandlers(Access(AccessConfig(), RealDisk("."), "C").accounts).add_to(handlers)
+    AccountHandlers(Access(AccessConfig(), RealDisk("."), "C", SystemClock()).accounts).add_to(handlers)
     assert set(handlers.by_code) == set(range(3001, 3011))

@@ -13,6 +13,7 @@ from firearrow.access.rules import UserType
 from firearrow.access.settings import AccessConfig, check_access
 from firearrow.errors import SettingsError
 from firearrow.protocol.requests.admin.config import GetBrokerConfig
+from firearrow.runtime.clock import SystemClock
 from firearrow.testing.sim.world import World
 from tests.simulation.store.kit import fresh_image
 from tests.unit.access.servers import CONFIG, ROOT, Place, refusal
@@ -123,8 +124,8 @@ def test_the_old_way_and_the_new_one_do_not_mix() -> None:
     with pytest.raises(SettingsError, match="plain_acl"):
         check_access(replace(ON, authentication_enabled=True))
     disk = RefusingDisk(fresh_image())
-    assert isinstance(access_of(ON, disk, "C"), PlainAccess)
-    assert isinstance(access_of(CONFIG, disk, "C"), Access)
+    assert isinstance(access_of(ON, disk, "C", SystemClock()), PlainAccess)
+    assert isinstance(access_of(CONFIG, disk, "C", SystemClock()), Access)
 
 
 def test_migration_keeps_the_users_that_are_there() -> None:
@@ -132,9 +133,9 @@ def test_migration_keeps_the_users_that_are_there() -> None:
         disk = RefusingDisk(fresh_image())
         disk.make_directory("config")
         await disk.replace(PATH, SAMPLE + b"- accessKey: root\n  secretKey: other\n")
-        access = Access(replace(CONFIG, migrate_auth_from_v1_enabled=True), disk, "C")
+        access = Access(replace(CONFIG, migrate_auth_from_v1_enabled=True), disk, "C", SystemClock())
         await access.open()
-        again = Access(CONFIG, disk, "C")
+        again = Access(CONFIG, disk, "C", SystemClock())
         await again.open()
         users = again.accounts.value.users
         assert set(users) == {"root", "inner", "RocketMQ", "rocketmq2"}

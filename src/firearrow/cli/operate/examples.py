@@ -7,6 +7,7 @@ EXAMPLES: Final = {
     "acl delete": "firearrow acl delete shop 'Topic:orders*'",
     "acl list": "firearrow acl list shop",
     "acl test": "firearrow acl test shop Pub Topic:orders --from 10.0.0.7",
+    "audit verify": "firearrow audit verify /data/store/audit",
     "bench consume": "firearrow bench consume load-test",
     "bench latency": "firearrow bench latency load-test --count 2000 --rate 500",
     "bench produce": "firearrow bench produce load-test --count 100000 --size 1024 --batch 32",

@@ -1,0 +1,47 @@
+"""Why the guard refuses requests: the reasons, in which they are counted, and the refusal. Pure."""
+
+from enum import StrEnum
+from typing import Final
+
+from firearrow.access.decide import Need, Verdict, refusal_text
+from firearrow.access.rules import Rule, User
+from firearrow.protocol.codes import ResponseCode
+from firearrow.protocol.refusal import Refused
+
+
+class Reason(StrEnum):
+    """Why a request is refused. The first four are failures to prove who asks."""
+
+    NO_USER = "no_user"
+    UNKNOWN_USER = "unknown_user"
+    DISABLED_USER = "disabled_user"
+    WRONG_SIGNATURE = "wrong_signature"
+    NO_RULE = "no_rule"
+    RULE = "rule"
+    UNDECLARED = "undeclared"
+
+    @property
+    def stage(self) -> str:
+        """What failed: to know the user, or to be allowed something."""
+        return "authentication" if self in _AUTHENTICATION else "authorization"
+
+
+_AUTHENTICATION: Final = (Reason.NO_USER, Reason.UNKNOWN_USER, Reason.DISABLED_USER, Reason.WRONG_SIGNATURE)
+
+
+class Denied(Refused):
+    """The guard lets a request not pass."""
+
+    def __init__(self, reason: Reason, remark: str, need: Need | None = None, rule: Rule | None = None) -> None:
+        super().__init__(ResponseCode.NO_PERMISSION, remark)
+        self.reason = reason
+        self.need = need
+        """What the rules were asked about."""
+        self.rule = rule
+        """The rule that denies it."""
+
+
+def denied_by_rules(user: User, need: Need, source: str, verdict: Verdict) -> Denied:
+    """Return the refusal of something that the rules of a user do not allow."""
+    reason = Reason.NO_RULE if verdict.rule is None else Reason.RULE
+    return Denied(reason, refusal_text(user, need, source, verdict), need, verdict.rule)

@@ -28,6 +28,8 @@ MASTER_ID: Final = 0
 AT_ONCE: Final = 16
 """Most requests in flight at once."""
 
+_READS: Final = ("Get", "Query", "View", "Search", "AuthGet", "AuthList")
+"""How the names of requests begin that change nothing."""
 _KNOWN_OR_NOT: Final = frozenset({int(ResponseCode.SUCCESS), int(ResponseCode.TOPIC_NOT_EXIST)})
 
 
@@ -124,7 +126,12 @@ class Brokers:
     ) -> Reply[A]:
         """Send a request to one server."""
         limit_ms = self._timeout_ms if timeout_ms is None else timeout_ms
-        return await self._caller.call(to, request, body, timeout_ms=limit_ms, accept=accept)
+        try:
+            return await self._caller.call(to, request, body, timeout_ms=limit_ms, accept=accept)
+        except FireArrowError as failure:
+            if type(request).__name__.startswith(_READS):
+                failure.may_have_happened = False
+            raise
 
     async def ask_name_server(self, request: Request[A], *, accept: frozenset[int] = SUCCESS_ONLY) -> Reply[A]:
         """Send a request to a name server that answers."""

@@ -178,7 +178,7 @@ class DeadLetters:
     async def _check(self, group: str, topic: str) -> None:
         held = next((each for each in await self._admin.topics.list() if each.name == topic), None)
         if held is None:
-            raise NoSuchName(f"group {group!r} has no dead letters; firearrow pipeline dlq list shows who has")
+            raise NoSuchName(f"group {group!r} has no dead letters; firearrow dlq list shows who has")
         if not all(each.perm & PERM_READ for each in held.brokers):
             raise NotNow(
                 f"topic {topic} cannot be read, as brokers of old versions make it; "

@@ -8,7 +8,8 @@ A failure is one line on standard error, which says what happened, why, and what
 
 import asyncio
 import signal
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, NoReturn, TypeVar
 
 import typer
@@ -92,6 +93,26 @@ def run(context: typer.Context, work: Callable[[], Coroutine[Any, Any, T]]) -> T
         raise typer.Exit(ENDED_BY_SIGNAL + signal.SIGINT) from None
     except Terminated:
         raise typer.Exit(ENDED_BY_SIGNAL + signal.SIGTERM) from None
+
+
+@contextmanager
+def only_reading() -> Iterator[None]:
+    """Within the block nothing is changed, so a failure is not told as a change that may have happened."""
+    try:
+        yield
+    except FireArrowError as error:
+        error.may_have_happened = False
+        raise
+
+
+@contextmanager
+def told_when_interrupted(state: str) -> Iterator[None]:
+    """Say in which state an interruption or SIGTERM within the block leaves what the command changes."""
+    try:
+        yield
+    except asyncio.CancelledError:
+        typer.echo(f"interrupted: {state}", err=True)
+        raise
 
 
 class Terminated(Exception):

@@ -13,7 +13,7 @@ from typing import Annotated, Final
 
 import typer
 
-from firearrow.cli.cluster import NameServers, fail, name_servers, reach_of, run
+from firearrow.cli.cluster import NameServers, fail, name_servers, only_reading, reach_of, run
 from firearrow.cli.environment import Reach
 from firearrow.cli.messages.message_printer import FIELDS_HELP, JSON, TABLE, Printer
 from firearrow.cli.messages.topic_reader import Look, Reader
@@ -117,12 +117,13 @@ def _wanted(tag: str, condition: str | None, body_condition: str | None) -> Expr
 async def _look(where: str, reach: Reach, look: Look, printer: Printer) -> None:
     if reason := doubt(subscription(look.topic, look.expression, version=0)):
         typer.echo(f"firearrow consume: {reason}", err=True)
-    async with (
-        PullConsumer(where, group=TOOLS_CONSUMER_GROUP, **reach) as consumer,
-        aclosing(Reader(consumer, look).messages()) as found,
-    ):
-        async for message, queue in found:
-            printer.print(message, queue)
+    with only_reading():
+        async with (
+            PullConsumer(where, group=TOOLS_CONSUMER_GROUP, **reach) as consumer,
+            aclosing(Reader(consumer, look).messages()) as found,
+        ):
+            async for message, queue in found:
+                printer.print(message, queue)
 
 
 async def _take_part(

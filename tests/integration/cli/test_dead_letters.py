@@ -58,7 +58,7 @@ def cluster() -> Iterator[Cluster]:
 
 def test_the_list_says_what_failed_and_since_when(cluster: Cluster) -> None:
     command = Commands(cluster.address)
-    found = command.json("pipeline", "dlq", "list")
+    found = command.json("dlq", "list")
     assert [(each["group"], each["topic"], each["tag"], each["messages"]) for each in found] == [
         (GROUP, TOPIC, "bad", 3),
         (GROUP, TOPIC, "worse", 3),
@@ -67,7 +67,7 @@ def test_the_list_says_what_failed_and_since_when(cluster: Cluster) -> None:
     assert all(each["attempts"] == [1, 1] for each in found)
     died = [letter.store_timestamp for letter in cluster.messages(f"%DLQ%{GROUP}")]
     assert (min(each["since"] for each in found), max(each["last"] for each in found)) == (min(died), max(died))
-    assert "orders" in command("pipeline", "dlq", "list", "--group", GROUP)
+    assert "orders" in command("dlq", "list", "--group", GROUP)
 
 
 def test_a_list_that_is_watched_is_a_line_of_json_each_time(cluster: Cluster) -> None:
@@ -82,13 +82,13 @@ def test_a_list_that_is_watched_is_a_line_of_json_each_time(cluster: Cluster) ->
 
 
 def test_show_finds_chosen_letters(cluster: Cluster) -> None:
-    shown = Commands(cluster.address).json("pipeline", "dlq", "show", GROUP, "--key", "k3")
+    shown = Commands(cluster.address).json("dlq", "show", GROUP, "--key", "k3")
     assert [(each["body"], each["keys"], each["topic"]) for each in shown] == [("order 3", ["k3"], TOPIC)]
 
 
 def test_a_redrive_sends_chosen_letters_once_and_leaves_an_audit(cluster: Cluster, tmp_path: Path) -> None:
     command, audit = Commands(cluster.address), tmp_path / "audit.jsonl"
-    words = ["pipeline", "dlq", "redrive", GROUP, "--audit", str(audit), "--tag", "bad"]
+    words = ["dlq", "redrive", GROUP, "--audit", str(audit), "--tag", "bad"]
     assert "3 dead letters of kitchen would be sent" in command(*words, "--dry-run")
     assert not audit.exists()
     assert "3 dead letters of kitchen were sent" in command(*words)
@@ -109,7 +109,7 @@ def test_a_redrive_sends_chosen_letters_once_and_leaves_an_audit(cluster: Cluste
     assert "1 dead letters of kitchen were sent" in command(*words)
     assert len([message for message in cluster.messages(TOPIC) if REDRIVEN in message.properties]) == 3
     # Another audit file is another redrive.
-    assert "3 dead letters of kitchen were sent" in command(*words[:5], str(tmp_path / "second.jsonl"), *words[6:])
+    assert "3 dead letters of kitchen were sent" in command(*words[:4], str(tmp_path / "second.jsonl"), *words[5:])
     assert len([message for message in cluster.messages(TOPIC) if REDRIVEN in message.properties]) == 6
 
 
@@ -123,7 +123,20 @@ def test_a_redrive_sends_chosen_letters_once_and_leaves_an_audit(cluster: Cluste
     ],
 )
 def test_a_mistake_is_told_in_a_line(cluster: Cluster, words: list[str], reason: str) -> None:
-    ran = Commands(cluster.address).process("pipeline", "dlq", *words)
-    assert ran.returncode == 2
+    ran = Commands(cluster.address).process("dlq", *words)
+    assert ran.returncode == 1
+    assert f" dlq {words[0]}: " in ran.stderr
+    assert "pipeline" not in ran.stderr
     assert len(ran.stderr.splitlines()) <= 3
     assert reason in ran.stderr
+
+
+def test_a_redrive_that_fails_says_how_many_were_sent(cluster: Cluster, tmp_path: Path) -> None:
+    audit = tmp_path / "audit.jsonl"
+    command = Commands(cluster.address)
+    command("topic", "update", TOPIC, "--perm", "r")
+    try:
+        said = command.fails("dlq", "redrive", GROUP, "--audit", str(audit), "--all")
+    finally:
+        command("topic", "update", TOPIC, "--perm", "rw")
+    assert f"0 of {COUNT} dead letters were sent again, {audit} says which. The same command sends the others" in said

@@ -1,5 +1,7 @@
 """Changes that fail halfway say which half is done, and can be made again: one of two name servers, of two brokers."""
 
+import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -50,13 +52,17 @@ def test_a_broker_loses_its_permission_where_name_servers_answer(cluster: Cluste
     assert perm(command, "permitted") == "RW-"
 
 
+def started(cluster: Cluster, *words: str) -> subprocess.Popen[str]:
+    """A command in a process of its own."""
+    environment = Inside(cluster.address).environment
+    every = [sys.executable, "-c", MAIN, *words]
+    return subprocess.Popen(every, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
 def test_a_broker_that_dies_is_not_drained() -> None:
-    words = [sys.executable, "-c", MAIN, "broker", "drain", "broker-c", "--wait", "2s", "--timeout", "60s"]
     with (
         Cluster(brokers=["broker-c"]) as running,
-        subprocess.Popen(
-            words, env=Inside(running.address).environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        ) as draining,
+        started(running, "broker", "drain", "broker-c", "--wait", "2s", "--timeout", "60s") as draining,
     ):
         assert draining.stdout is not None
         assert "takes no more messages" in draining.stdout.readline()
@@ -65,6 +71,36 @@ def test_a_broker_that_dies_is_not_drained() -> None:
     assert "is drained" not in printed
     assert "broker-c takes no more messages by the name servers, but does not answer" in said
     assert draining.returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "state"),
+    [
+        (("broker", "drain", "broker-b"), "firearrow broker restore-write broker-b undoes that"),
+        (("topic", "shrink", "left", "--queues", "1"), "give the same command again to go on"),
+    ],
+)
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interruption_says_what_stays_changed(
+    cluster: Cluster, command: Inside, words: tuple[str, ...], state: str, number: signal.Signals, status: int
+) -> None:
+    if command.process("topic", "create", "left", "--queues", "2").returncode:
+        command("topic", "update", "left", "--queues", "2")
+    with started(cluster, *words) as process:
+        assert process.stdout is not None
+        assert "take" in process.stdout.readline()
+        process.send_signal(number)
+        _, said = process.communicate(timeout=operating.SECONDS)
+    assert said.startswith("interrupted: ")
+    assert state in said
+    assert process.returncode == status
+    command("broker", "restore-write", "broker-b")
+
+
+def test_a_listing_that_fails_changed_nothing() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        said = Inside(f"127.0.0.1:{silent.getsockname()[1]}").fails("topic", "list")
+    assert "It may have happened" not in said
 
 
 def test_a_topic_that_one_broker_has_is_created_on_the_other(command: Inside) -> None:

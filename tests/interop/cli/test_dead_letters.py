@@ -40,12 +40,12 @@ async def dead_letters(address: str, topic: str, group: str, count: int) -> None
 def test_dead_letters_are_listed_and_sent_again(broker: ApacheBroker, command: Commands, tmp_path: Path) -> None:
     topic, group = broker.create_topic(fresh("orders"), 2), fresh("G")
     asyncio.run(dead_letters(broker.name_servers[0], topic, group, 3))
-    words = ["pipeline", "dlq", "list", "--group", group]
+    words = ["dlq", "list", "--group", group]
     if "cannot be read" in command.process(*words).stderr:  # as the error tells
         command("topic", "update", f"%DLQ%{group}", "--perm", "rw")
     listed = command.json(*words)
     assert [(each["topic"], each["tag"], each["messages"]) for each in listed] == [(topic, "new", 3)]
     audit = str(tmp_path / "audit")
-    command("pipeline", "dlq", "redrive", group, "--key", "k1", "--audit", audit)
+    command("dlq", "redrive", group, "--key", "k1", "--audit", audit)
     sent = [each for each in command.json_lines("consume", topic) if "FIREARROW_REDRIVEN" in each["properties"]]
     assert [(each["body"], each["keys"]) for each in sent] == [("1", ["k1"])]

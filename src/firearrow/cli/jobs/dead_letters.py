@@ -1,4 +1,4 @@
-"""``firearrow pipeline dlq``: dead letters listed, shown and sent again. Runs without Spark.
+"""``firearrow dlq``, or ``firearrow pipeline dlq``: dead letters listed, shown and sent again. Runs without Spark.
 
 Dead letters stay where they are: a topic is a log. The audit file of a redrive says which of them were sent again, so
 that the same command, repeated with the same file, sends the rest.
@@ -21,7 +21,7 @@ from firearrow.cli.jobs.job_run import explained
 from firearrow.cli.operate.listing import Watch, shown_again
 from firearrow.cli.tables import body_fields, body_text, print_json, print_table, time_text
 from firearrow.cli.times import time_ms
-from firearrow.errors import FireArrowError, SettingsError
+from firearrow.errors import FireArrowError, PartlyDone, SettingsError
 from firearrow.model.names import TOOLS_CONSUMER_GROUP
 from firearrow.runtime.clock import SystemClock
 
@@ -33,6 +33,7 @@ dlq = typer.Typer(
 )
 
 TERMINATED = 143
+FAILED = 1
 
 Group = Annotated[str, typer.Argument(metavar="GROUP", help="The consumer group.")]
 Ids = Annotated[list[str] | None, typer.Option("--id", help="Only this message id; repeatable.")]
@@ -186,7 +187,7 @@ def _done(context: typer.Context, servers: str, command: str, work: Any, verbose
             reader: PullConsumer = PullConsumer(where, group=TOOLS_CONSUMER_GROUP, **reach_of(context))
             return await work(DeadLetters(admin, await stack.enter_async_context(reader)))
 
-    with explained(command, verbose=verbose):
+    with explained(command, verbose=verbose, path=context.command_path, mistake=FAILED):
         try:
             return asyncio.run(until_terminated(run))
         except Terminated:
@@ -212,14 +213,15 @@ async def _redrive(context: typer.Context, servers: str, letters: "list[DeadLett
     async with Producer(name_servers(context, servers), group="FIREARROW_REDRIVE", **reach_of(context)) as producer:
         _cut_unfinished_line(audit)
         with audit.open("a", encoding="utf-8") as file:
-            for letter in letters:
+            for sent, letter in enumerate(letters):
                 _note(file, letter, "sending")
                 try:
                     queue = letter.queue_among(await producer.queues(letter.topic))
                     result = await producer.send(letter.again(_named(audit)), queue=queue)
                 except FireArrowError as error:
                     _note(file, letter, "failed", reason=str(error))
-                    raise
+                    part = f"{sent} of {len(letters)} dead letters were sent again, {audit} says which"
+                    raise PartlyDone(f"{error}; {part}. The same command sends the others") from error
                 at = {"broker": result.queue.broker_name, "queue": result.queue.queue_id, "offset": result.queue_offset}
                 _note(file, letter, "sent", **at)
 

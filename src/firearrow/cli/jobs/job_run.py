@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from firearrow.spark.pipelines.progress import BatchProgress
 
 LOOK_EVERY_S: Final = 1
+MISTAKE: Final = 2
+"""The exit status of a job that its user must mend."""
 LIBRARIES: Final = frozenset({"pyspark", "pyarrow", "pyiceberg", "deltalake", "fastavro", "google"})
 QUERY_LOGS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """Where pyspark logs, in JSON, errors that it raises as well."""
@@ -111,21 +113,26 @@ def usual_master() -> str:
 
 
 @contextmanager
-def explained(command: str, *, verbose: bool = False) -> Iterator[Quiet]:
-    """Run a command within the block: tell a failure in at most three lines, and end with its status."""
+def explained(command: str, *, verbose: bool = False, path: str = "", mistake: int = MISTAKE) -> Iterator[Quiet]:
+    """Run a command within the block: tell a failure in at most three lines, and end with its status.
+
+    ``path`` is how the command was called, if not by its name below ``firearrow pipeline``; ``mistake`` is the status
+    after a failure of ours.
+    """
     quiet = Quiet(is_verbose=verbose)
+    path = path or f"firearrow pipeline {command}"
     try:
         with quiet_interruptions():
             yield quiet
     except (typer.Exit, SystemExit):
         raise
     except KeyboardInterrupt as interrupted:
-        _tell(f"firearrow pipeline {command}: interrupted; start it again to go on where it stopped")
+        _tell(f"{path}: interrupted; start it again to go on where it stopped")
         quiet.forget()
         raise typer.Exit(status_of(interrupted)) from None
     except FireArrowError as error:
-        _fail(command, str(error), quiet)
-        raise typer.Exit(2) from None
+        _fail(path, str(error), quiet)
+        raise typer.Exit(mistake) from None
     except ModuleNotFoundError as missing:
         if (missing.name or "").split(".")[0] not in LIBRARIES:
             raise
@@ -137,7 +144,7 @@ def explained(command: str, *, verbose: bool = False) -> Iterator[Quiet]:
         if not _is_of_a_library(error) and not is_of_storage(error):
             raise
         reason = explain(error)
-        _fail(command, reason.text, quiet)
+        _fail(path, reason.text, quiet)
         if not verbose:
             _tell(quiet.where())
         raise typer.Exit(2 if reason.is_known else 1) from None
@@ -150,10 +157,10 @@ def _is_of_a_library(error: Exception) -> bool:
     return any(kind.__module__.split(".")[0] in roots for kind in type(error).__mro__)
 
 
-def _fail(command: str, reason: str, quiet: Quiet) -> None:
+def _fail(path: str, reason: str, quiet: Quiet) -> None:
     if quiet.is_verbose:
         _tell(traceback.format_exc())
-    _tell(f"firearrow pipeline {command}: {reason}")
+    _tell(f"{path}: {reason}")
 
 
 def _tell(text: str) -> None:

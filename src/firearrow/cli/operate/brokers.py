@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from firearrow.cli.cluster import AsJson, NameServers, admin_of, fail, run
+from firearrow.cli.cluster import AsJson, NameServers, admin_of, fail, run, told_when_interrupted
 from firearrow.cli.operate.listing import Watch, show
 from firearrow.cli.operate.pairs import pairs_of, print_pairs
 from firearrow.cli.operate.states import print_states, state_fields
@@ -186,8 +186,10 @@ def drain(
             member = await _broker(admin, name)
             await admin.operations.wipe_write(member.name)
             typer.echo(f"{member.name} takes no more messages; producers have {wait} to notice")
-            await asyncio.sleep(least_s)
-            return await _is_quiet(admin, member, most_s - least_s)
+            undone = f"{member.name} still takes no messages; firearrow broker restore-write {member.name} undoes that"
+            with told_when_interrupted(undone):
+                await asyncio.sleep(least_s)
+                return await _is_quiet(admin, member, most_s - least_s)
 
     if not run(context, empty):
         fail(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import msgspec
 import typer
 
-from firearrow.cli.cluster import admin_of, run, told
+from firearrow.cli.cluster import admin_of, only_reading, run, told
 from firearrow.cli.output import flush, standard_output
 from firearrow.cli.tables import print_json
 from firearrow.errors import FireArrowError
@@ -74,11 +74,13 @@ async def shown_again(
             standard_output().write(msgspec.json.encode(fields(found)).decode() + "\n")
         flush()
 
-    print_it(await ask())
+    with only_reading():
+        print_it(await ask())
     while watch is not None:
         await asyncio.sleep(watch)
         try:
-            found = await ask()
+            with only_reading():
+                found = await ask()
         except FireArrowError as error:
             typer.echo(f"{context.command_path}: {told(error)}", err=True)
             continue

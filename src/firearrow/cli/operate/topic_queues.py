@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from firearrow.admin import Admin
-from firearrow.cli.cluster import AsJson, NameServers, admin_of, fail, run
+from firearrow.cli.cluster import AsJson, NameServers, admin_of, fail, run, told_when_interrupted
 from firearrow.cli.operate.listing import Watch, show
 from firearrow.cli.tables import print_table
 from firearrow.cli.times import wait_ms
@@ -113,16 +113,17 @@ def shrink_topic(
     async def shrink() -> None:
         async with admin_of(context, servers) as admin:
             await admin.sizes.stop_writing(name, queues, cluster=cluster, broker=broker)
+            closed = f"queues from {queues} on take no more messages"
             try:
                 if not force:
-                    typer.echo(f"queues from {queues} on take no more messages; producers have {wait} to notice")
-                    await asyncio.sleep(least_s)
-                    brokers = [member.name for member in await admin.brokers.masters(cluster, broker)]
-                    await _until_read(admin, name, queues, brokers, most_s)
+                    typer.echo(f"{closed}; producers have {wait} to notice")
+                    with told_when_interrupted(f"{closed}, and can be read; give the same command again to go on"):
+                        await asyncio.sleep(least_s)
+                        brokers = [member.name for member in await admin.brokers.masters(cluster, broker)]
+                        await _until_read(admin, name, queues, brokers, most_s)
                 await admin.sizes.stop_reading(name, queues, cluster=cluster, broker=broker)
             except FireArrowError as failure:
-                done = f"queues from {queues} on take no more messages, but the rest is not done"
-                raise PartlyDone(f"{done}: {failure}") from failure
+                raise PartlyDone(f"{closed}, but the rest is not done: {failure}") from failure
 
     run(context, shrink)
     typer.echo(f"topic {name} has {queues} queues on each broker")

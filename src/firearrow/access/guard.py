@@ -18,7 +18,7 @@ import msgspec
 
 from firearrow.access.accounts import Accounts
 from firearrow.access.decide import NO_RULES, Need, Verdict, decide
-from firearrow.access.declared import DECLARED, Declaration, Named, changes_something, needs_of, thing
+from firearrow.access.declared import DECLARED, PUB, Declaration, Named, changes_something, needs_of, thing
 from firearrow.access.denial import Denied, Reason, denied_by_rules
 from firearrow.access.rules import Kind, User, UserStatus, UserType
 from firearrow.access.settings import AccessConfig, AuditScope, codes_in, remembers_users
@@ -27,7 +27,8 @@ from firearrow.protocol.auth import ACCESS_KEY, SIGNATURE, sign
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.conversation import Request
 from firearrow.protocol.refusal import Refused
-from firearrow.remoting.handlers import Answer, Call, Handler, Later
+from firearrow.protocol.requests.group.heartbeat import HeartBeat
+from firearrow.remoting.handlers import Answer, Call, Handler, Later, Peer
 
 UNIQUE_KEY_QUERY: Final = "_UNIQUE_KEY_QUERY"
 LAST_WITHOUT_UNIQUE_KEY: Final = 399
@@ -109,7 +110,20 @@ class Guard:
             return self._look_up(user, named, request, call, handler)
         if request.__class__ in self._audited:
             self._note(request, call, user)
+        if request.__class__ is HeartBeat:
+            call.peer.slots[self, HeartBeat] = None if user is None else user.name
         return handler(request, call)
+
+    def may_see(self, peer: Peer, topic: str) -> bool:
+        """Whether a producer may be sent a message of a topic: if the user of its last heartbeat may send there."""
+        if not self._authorizes:
+            return True
+        name = peer.slots.get((self, HeartBeat), "")
+        if name is None:
+            return True  # a white list lets it do everything
+        user = self._accounts.value.users.get(name)
+        need = thing(Kind.TOPIC, topic, PUB)
+        return user is not None and self._verdict(user, need, peer).allowed
 
     def _look_up(
         self, user: User, named: Named, request: Request[Any], call: Call, handler: Handler
@@ -202,12 +216,12 @@ class Guard:
             remembered.allowed.add(asked)
 
     def _decide(self, user: User, need: Need, call: Call) -> None:
-        verdict = self._verdict(user, need, call)
+        verdict = self._verdict(user, need, call.peer)
         if not verdict.allowed:
             raise denied_by_rules(user, need, call.peer.address.host, verdict)
 
-    def _verdict(self, user: User, need: Need, call: Call) -> Verdict:
-        return decide(user, self._accounts.value.rules.get(user.name, NO_RULES), need, call.peer.address.host)
+    def _verdict(self, user: User, need: Need, peer: Peer) -> Verdict:
+        return decide(user, self._accounts.value.rules.get(user.name, NO_RULES), need, peer.address.host)
 
     def _remembered(self, call: Call) -> _Remembered:
         accounts, slots = self._accounts.value, call.peer.slots
@@ -225,7 +239,7 @@ class Guard:
         elif not self._asks_rules(call):
             why = "rules are not asked"
         else:
-            verdicts = [self._verdict(user, need, call) for need in needs]
+            verdicts = [self._verdict(user, need, call.peer) for need in needs]
             texts = [str(verdict.rule or verdict.reason) for verdict in verdicts]
             why = "; ".join(dict.fromkeys(texts)) or "nothing is needed but a known user"
         self._witness.allowed(request, call, user, [str(need) for need in needs], why)

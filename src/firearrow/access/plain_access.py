@@ -33,7 +33,7 @@ class PlainAccess:
         self._seen = (0, 0)
         self.value = Accounts()
         self.witness: Final = witness_of(config, disk, clock)
-        self._guard: Final = Guard(
+        self.guard: Final = Guard(
             config, self, cluster, self.witness, lambda source, name: self._acl.is_white(source, name)
         )
 
@@ -64,8 +64,8 @@ class PlainAccess:
 
     def before(self, handlers: Handlers, stored: StoredMessages | None = None) -> Handlers:
         """Return the handlers behind the guard; ``stored`` as for `Guard`."""
-        self._guard.stored = stored
-        return handlers.guarded(self._guard)
+        self.guard.stored = stored
+        return handlers.guarded(self.guard)
 
     async def run(self) -> None:
         """Read the file again when it has changed, and write the audit log, until cancelled."""

@@ -14,10 +14,10 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from firearrow.access.access import access_of, open_to_all
 from firearrow.access.settings import inner_signer
 from firearrow.broker.consumer_side import Consuming, Registers
 from firearrow.broker.failover.group_part import GroupPart
+from firearrow.broker.guarded import guarded
 from firearrow.broker.handlers.admin.broker_config import BrokerConfigHandlers
 from firearrow.broker.handlers.admin.replication import ReplicationHandlers
 from firearrow.broker.handlers.admin.runtime import RuntimeHandlers, begin_days
@@ -41,7 +41,6 @@ from firearrow.broker.statistics.counters import BrokerStats
 from firearrow.broker.statistics.disk_watch import DiskWatch
 from firearrow.broker.statistics.meters import SAMPLE_MS
 from firearrow.broker.statistics.watch import Watch
-from firearrow.broker.stored_topics import StoredTopics
 from firearrow.broker.tables.lake_topics import lake_topics
 from firearrow.broker.tables.tables import Tables
 from firearrow.broker.tables.topic_book import Topics
@@ -136,7 +135,7 @@ class Broker:
             handlers = Handlers()
             for part in parts:
                 part.add_to(handlers)
-            handlers = await self._guarded(life, handlers, tables, metrics)
+            handlers = await guarded(life, handlers, tables, metrics.registry, transactions.producers)
             await replication.start(life)
             if self._part is None or await self._part.serves():
                 await self._serve_clients(life, tables.store, handlers, consuming, registration)
@@ -310,17 +309,6 @@ class Broker:
             QueryHandlers(tables),
             UnservedHandlers(tables.identity.ip, timers=self._settings.value.timers.timer_wheel_enable),
         ]
-
-    async def _guarded(self, life: Lifetime, handlers: Handlers, tables: Tables, metrics: BrokerMetrics) -> Handlers:
-        """Return the handlers as requests reach them: behind the guard, if access is on."""
-        config = self._settings.value.access
-        if open_to_all(config, "broker", self._settings.broker.bind_address):
-            return handlers
-        access = access_of(config, self._disk, tables.identity.cluster, self._clock)
-        await access.open()
-        life.spawn(access.run(), "access")
-        metrics.registry.add(access.witness.families)
-        return access.before(handlers, StoredTopics(tables.store.lookups, tables.jobs))
 
     async def _serve_clients(
         self, life: Lifetime, store: Store, handlers: Handlers, consuming: Consuming, registration: Registration

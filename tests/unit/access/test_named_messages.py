@@ -1,24 +1,37 @@
 """Requests that name a stored message: the topic of that message is asked about, whatever the request says of it."""
 
+import asyncio
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
 
 from firearrow.access.declared import DECLARED
+from firearrow.access.guard import Guard
 from firearrow.broker import stored_topics
 from firearrow.model import names
 from firearrow.model.names import HALF_TOPIC, TIMER_TOPIC
+from firearrow.protocol.auth import Credentials, Signer
 from firearrow.protocol.bodies.body import encode_body
 from firearrow.protocol.bodies.group.group import SubscriptionGroupConfig
+from firearrow.protocol.bodies.group.heartbeat import HeartbeatData, ProducerData
 from firearrow.protocol.conversation import Request
+from firearrow.protocol.requests.admin.config import UpdateBrokerConfig
 from firearrow.protocol.requests.group.group import UpdateAndCreateSubscriptionGroup
+from firearrow.protocol.requests.group.heartbeat import HeartBeat
 from firearrow.protocol.requests.group.push import ConsumeMessageDirectly
 from firearrow.protocol.requests.message.query import ViewMessageById
 from firearrow.protocol.requests.message.send import ConsumerSendMsgBack
-from firearrow.protocol.requests.transaction.transaction import EndTransaction, ResumeCheckHalfMessage
+from firearrow.protocol.requests.transaction.transaction import (
+    CheckTransactionState,
+    EndTransaction,
+    ResumeCheckHalfMessage,
+)
 from firearrow.record.message_id import parse_offset_message_id
+from firearrow.remoting.caller import Caller
+from firearrow.remoting.handlers import Call, Handlers
 from tests.unit.access.servers import ALICE, ROOT, Place, refusal, served
 from tests.unit.broker.whole import Client, a_send
 
@@ -137,7 +150,38 @@ async def forge_a_timer(place: Place) -> None:
         assert (await refusal(bob, a_send(topic, properties=forged), b"x"))[0] == 16
 
 
-SCENARIOS = [view, send_back, end, resume, consume_directly, forge_a_timer]
+async def be_asked(place: Place) -> None:
+    """A question about a transaction holds its message: nobody gets it by saying that it is of that group."""
+    root, alice = await people(place)
+    bob = await place.make(("bob", "b"), ("Topic:bills", "Pub", "Allow"))
+    asked: dict[str, list[bytes]] = {"alice": [], "bob": []}
+    for name, client, keys in (("alice", alice, ALICE), ("bob", bob, ("bob", "b"))):
+        handlers = Handlers()
+        handlers.on(CheckTransactionState, partial(hear, asked[name]))
+        client.caller = Caller(client.caller._network, handlers=handlers, sign=Signer(Credentials(*keys)))
+    await join(alice, "of-alice")
+    await root.ask(UpdateBrokerConfig(), b"transactionCheckInterval=1000\n")
+    await send(root, "bills", properties=HALF, sys_flag=PREPARED)
+    await asyncio.sleep(30)
+    assert asked == {"alice": [], "bob": []}
+    await join(bob, "of-bob")
+    async with asyncio.timeout(60):
+        while not asked["bob"]:  # noqa: ASYNC110 - in the time of the simulation
+            await asyncio.sleep(0.1)
+    assert b"the body" in asked["bob"][0]
+    assert asked["alice"] == []
+
+
+def hear(bodies: list[bytes], _request: CheckTransactionState, call: Call) -> None:
+    bodies.append(call.body)
+
+
+async def join(client: Client, name: str) -> None:
+    data = HeartbeatData(client_id=name, producer_data_set=[ProducerData(group_name="P")])
+    await client.ask(HeartBeat(), encode_body(data))
+
+
+SCENARIOS = [be_asked, view, send_back, end, resume, consume_directly, forge_a_timer]
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
@@ -162,6 +206,10 @@ def takes_timers_from_clients(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(names, "TIMER_TOPIC", "")
 
 
+def asks_everybody(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Guard, "may_see", lambda _self, _peer, _topic: True)
+
+
 PLANTED: list[tuple[Callable[[pytest.MonkeyPatch], None], Callable[[Place], Coroutine[Any, Any, None]]]] = [
     (believes(ViewMessageById), view),
     (believes(ConsumerSendMsgBack), send_back),
@@ -170,6 +218,7 @@ PLANTED: list[tuple[Callable[[pytest.MonkeyPatch], None], Callable[[Place], Coro
     (believes(ConsumeMessageDirectly), consume_directly),
     (takes_the_broker_s_topic, view),
     (takes_timers_from_clients, forge_a_timer),
+    (asks_everybody, be_asked),
 ]
 
 

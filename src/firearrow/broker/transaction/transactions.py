@@ -34,9 +34,8 @@ class Transactions:
         self._settings = tables.settings
         self.journal = Journal(tables)
         self.ends = Ends(self.journal, tables.settings, tables.clock)
-        self.checks = Checks(
-            self.journal, ConnectedProducers(tables.clients), tables.topics, tables.settings, tables.clock
-        )
+        self.producers: Final = ConnectedProducers(tables.clients)
+        self.checks = Checks(self.journal, self.producers, tables.topics, tables.settings, tables.clock)
         self._wanted = asyncio.Event()
         self._caught_up = asyncio.Event()
         self._changed = asyncio.Event()

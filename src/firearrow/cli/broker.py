@@ -44,7 +44,7 @@ def broker(
     drain: Annotated[
         bool,
         typer.Option(
-            help="At a stop signal, let producers move to other brokers first; a second signal stops at once."
+            help="At a stop signal, let producers move to other brokers first; a second signal ends that wait."
         ),
     ] = False,
     metrics_port: MetricsPort = None,
@@ -93,7 +93,7 @@ def serve(settings: "BrokerSettings", *, drains: bool = False, says: Says | None
     from firearrow.runtime.loops import run
     from firearrow.runtime.machine import this_machine
 
-    run(lambda: _serve(settings, this_machine(), store_directory(settings), drains=drains, says=says))
+    run(lambda: _serve(settings, this_machine(), store_directory(settings), drains=drains, says=says), waits=drains)
 
 
 def _shared_arguments(given: Mapping[str, object], *, drain: bool) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 A killed one comes back, both restart one by one, and a second signal ends those that drain.
 """
 
+import os
 import re
 import signal
 import socket
@@ -55,6 +56,12 @@ def listener(process: subprocess.Popen[str], store: str) -> int | None:
     return None
 
 
+def kill(process: subprocess.Popen[str], store: str) -> None:
+    worker = listener(process, store)
+    assert worker is not None
+    os.kill(worker, signal.SIGKILL)
+
+
 @contextmanager
 def two_workers(directory: Path, names: int, port: int, *more: str) -> Iterator[subprocess.Popen[str]]:
     """A name server and the supervisor of two workers, which log to ``directory/log``."""
@@ -96,6 +103,8 @@ def test_a_second_signal_ends_workers_that_drain(tmp_path: Path, monkeypatch: py
             supervisor.send_signal(signal.SIGTERM)
             assert supervisor.wait(PATIENCE_S) == 0
             assert time.monotonic() - began < DRAIN_S, "the workers have drained to the end"
+            assert (tmp_path / "log").read_text().count("broker stopped") == 2, "they have not stopped in order"
+            assert _brokers(names) == 0, "a worker has not left the name server"
 
 
 def test_two_workers_are_one_cluster_and_come_back(tmp_path: Path) -> None:
@@ -110,10 +119,7 @@ def test_two_workers_are_one_cluster_and_come_back(tmp_path: Path) -> None:
             lambda: log.read_text().count("the log level is DEBUG now") == 2, "the word of both workers on their level"
         )
         until(lambda: _brokers(names) == 2, "a route over both workers")
-        first = listener(supervisor, f"{tmp_path}/store/0")
-        assert first is not None
-        Path(f"/proc/{first}").stat()
-        subprocess.run(["kill", "-9", str(first)], check=True)
+        kill(supervisor, f"{tmp_path}/store/0")
         until(lambda: "worker 0 has ended with -9" in log.read_text(), "the word on the dead worker")
         until(lambda: sends(port), "the worker that was killed")
 
@@ -123,6 +129,14 @@ def test_two_workers_are_one_cluster_and_come_back(tmp_path: Path) -> None:
         assert not before & set(children(supervisor))
         assert sends(port)
         assert sends(port + 10)
+
+        kill(supervisor, f"{tmp_path}/store/0")
+        until(lambda: log.read_text().count("worker 0 has ended with -9") == 2, "the word on the second death")
+        supervisor.send_signal(signal.SIGHUP)
+        until(lambda: log.read_text().count("all 2 workers were restarted") == 2, "restarts, one of which was due")
+        kill(supervisor, f"{tmp_path}/store/0")
+        until(lambda: log.read_text().count("worker 0 has ended with -9") == 3, "the word on the third death")
+        until(lambda: sends(port), "the worker that was killed")
 
         supervisor.send_signal(signal.SIGHUP)
         until(lambda: not sends(port), "a restart that has begun")

@@ -153,3 +153,34 @@ def test_signals_end_a_program_in_order(number: signal.Signals) -> None:
         child.send_signal(number)
         assert child.stdout.read() == "ended in order\nstopped by a signal\n"
         assert child.wait() == 0
+
+
+WAITING = """
+import asyncio
+from firearrow.runtime.loops import run
+
+async def main():
+    print("ready", flush=True)
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        print("waits", flush=True)
+        await asyncio.Event().wait()
+    finally:
+        print("ended in order", flush=True)
+        await asyncio.shield(asyncio.sleep(60 if LONG else 0.01))
+
+run(main, waits=True)
+"""
+
+
+@pytest.mark.parametrize(("is_long", "status"), [(False, 0), (True, -signal.SIGTERM)])
+def test_a_second_signal_ends_a_wait_in_order_and_a_third_the_process(is_long: bool, status: int) -> None:
+    program = f"LONG = {is_long}\n{WAITING}"
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        for line in ("ready\n", "waits\n", "ended in order\n"):
+            assert child.stdout.readline() == line
+            if line != "ended in order\n" or is_long:
+                child.send_signal(signal.SIGTERM)
+        assert child.wait() == status

@@ -4,8 +4,8 @@ The workers have one configuration. Worker K has the broker name ``NAME-K``, the
 ``PORT + 10 K`` and, if there is one, the metrics port ``PORT + K``; all belong to one cluster, so producers and
 consumers use all of them. A worker that ends by itself is started again, after a pause that grows (`supervision`).
 
-SIGTERM and SIGINT stop all workers; a second one ends those that still drain at once. SIGUSR1 and SIGUSR2 go to all of
-them and change the level of their logs. SIGHUP restarts them one by one:
+SIGTERM and SIGINT stop all workers; a second one is passed on and ends their drains, a third kills them. SIGUSR1
+and SIGUSR2 go to all of them and change the level of their logs. SIGHUP restarts them one by one:
 a worker is asked to stop (with ``--drain`` its producers move to the others first), and the next one waits until it
 serves again.
 """
@@ -28,7 +28,9 @@ PORTS_APART: Final = 10
 """Ports from one worker to the next: each uses the ports two below and one above its own, too."""
 STOP_S: Final = 30.0
 """Seconds that a worker has to stop after it has drained, before it is killed."""
+SECOND: Final = 2
 _PARENT_DEATH: Final = 1  # PR_SET_PDEATHSIG of prctl(2)
+_ENDINGS: Final = (signal.SIGTERM, signal.SIGKILL)
 
 
 class Worker(Struct, frozen=True):
@@ -73,12 +75,13 @@ class Supervisor:
     def __init__(self, workers: list[Worker], drain_s: float) -> None:
         self._kept = [_Kept(worker, drain_s) for worker in workers]
         self._restart: asyncio.Task[None] | None = None
+        self._stops = 0
 
     async def run(self) -> None:
         """Serve until SIGTERM or SIGINT."""
         loop, stop = asyncio.get_running_loop(), asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop_or_kill, stop)
+            loop.add_signal_handler(number, self._stop, stop)
         for number in (signal.SIGUSR1, signal.SIGUSR2):
             loop.add_signal_handler(number, self._pass_on, number)
         async with asyncio.TaskGroup() as group:
@@ -95,11 +98,12 @@ class Supervisor:
                 task.cancel()
         tell(f"all {len(self._kept)} workers have stopped")
 
-    def _stop_or_kill(self, stop: asyncio.Event) -> None:
-        """Let all workers stop in order; at a second signal end them at once."""
-        if stop.is_set():
+    def _stop(self, stop: asyncio.Event) -> None:
+        """Let all workers stop in order; at a second signal without draining, and at a third kill them."""
+        self._stops += 1
+        if self._stops > 1:
             for kept in self._kept:
-                kept.kill()
+                kept.send(signal.SIGTERM if self._stops == SECOND else signal.SIGKILL)
         stop.set()
 
     def _pass_on(self, number: int) -> None:
@@ -115,6 +119,8 @@ class Supervisor:
     def _begin_restart(self, group: asyncio.TaskGroup) -> None:
         if self._restart is None or self._restart.done():
             self._restart = group.create_task(self._restart_all())
+        else:
+            tell("SIGHUP is ignored: a restart of all workers is under way", Level.WARNING)
 
     async def _restart_all(self) -> None:
         for kept in self._kept:
@@ -181,16 +187,19 @@ class _Kept:
 
     def send(self, number: int) -> None:
         """Send the worker a signal, if it serves or is to end."""
-        if self._process is None or self._process.returncode is not None:
-            return
-        if number == signal.SIGKILL or self._serves.is_set():
+        if self._process is not None and self._runs and (number in _ENDINGS or self._serves.is_set()):
             self._process.send_signal(number)
+
+    @property
+    def _runs(self) -> bool:
+        return self._process is not None and self._process.returncode is None
 
     async def restart(self) -> None:
         """Stop the worker in order, and return when it serves again."""
-        self._is_asked = True
         self._serves.clear()
-        await self._stop()
+        if self._runs:  # else it is started again anyway, after its pause
+            self._is_asked = True
+            await self._stop()
         await self._serves.wait()
 
     async def end(self) -> None:
@@ -200,7 +209,7 @@ class _Kept:
 
     async def _stop(self) -> None:
         process = self._process
-        if process is None or process.returncode is not None:
+        if process is None or not self._runs:
             return
         process.terminate()
         try:

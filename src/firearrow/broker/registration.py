@@ -302,16 +302,12 @@ class _NameServer:
             except FireArrowError as error:
                 # Topics that could not be registered alone are sent again with the whole table.
                 self._whole = self.is_failing = True
-                self._tell_failure(error, len(pending))
+                values = {"name_server": str(self.address), "reason": str(error), "topics": len(pending)}
+                now, event = asyncio.get_running_loop().time(), f"registration at {self.address} failed: {error}"
+                self._failures.warn(log, now, event, values)
                 return False
             self.is_failing = False
             return True
-
-    def _tell_failure(self, error: FireArrowError, topics: int) -> None:
-        times = self._failures.count(asyncio.get_running_loop().time())
-        if times:
-            extra = {"name_server": str(self.address), "reason": str(error), "topics": topics, "times": times}
-            log.warning("registration at %s failed: %s", self.address, error, extra=extra)
 
     async def _say(self, whole: bool, pending: dict[str, TopicConfig]) -> None:
         registration = self._registration

@@ -5,6 +5,8 @@ if number:
     log.warning("%d connections refused: ...", number)
 """
 
+import logging
+from collections.abc import Mapping
 from typing import Final
 
 EVERY_S: Final = 10.0
@@ -30,3 +32,9 @@ class Damped:
         self._said_at = now
         number, self._said = self.total - self._said, self.total
         return number
+
+    def warn(self, log: logging.Logger, now: float, event: str, values: Mapping[str, object]) -> None:
+        """Count an event, and log it with its values and the number of ``times`` since it was last logged."""
+        times = self.count(now)
+        if times:
+            log.warning(event, extra={**values, "times": times})

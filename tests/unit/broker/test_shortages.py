@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+from collections import Counter
 from contextlib import suppress
 
 import pytest
@@ -164,3 +165,21 @@ def takes_messages_whatever_waits(patch: pytest.MonkeyPatch) -> None:
 def test_memory_that_fills_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     takes_messages_whatever_waits(monkeypatch)
     assert taken_while_stalled("index/") == STALLED_SENDS
+
+
+@pytest.mark.complaints("cannot be written", "sends are refused")
+def test_what_waits_for_room_is_logged_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(_world: World, broker: Simulated, client: Client) -> None:
+        for level in (2, 3, 4):
+            await client.send(properties=f"{UNIQUE}DELAY\x01{level}\x02")
+        await client.send(properties=f"{UNIQUE}TIMER_DELAY_SEC\x015\x02")
+        broker.node.image.leave_free(0)
+        await asyncio.sleep(600)
+        lines = Counter(record.getMessage().partition(":")[0] for record in caplog.records)
+        assert 50 <= lines["delayed messages wait"] <= 61
+        assert max(lines.values()) <= 61, lines
+        times = [record.__dict__["times"] for record in caplog.records if record.msg == "delayed messages wait"]
+        assert sum(times) > 1000, "every repeat is counted"
+        await broker.node.crash()
+
+    simulate(scenario)

@@ -32,6 +32,7 @@ from firearrow.record.layout import Buffer
 from firearrow.record.properties import StoredProperties, decode_properties, without_stamps
 from firearrow.store.placement import FLUSHED, WRITTEN, Rows, UniformRows
 from firearrow.store.read.queue_reader import ReadRequest, ReadResult, ReadStatus
+from firearrow.telemetry.damped import Damped
 
 SAVE_INTERVAL_MS: Final = 10_000
 BATCH: Final = 64
@@ -64,6 +65,7 @@ class DelayedDelivery:
         self._clock = tables.clock
         self._levels = tables.settings.broker.delays_ms
         self._arrivals = [asyncio.Event() for _ in self._levels]
+        self._failures = Damped()
         self._seen = [(0, 0.0)] * len(self._levels)
         """By level: the end of its queue at a moment of the event loop, and that moment."""
 
@@ -113,7 +115,8 @@ class DelayedDelivery:
                 elif not self._skip(level, pulled):
                     await arrival.wait()
             except (DiskError, OffsetNotStored) as error:
-                log.warning("delayed messages wait", extra={"delay_level": level, "reason": str(error)})
+                values = {"delay_level": level, "reason": str(error)}
+                self._failures.warn(log, asyncio.get_running_loop().time(), "delayed messages wait", values)
                 await asyncio.sleep(RETRY_S)
 
     def _skip(self, level: int, pulled: ReadResult) -> bool:

@@ -17,6 +17,7 @@ from firearrow.runtime.clock import elapsed_ms
 from firearrow.store.pacing import Pace
 from firearrow.store.timer.files import TimerFiles
 from firearrow.store.timer.recovery import NEVER_MS
+from firearrow.telemetry.damped import Damped
 
 LONGEST_SLEEP_MS: Final = 1_000
 """The longest sleep before the wall clock is read again: it may be set forward meanwhile."""
@@ -38,6 +39,7 @@ class Dequeue:
         self._settings = tables.settings
         self._files = files
         self._slots = SlotDelivery(tables, files, counts)
+        self._failures = Damped()
         self.added = self._slots.added
         """Set when a message was added to the wheel."""
         self._ahead_ms = files.precision_ms if files.config.timer_exact_delivery else 0
@@ -70,7 +72,8 @@ class Dequeue:
             try:
                 await self._deliver_due()
             except DiskError as error:
-                log.warning("timed messages wait", extra={"slot": self._files.read_ms, "reason": str(error)})
+                values = {"slot": self._files.read_ms, "reason": str(error)}
+                self._failures.warn(log, asyncio.get_running_loop().time(), "timed messages wait", values)
                 await asyncio.sleep(RETRY_S)
             await self._pause()
 

@@ -22,6 +22,7 @@ from firearrow.record.layout import Buffer
 from firearrow.store.placement import Rows, UniformRows
 from firearrow.store.read.queue_reader import ReadRequest, ReadResult, ReadStatus
 from firearrow.store.timer.files import Timed, TimerFiles
+from firearrow.telemetry.damped import Damped
 
 PORTION: Final = 256
 PORTION_BYTES: Final = 1 << 20
@@ -50,6 +51,7 @@ class Enqueue:
         self._dequeue = dequeue
         self._arrival = asyncio.Event()
         self._crowded_ms = 0
+        self._failures = Damped()
 
     def arrived(self, rows: Rows) -> None:
         """Wake up when the timers' queue has new messages."""
@@ -69,7 +71,8 @@ class Enqueue:
                 elif not await self._take_portion():
                     await self._arrival.wait()
             except (DiskError, OffsetNotStored) as error:
-                log.warning("timed messages are not put into the wheel", extra={"reason": str(error)})
+                now, event = asyncio.get_running_loop().time(), "timed messages are not put into the wheel"
+                self._failures.warn(log, now, event, {"reason": str(error)})
                 await asyncio.sleep(RETRY_S)
 
     async def _take_portion(self) -> bool:

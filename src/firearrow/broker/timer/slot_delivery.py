@@ -24,6 +24,7 @@ from firearrow.store.placement import WRITTEN
 from firearrow.store.timer.chain import Chain
 from firearrow.store.timer.files import TimerFiles
 from firearrow.store.timer.layout import DELETES, NO_POSITION, PRECISIONS_MS, ROLLS, Slot
+from firearrow.telemetry.damped import Damped
 
 PORTION: Final = 256
 """Messages stored before the loop runs."""
@@ -68,6 +69,7 @@ class SlotDelivery:
         self.current_ms: int | None = None
         """The slot that is being delivered."""
         self._is_failing = False
+        self._failures = Damped()
 
     @property
     def is_held(self) -> bool:
@@ -164,7 +166,8 @@ class SlotDelivery:
             self._is_failing = False
         except DiskError as error:
             self._is_failing = self._store.retention.refusal is None  # a refusal tells itself when it ends
-            log.warning("timed messages wait", extra={"slot ends": end_ms, "reason": str(error)})
+            values = {"slot_ends": end_ms, "reason": str(error)}
+            self._failures.warn(log, asyncio.get_running_loop().time(), "timed messages wait", values)
             await asyncio.sleep(RETRY_S)
             portion = []
         run.at += len(portion)

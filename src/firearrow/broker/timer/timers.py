@@ -22,6 +22,7 @@ from firearrow.store.deletion import HOUR_MS
 from firearrow.store.placement import FLUSHED, Rows
 from firearrow.store.timer.files import TimerFiles
 from firearrow.store.timer.layout import TimerCheck
+from firearrow.telemetry.damped import Damped
 
 KEPT_AFTER_MS: Final = 10 * 60_000
 """How often the checkpoint is written when nothing but the time has changed."""
@@ -46,6 +47,7 @@ class Timers:
         self._enqueue: Enqueue | None = None
         self._dequeue: Dequeue | None = None
         self._saved_ms = 0
+        self._failures = Damped()
 
     async def load(self) -> None:
         """Open and recover the timer files; do nothing when timers are off."""
@@ -117,7 +119,8 @@ class Timers:
                     self.counts.sample(now_ms)
                     await files.log.delete_below(self._store.log.min_offset)
             except DiskError as error:
-                log.warning("the timers could not be written", extra={"reason": str(error)})
+                now, values = asyncio.get_running_loop().time(), {"reason": str(error)}
+                self._failures.warn(log, now, "the timers could not be written", values)
 
     async def _flush(self, files: TimerFiles) -> None:
         await files.flush(self._deliveries_durable, self._clock.now_ms())

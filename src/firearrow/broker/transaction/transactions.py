@@ -19,6 +19,7 @@ from firearrow.errors import FireArrowError, ResourceShortage
 from firearrow.protocol.requests.transaction.transaction import EndTransaction
 from firearrow.remoting.handlers import Later
 from firearrow.store.placement import Rows
+from firearrow.telemetry.damped import Damped
 
 RETRY_S: Final = 1.0
 SHORTAGES: Final = 3
@@ -37,6 +38,7 @@ class Transactions:
         self.producers: Final = ConnectedProducers(tables.clients)
         self.checks = Checks(self.journal, self.producers, tables.topics, tables.settings, tables.clock)
         self._wanted = asyncio.Event()
+        self._failures = Damped()
         self._caught_up = asyncio.Event()
         self._changed = asyncio.Event()
         self._shortages = 0
@@ -81,7 +83,8 @@ class Transactions:
                 if self.journal.owed:
                     asyncio.get_running_loop().call_later(RETRY_S, self._wanted.set)
             except FireArrowError as error:
-                log.warning("transactions wait: %s", error, extra={"reason": str(error)})
+                now, values = asyncio.get_running_loop().time(), {"reason": str(error)}
+                self._failures.warn(log, now, f"transactions wait: {error}", values)
                 self._wanted.set()
                 await asyncio.sleep(RETRY_S)
 

@@ -71,7 +71,9 @@ class Access:
         if self.witness.audit is not None:
             await self.witness.audit.open()
 
-    def before(self, handlers: Handlers, stored: StoredMessages | None = None) -> Handlers:
+    def before(
+        self, handlers: Handlers, stored: StoredMessages | None = None, _broker: str = "", _address: str = ""
+    ) -> Handlers:
         """Return the handlers behind the guard, with those for users and rules; ``stored`` as for `Guard`."""
         AccountHandlers(self.accounts).add_to(handlers)
         self.guard.stored = stored

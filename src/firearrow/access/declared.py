@@ -291,6 +291,11 @@ DECLARED: Final[dict[type[Request[Any]], Declaration]] = {
     auth.AuthDeleteAcl: _on_cluster(UPDATE),
     auth.AuthGetAcl: _on_cluster(GET),
     auth.AuthListAcl: _on_cluster(GET),
+    auth.UpdateAndCreateAclConfig: _on_cluster(UPDATE),
+    auth.DeleteAclConfig: _on_cluster(UPDATE),
+    auth.UpdateGlobalWhiteAddrsConfig: _on_cluster(UPDATE),
+    auth.GetBrokerClusterAclInfo: _on_cluster(GET),
+    auth.GetBrokerClusterAclConfig: _on_cluster(GET),
     # name servers
     route.GetRouteInfoByTopic: _on(ROUTES),
     route.GetBrokerClusterInfo: _on_cluster(GET),

@@ -6,14 +6,17 @@ A changed file that cannot be read, or that names nobody, is told in the log and
 
 import asyncio
 import logging
+from collections import deque
 from typing import Final
 
 from firearrow.access.accounts import Accounts
 from firearrow.access.guard import Guard, StoredMessages
 from firearrow.access.plain_acl import PATH, PlainAcl, add_accounts, read_plain_acl
+from firearrow.access.plain_changes import next_edition, plain_acl_text
+from firearrow.access.plain_handlers import Done, How, PlainHandlers
 from firearrow.access.settings import AccessConfig, check_access
 from firearrow.access.witness import witness_of
-from firearrow.errors import DiskError, SettingsError
+from firearrow.errors import DiskError, FireArrowError, SettingsError
 from firearrow.remoting.handlers import Handlers
 from firearrow.runtime.clock import Clock
 from firearrow.runtime.disk.door import Disk
@@ -29,12 +32,16 @@ class PlainAccess:
     def __init__(self, config: AccessConfig, disk: Disk, cluster: str, clock: Clock) -> None:
         self._config = config
         self._disk = disk
-        self._acl = PlainAcl()
+        self.acl = PlainAcl()
+        self._cluster = cluster
+        self._clock = clock
+        self._changes: deque[tuple[How, Done]] = deque()
+        self._wanted = asyncio.Event()
         self._seen = (0, 0)
         self.value = Accounts()
         self.witness: Final = witness_of(config, disk, clock)
         self.guard: Final = Guard(
-            config, self, cluster, self.witness, lambda source, name: self._acl.is_white(source, name)
+            config, self, cluster, self.witness, lambda source, name: self.acl.is_white(source, name)
         )
 
     async def open(self) -> None:
@@ -52,7 +59,7 @@ class PlainAccess:
         accounts = add_accounts(Accounts(), acl)
         if not accounts.users and not acl.global_white_remote_addresses:
             raise SettingsError(f"{PATH} has no account, so nobody could be let in")
-        self._acl, self.value = acl, accounts
+        self.acl, self.value = acl, accounts
         white = sum(account.white_remote_address is not None for account in acl.accounts or ())
         if white or acl.global_white_remote_addresses:
             log.warning("white lists of %s let requests pass from some addresses without a signature", PATH)
@@ -62,8 +69,11 @@ class PlainAccess:
         status = self._disk.status(PATH)
         return status.modified_ms, status.size
 
-    def before(self, handlers: Handlers, stored: StoredMessages | None = None) -> Handlers:
-        """Return the handlers behind the guard; ``stored`` as for `Guard`."""
+    def before(
+        self, handlers: Handlers, stored: StoredMessages | None = None, broker: str = "", address: str = ""
+    ) -> Handlers:
+        """Return the handlers behind the guard, with those for accounts; ``stored`` as for `Guard`."""
+        PlainHandlers(self, self._cluster, broker, address).add_to(handlers)
         self.guard.stored = stored
         return handlers.guarded(self.guard)
 
@@ -71,8 +81,36 @@ class PlainAccess:
         """Read the file again when it has changed, and write the audit log, until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watch())
+            group.create_task(self._write())
             if self.witness.audit is not None:
                 group.create_task(self.witness.audit.run())
+
+    # ---- changes from outside
+
+    def change(self, how: How, done: Done) -> None:
+        """Change the file; ``done`` is called with the error, or with None when the change is in force."""
+        self._changes.append((how, done))
+        self._wanted.set()
+
+    async def _write(self) -> None:
+        while True:
+            await self._wanted.wait()
+            self._wanted.clear()
+            while self._changes:
+                how, done = self._changes.popleft()
+                try:
+                    await self._make(how)
+                except FireArrowError as error:
+                    done(error)
+                else:
+                    done(None)
+
+    async def _make(self, how: How) -> None:
+        if self._stamp() != self._seen:
+            await self._read()
+        changed = how(self.acl)
+        await self._disk.replace(PATH, plain_acl_text(next_edition(changed, self._clock.now_ms())), private=True)
+        await self._read()
 
     async def _watch(self) -> None:
         while True:

@@ -15,9 +15,11 @@ from msgspec import Struct
 from firearrow.access.accounts import Accounts
 from firearrow.access.rules import USER_PREFIX, Action, Decision, Kind, Pattern, Resource, Rule, User, UserType
 from firearrow.errors import SettingsError
+from firearrow.model.numbers import whole_number
 from firearrow.protocol.refusal import Refused
 
 PATH: Final = "config/plain_acl.yml"
+BYTES_MAX: Final = 1 << 20
 
 _PERMISSIONS: Final = {
     "DENY": ((Action.ALL,), Decision.DENY),
@@ -45,11 +47,34 @@ class PlainAccount(Struct, frozen=True, rename="camel"):
         return f"PlainAccount({self.access_key!r})"
 
 
+class Edition(Struct, frozen=True):
+    """How often the file was changed from outside, and when it was changed last."""
+
+    counter: str = "0"
+    timestamp: str = "0"
+
+    @property
+    def number(self) -> int:
+        """The counter; 0 when the file has none."""
+        return whole_number(self.counter) or 0
+
+    @property
+    def changed_ms(self) -> int:
+        """The time of the last change."""
+        return whole_number(self.timestamp) or 0
+
+
 class PlainAcl(Struct, frozen=True, rename="camel"):
     """The whole file."""
 
     global_white_remote_addresses: list[str] | None = None
     accounts: list[PlainAccount] | None = None
+    data_version: list[Edition] | None = None
+
+    @property
+    def edition(self) -> Edition:
+        """The edition of the file."""
+        return next(iter(self.data_version or ()), Edition())
 
     def is_white(self, source: str, name: str | None) -> bool:
         """Whether requests from an address pass unasked: for everybody, or for the account that they name."""
@@ -63,7 +88,12 @@ def read_plain_acl(data: bytes) -> PlainAcl:
     """Return what a file says; raise ``SettingsError``, without a part of the file in its text."""
     import yaml  # of the extra server
 
+    if len(data) > BYTES_MAX:
+        raise SettingsError(f"{PATH} has more than {BYTES_MAX} bytes: write rules with prefixes, or fewer accounts")
     try:
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(data, Loader=yaml.BaseLoader)):
+            # Aliases of aliases make a few lines as large as one likes.
+            raise SettingsError(f"{PATH} has an alias (*name): write the value out")
         found = yaml.load(data, Loader=yaml.BaseLoader)  # noqa: S506 - makes texts, lists and maps alone
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)

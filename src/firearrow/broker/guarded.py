@@ -21,4 +21,5 @@ async def guarded(
     life.spawn(access.run(), "access")
     registry.add(access.witness.families)
     producers.may_see = access.guard.may_see
-    return access.before(handlers, StoredTopics(tables.store.lookups, tables.jobs))
+    stored, identity = StoredTopics(tables.store.lookups, tables.jobs), tables.identity
+    return access.before(handlers, stored, identity.name, str(identity.address))

@@ -110,6 +110,9 @@ def test_who_is_white() -> None:
         (b"accounts:\n- {accessKey: a, secretKey: marker, topicPerms: [t]}\n", "is not NAME=PERMISSION"),
         (b"accounts:\n- {accessKey: a, secretKey: marker, topicPerms: [t=ALL]}\n", "'ALL' is not one of"),
         (b"\xff\xfe\x00", "is not YAML"),
+        (b"a: &a [marker]\nb: [*a, *a]\n", "has an alias"),
+        (b"a: &a [*a]\n", "has an alias"),
+        (b"#" * (1 << 20) + b"#", "more than"),
     ],
 )
 def test_files_that_are_refused(text: bytes, said: str) -> None:

@@ -15,7 +15,7 @@ from firearrow.broker.settings.replication_settings import ReplicationConfig
 from firearrow.broker.settings.transaction_settings import TransactionConfig
 from firearrow.remoting.limits import Limits
 from firearrow.remoting.operation_port import OperationConfig
-from firearrow.runtime.tls_settings import ServerTls
+from firearrow.runtime.tls_settings import ClientTls, ServerTls
 from firearrow.settings import reference_table
 from firearrow.store.config import LogConfig
 from firearrow.store.deletion import RetentionConfig
@@ -50,7 +50,8 @@ PARTS = (
     ("Metrics and health", OperationConfig),
     ("Access", AccessConfig),
     ("Limits of connections", Limits),
-    ("TLS", ServerTls),
+    ("TLS of connections to this broker: tls.mode and so on", ServerTls),
+    ("TLS of connections to name servers and to a master: client_tls.enabled and so on", ClientTls),
 )
 
 

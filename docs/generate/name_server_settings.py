@@ -8,7 +8,7 @@ from firearrow.access.settings import AccessConfig
 from firearrow.nameserver.config import CHANGEABLE, WITHOUT_EFFECT, NameServerConfig
 from firearrow.remoting.limits import Limits
 from firearrow.remoting.operation_port import OperationConfig
-from firearrow.runtime.tls_settings import ServerTls
+from firearrow.runtime.tls_settings import ClientTls, ServerTls
 from firearrow.settings import reference_table
 
 PAGE = Path(__file__).parents[1] / "reference" / "name-server-settings.md"
@@ -36,6 +36,8 @@ def page() -> str:
         + reference_table(Limits)
         + "\n## TLS\n\nOn the same port, chosen by the first byte. Write `tls.mode`, or a TOML table `[tls]`.\n\n"
         + reference_table(ServerTls)
+        + "\n## TLS of connections to brokers\n\nWrite `client_tls.enabled`, or a TOML table `[client_tls]`.\n\n"
+        + reference_table(ClientTls)
         + "\n## What may be changed while it runs\n\n`mqadmin updateNamesrvConfig` may change these and no others:\n\n"
         + changeable
         + "\n## Apache's keys without effect\n\nAccepted in a file, with a warning.\n\n| key | why |\n|---|---|\n"

@@ -53,12 +53,13 @@ from firearrow.protocol.codes import RequestCode
 from firearrow.remoting.caller import Caller
 from firearrow.remoting.handlers import Handlers
 from firearrow.remoting.server import Server
+from firearrow.runtime.certificates import Certificates
 from firearrow.runtime.clock import Clock, elapsed_ms
 from firearrow.runtime.disk.door import Disk
 from firearrow.runtime.machine import Machine
 from firearrow.runtime.network import Address, Network
 from firearrow.runtime.service import Lifetime
-from firearrow.runtime.tls_settings import server_context
+from firearrow.runtime.tls_network import TlsNetwork
 from firearrow.store.lake_topics import LakeTopic
 from firearrow.store.store import Store, StoreConfig
 from firearrow.store.views.views import ViewsConfig
@@ -94,7 +95,10 @@ class Broker:
         self._disk = disk
         self._clock = clock
         self._chance = chance
-        self._caller = Caller(network, sign=inner_signer(settings.access))
+        self._certificates = Certificates(settings.tls, settings.client_tls)
+        self._between = TlsNetwork(network, self._certificates, settings.tls.mode)
+        """For connections to name servers and between the brokers of a group."""
+        self._caller = Caller(self._between, sign=inner_signer(settings.access))
         self._registration: Registration | None = None
         self._tables: Tables | None = None
         self._servers: list[Server] = []
@@ -117,7 +121,7 @@ class Broker:
             changes = await self._load_changes(life, tables)
             consuming = await self._consume(life, tables)
             make = Replication.by_settings if self._part is None else self._part.replication
-            replication = make(tables, self._network, self._caller, consuming.delays)
+            replication = make(tables, self._between, self._caller, consuming.delays)
             transactions = Transactions(tables)
             ending = TransactionHandlers(transactions, tables.store.lookups, tables.jobs)
             registration = Registration(self._caller, self._name_servers, tables)
@@ -141,7 +145,9 @@ class Broker:
                 await self._serve_clients(life, tables.store, handlers, consuming, registration)
             mending = Mending(tables.store, self._caller, self._name_servers, identity)
             life.spawn(mending.run(), "mending")
-            life.spawn(warn(self._caller, identity, self._instance), "self-check")
+            life.spawn(self._certificates.run(), "certificates")
+            if self._certificates.fit_each_other:
+                life.spawn(warn(self._caller, identity, self._instance), "self-check")
             metrics.readiness.phase = None
             log.info("broker serves", extra={"broker": identity.name, "address": identity.address})
             yield identity
@@ -330,10 +336,11 @@ class Broker:
             self._network,
             handlers,
             settings.limits,
-            tls=server_context(settings.tls) if settings.tls.certificate_path else None,
+            tls=self._certificates.server,
             tls_mode=settings.tls.mode,
             on_disconnect=consuming.disconnected,
         )
+        self._certificates.on_change.append(lambda: server.renew(self._certificates.server))
         await server.start(address)
         self._servers.append(server)
         if self.metrics is not None:

@@ -23,7 +23,7 @@ from firearrow.runtime.garbage_collector import settle
 from firearrow.runtime.loops import run
 from firearrow.runtime.network import Address
 from firearrow.runtime.systemd import notify
-from firearrow.runtime.tls_settings import ServerTls
+from firearrow.runtime.tls_settings import ClientTls, ServerTls
 from firearrow.settings import Source, load
 from firearrow.telemetry.logs import Form
 
@@ -38,6 +38,7 @@ class NameServerSettings(Struct, frozen=True):
     access: AccessConfig = field(default_factory=AccessConfig)
     limits: Limits = field(default_factory=Limits)
     tls: ServerTls = field(default_factory=ServerTls)
+    client_tls: ClientTls = field(default_factory=ClientTls)
 
 
 def nameserver(
@@ -102,6 +103,7 @@ async def _serve(settings: NameServerSettings, directory: Path, says: Says | Non
         disk=disk,
         limits=settings.limits,
         tls=settings.tls,
+        client_tls=settings.client_tls,
         operation=settings.operation,
         access=settings.access,
     )

@@ -30,12 +30,14 @@ from firearrow.remoting.handlers import Handlers, Peer
 from firearrow.remoting.limits import Limits
 from firearrow.remoting.operation_port import MetricsExporter, OperationConfig, OperationPort
 from firearrow.remoting.server import Server
+from firearrow.runtime.certificates import Certificates
 from firearrow.runtime.clock import Clock, SystemClock, elapsed_ms
 from firearrow.runtime.disk.door import Disk
 from firearrow.runtime.disk.stored import Stored
 from firearrow.runtime.network import Address, Network
 from firearrow.runtime.service import Lifetime
-from firearrow.runtime.tls_settings import ServerTls, server_context
+from firearrow.runtime.tls_network import TlsNetwork
+from firearrow.runtime.tls_settings import ClientTls, ServerTls, TlsMode
 
 MAX_CHANGES_BYTES: Final = 64 * 1024
 
@@ -62,6 +64,7 @@ class NameServer:
         disk: Disk,
         limits: Limits | None = None,
         tls: ServerTls | None = None,
+        client_tls: ClientTls | None = None,
         operation: OperationConfig | None = None,
         access: AccessConfig | None = None,
         clock: Clock | None = None,
@@ -87,14 +90,16 @@ class NameServer:
             limit_bytes=MAX_CHANGES_BYTES,
             on_change=self._reconfigure,
         )
-        self._tls = tls or ServerTls()
+        self._tls_mode = tls.mode if tls is not None else TlsMode.PERMISSIVE
+        self._certificates = Certificates(tls or ServerTls(), client_tls or ClientTls())
         self._operation = operation or OperationConfig()
         self._limits = limits or Limits(idle_s=config.server_channel_max_idle_time_seconds)
         self._network = network
         self._disk = disk
         self._access = access or AccessConfig()
         self._clock = clock or SystemClock()
-        self._caller = Caller(network, sign=inner_signer(self._access))
+        outgoing = TlsNetwork(network, self._certificates)
+        self._caller = Caller(outgoing, sign=inner_signer(self._access))
         self._notices: asyncio.Queue[Notice] = asyncio.Queue(MAX_NOTICES)
         self._server: Server | None = None
         self._operation_address: Address | None = None
@@ -136,10 +141,11 @@ class NameServer:
             self._network,
             handlers,
             self._limits,
-            tls=server_context(self._tls) if self._tls.certificate_path else None,
-            tls_mode=self._tls.mode,
+            tls=self._certificates.server,
+            tls_mode=self._tls_mode,
             on_disconnect=self._disconnected,
         )
+        self._certificates.on_change.append(lambda: server.renew(self._certificates.server))
         metrics = NameServerMetrics(self._operation, self._routes, server)
         if access is not None:
             metrics.registry.add(access.witness.families)
@@ -148,6 +154,7 @@ class NameServer:
             await server.start(Address(self._base.bind_address, self._base.listen_port))
             metrics.serves(elapsed_ms())
             work = [self._texts.write_changes(), self._changes.write_changes(), self._expire(), self._tell_brokers()]
+            work.append(self._certificates.run())
             work += [access.run()] if access is not None else []
             tasks = [group.create_task(each) for each in work]
             log.info("name server listens", extra={"address": str(server.address)})

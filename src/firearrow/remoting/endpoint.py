@@ -113,6 +113,7 @@ class Endpoint:
         """Connections that were refused because ``max_connections`` was reached."""
         self.cuts: Final = Damped()
         """Connections that were ended at once, for a limit they reached or for bad data."""
+        self.failed_handshakes: Final = Damped()
         self.is_closing = False
 
     def flush_this_turn(self, connection: Flushable) -> None:

@@ -113,6 +113,10 @@ class Server:
         )
         self._listener = await self._network.listen(lambda: _Arrival(endpoint, self._tls, self._tls_mode), address)
 
+    def renew(self, tls: ssl.SSLContext | None) -> None:
+        """Use another certificate for connections that open from now on."""
+        self._tls = tls
+
     async def hush(self) -> None:
         """Accept no connection and read no request any more; answers that are owed still leave. `stop` follows."""
         if self._listener is not None:
@@ -190,8 +194,10 @@ class _Arrival(asyncio.Protocol):
             return
 
         def failed(error: Exception) -> None:
-            extra = {"peer": str(connection.address), "reason": str(error)}
-            log.warning("TLS handshake of %s failed: %s", connection.address, error, extra=extra)
+            number = self._endpoint.failed_handshakes.count(self._endpoint.loop.time())
+            if number:
+                extra = {"peer": str(connection.address), "reason": str(error), "failed": number}
+                log.warning("TLS handshake of %s failed: %s", connection.address, error, extra=extra)
             connection.connection_lost(error)
 
         inner = _Secured(connection, opening.source)

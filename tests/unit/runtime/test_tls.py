@@ -9,15 +9,15 @@ import pytest
 import uvloop
 
 from firearrow.errors import ConnectionFailed, SettingsError
-from firearrow.runtime.network import Address, SystemNetwork
+from firearrow.runtime.certificates import Certificates
+from firearrow.runtime.network import Address, Network, SystemNetwork
 from firearrow.runtime.tls import TlsLayer, connect_tls
+from firearrow.runtime.tls_network import TlsNetwork
 from firearrow.runtime.tls_settings import ClientTls, ServerTls, TlsMode, client_context, server_context
 from firearrow.testing.certificates import CertificateFiles, self_signed
 from firearrow.testing.conformance.network import NETWORK_CHECKS, Echo, NetworkCheck, Peer, Server, Site
 from firearrow.testing.sim.transport import LinkProfile
 from firearrow.testing.sim.world import World
-from tests.unit.runtime.tls_network import TlsNetwork
-from tests.unit.runtime.tls_port import first_byte_chooses
 
 LOOPS = {"stock": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 LOCAL = Address("127.0.0.1", 0)
@@ -28,15 +28,23 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> CertificateFiles:
     return self_signed(str(tmp_path_factory.mktemp("certificates")))
 
 
+def server_settings(files: CertificateFiles) -> ServerTls:
+    return ServerTls(certificate_path=files.certificate_path, key_path=files.key_path)
+
+
 def contexts(files: CertificateFiles) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    server = ServerTls(certificate_path=files.certificate_path, key_path=files.key_path)
-    return server_context(server), client_context(ClientTls(enabled=True))
+    return server_context(server_settings(files)), client_context(ClientTls(enabled=True))
+
+
+def secured(network: Network, files: CertificateFiles) -> TlsNetwork:
+    """A network with TLS on every connection."""
+    return TlsNetwork(network, Certificates(server_settings(files), ClientTls(enabled=True)), TlsMode.ENFORCING)
 
 
 @pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize("check", NETWORK_CHECKS, ids=lambda check: check.__name__)
 def test_the_network_conforms_through_tls(check: NetworkCheck, loop: str, files: CertificateFiles) -> None:
-    network = TlsNetwork(SystemNetwork(), files)
+    network = secured(SystemNetwork(), files)
     with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
         runner.run(check(Site(network, network, "127.0.0.1")))  # type: ignore[arg-type]
 
@@ -45,7 +53,7 @@ def test_the_network_conforms_through_tls(check: NetworkCheck, loop: str, files:
 def test_the_simulated_network_conforms_through_tls(check: NetworkCheck, files: CertificateFiles) -> None:
     async def scenario(world: World) -> None:
         server, client = world.node("server"), world.node("client")
-        await check(Site(TlsNetwork(server.network, files), TlsNetwork(client.network, files), server.host))
+        await check(Site(secured(server.network, files), secured(client.network, files), server.host))
 
     World(3).run(scenario)
 
@@ -53,7 +61,7 @@ def test_the_simulated_network_conforms_through_tls(check: NetworkCheck, files: 
 def test_a_simulated_handshake_takes_the_same_time_in_every_run(files: CertificateFiles) -> None:
     async def scenario(world: World) -> float:
         node = world.node("alone")
-        network = TlsNetwork(node.network, files)
+        network = secured(node.network, files)
         server = Server(Echo)
         server.listener = await network.listen(server.accept, Address("localhost", 0))
         client = Peer()
@@ -69,8 +77,8 @@ def test_a_simulated_handshake_takes_the_same_time_in_every_run(files: Certifica
 
 async def listening(mode: TlsMode, files: CertificateFiles | None) -> Server:
     server = Server(Echo)
-    context = contexts(files)[0] if files else None
-    server.listener = await SystemNetwork().listen(first_byte_chooses(server.accept, mode, context), LOCAL)
+    certificates = Certificates(server_settings(files) if files else ServerTls(), ClientTls())
+    server.listener = await TlsNetwork(SystemNetwork(), certificates, mode).listen(server.accept, LOCAL)
     return server
 
 
@@ -136,8 +144,8 @@ def test_client_certificates_can_be_required(files: CertificateFiles) -> None:
             client_auth="require",
         )
         server = Server(Echo)
-        factory = first_byte_chooses(server.accept, TlsMode.ENFORCING, server_context(settings))
-        server.listener = await SystemNetwork().listen(factory, LOCAL)
+        network = TlsNetwork(SystemNetwork(), Certificates(settings, ClientTls()), TlsMode.ENFORCING)
+        server.listener = await network.listen(server.accept, LOCAL)
         address = server.listener.address
         known = client_context(
             ClientTls(enabled=True, certificate_path=files.certificate_path, key_path=files.key_path)

@@ -55,6 +55,8 @@ class Feed(asyncio.Protocol):
         self.host = ""
         self.address = ""
         """The slave's address."""
+        self.is_verified = False
+        """Whether the slave showed a certificate of an authority that is trusted here."""
         self.acked = NOTHING_CONFIRMED
         """The end of the slave's log as it last reported."""
         self.next = -1
@@ -73,6 +75,7 @@ class Feed(asyncio.Protocol):
         self._transport.set_write_buffer_limits(BUFFERED_BYTES)
         self.host, port = (transport.get_extra_info("peername") or ("?", 0))[:2]
         self.address = f"{self.host}:{port}"
+        self.is_verified = bool(transport.get_extra_info("peercert"))
         self._feeds.opened(self)
 
     def data_received(self, data: bytes) -> None:

@@ -126,16 +126,17 @@ class Master:
         self._tasks[feed] = self._group.create_task(feed.run(), name=f"feed of {feed.address}")
 
     def _may_copy(self, feed: Feed) -> bool:
-        """Whether the log is sent to this address: whoever fetches it reads every topic."""
+        """Whether the log is sent to this slave: whoever fetches it reads every topic."""
         settings = self._settings.value
         allowed = settings.replication.allowed_addresses
-        if not allowed and not settings.access.is_on:
+        if not allowed and (feed.is_verified or not settings.access.is_on):
             return True
         if any(is_within(feed.host, network) for network in allowed):
             return True
         number = self._refusals.count(asyncio.get_running_loop().time())
         if number:
-            said = "%s may not fetch the log: if it is a slave, name its address in haAllowedAddresses"
+            said = "%s may not fetch the log: if it is a slave, name its address in haAllowedAddresses, or let it show "
+            said += "a certificate (client_tls.certificate_path there, tls.client_auth=require here)"
             log.warning(said, feed.address, extra={"slave": feed.address, "refused": self._refusals.total})
         return False
 

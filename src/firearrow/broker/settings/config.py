@@ -26,7 +26,7 @@ from firearrow.model.delays import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from firearrow.model.flags import PERM_READ, PERM_WRITE
 from firearrow.remoting.limits import Limits
 from firearrow.remoting.operation_port import OperationConfig
-from firearrow.runtime.tls_settings import ServerTls
+from firearrow.runtime.tls_settings import ClientTls, ServerTls
 from firearrow.settings import Source, load
 from firearrow.store.config import LogConfig
 from firearrow.store.deletion import RetentionConfig
@@ -197,6 +197,7 @@ class BrokerSettings(Struct, frozen=True):
     access: AccessConfig = field(default_factory=AccessConfig)
     limits: Limits = field(default_factory=Limits)
     tls: ServerTls = field(default_factory=ServerTls)
+    client_tls: ClientTls = field(default_factory=ClientTls)
 
 
 CHANGEABLE: Final = frozenset(

@@ -27,7 +27,8 @@ class ReplicationConfig(Struct, frozen=True, kw_only=True, rename="camel"):
         str,
         Meta(
             description="Addresses, or ranges such as 10.0.0.0/8, divided by commas, from which the log is fetched at "
-            "haListenPort; all others are refused. Empty: every address with access off, none with access on."
+            "haListenPort; all others are refused. Empty: every address with access off; with access on, peers with a "
+            "checked certificate (tls.client_auth)."
         ),
     ] = ""
     ha_master_address: Annotated[

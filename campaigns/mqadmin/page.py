@@ -47,6 +47,9 @@ order of lines.
 - Keys of an account come from `FIREARROW_ACCESS_KEY` and `FIREARROW_SECRET_KEY`, or from `conf/tools.yml` under
   `ROCKETMQ_HOME`; TLS from `FIREARROW_TLS` and `FIREARROW_TLS_TRUST`. The name servers come from `-n`, else from
   `NAMESRV_ADDR`.
+- The servers of this page have access off, so they refuse the commands for users and rules. At our broker with
+  [access](../how-to/access.md) on, both tools print the same for all twelve, passwords masked; `copyUser` is refused,
+  because our broker shows no password (`tests/interop/broker/test_access.py`).
 
 ## Commands
 

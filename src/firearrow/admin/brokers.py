@@ -65,15 +65,16 @@ class Brokers:
         """The addresses of the name servers."""
         return self._names.addresses
 
-    async def list(self) -> Sequence[BrokerMember]:
-        """Return every broker that the name server knows."""
+    async def list(self, cluster: str = "") -> Sequence[BrokerMember]:
+        """Return every broker that the name server knows, or those of one cluster."""
         reply = await self._names.ask(GetBrokerClusterInfo(), timeout_ms=self._timeout_ms)
         info = fastjson.decode(reply.body, ClusterInfo)
-        return sorted(
+        members = sorted(
             BrokerMember(data.cluster or "", name, number, address)
             for name, data in (info.broker_addr_table or {}).items()
             for number, address in data.broker_addrs.items()
         )
+        return _chosen(members, cluster, "")
 
     async def readable(self, cluster: str = "", broker: str = "") -> Sequence[BrokerMember]:
         """Return one member of every broker name: the master, or else a slave."""

@@ -137,6 +137,11 @@ def test_what_a_name_server_kept_of_a_deleted_topic_is_deleted_by_a_repeat(comma
     assert "no broker has a topic 'forgotten'" in command.fails("topic", "delete", "forgotten", "--yes")
 
 
+@pytest.mark.parametrize("words", ["broker list -c", "cluster describe", "topic list -c", "group list -c"])
+def test_a_cluster_that_is_not_there_is_no_empty_list(command: Inside, words: str) -> None:
+    assert "no cluster 'nosuch' is registered; there are: DefaultCluster" in command.fails(*words.split(), "nosuch")
+
+
 def test_options_that_would_be_left_out_of_account_are_refused(command: Inside) -> None:
     command("topic", "create", "counted", "--queues", "1", "--broker", "broker-a")
     command("produce", "counted", "-m", "a", "-m", "b")

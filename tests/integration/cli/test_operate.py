@@ -5,6 +5,8 @@ import asyncio
 import pytest
 
 from firearrow import Consumer
+from firearrow.client import ReceivedMessage
+from firearrow.runtime.clock import SystemClock
 from tests.interop.cli import operating
 from tests.interop.cli.commands import Commands
 from tests.interop.cli.operating import Inside
@@ -40,14 +42,39 @@ def test_the_queues_of_a_member_are_shown_before_it_has_consumed(
     firearrow_address: str, firearrow_topic: str, firearrow_group: str
 ) -> None:
     async def look() -> list[dict[str, object]]:
-        command = Commands(firearrow_address)
+        command, clock = Commands(firearrow_address), SystemClock()
+        begun_ms = clock.now_ms()
         async with Consumer(firearrow_address, group=firearrow_group, topics=firearrow_topic) as consumer:
             while True:
                 found = await asyncio.to_thread(command.json, "group", "describe", firearrow_group)
                 held = [each for each in found["queues"] if each["topic"] == firearrow_topic]
                 if len(held) == 4:  # every queue of the topic
                     assert {each["member"] for each in held} == {consumer.client_id}
+                    assert {begun_ms <= each["memberSince"] <= clock.now_ms() for each in held} == {True}
                     return held
 
     held = asyncio.run(asyncio.wait_for(look(), operating.SECONDS))
     assert {each["lag"] for each in held} <= {None, 0}
+
+
+def test_a_member_that_fails_to_consume_a_message_again_is_a_failure(
+    firearrow_address: str, firearrow_topic: str, firearrow_group: str
+) -> None:
+    async def refuse(_message: ReceivedMessage) -> None:
+        raise ValueError("not today")
+
+    async def resend() -> str:
+        command = Commands(firearrow_address)
+        sent = await asyncio.to_thread(command.json_lines, "produce", firearrow_topic, "-m", "again")
+        words = ("message", "resend", sent[0]["offsetMessageId"], "--group", firearrow_group)
+        member = Consumer(firearrow_address, group=firearrow_group, topics=firearrow_topic, wait_ready_ms=60_000)
+        async with member as consumer:
+            running = asyncio.create_task(consumer.run(refuse))
+            said = await asyncio.to_thread(command.fails, *words)
+            consumer.stop()
+            await running
+            return said
+
+    said = asyncio.run(asyncio.wait_for(resend(), operating.SECONDS))
+    assert "did not consume it: CR_THROW_EXCEPTION in" in said
+    assert "ValueError: not today" in said

@@ -43,6 +43,7 @@ def asked(rebalanced: list[str]) -> tuple[BrokerRequests, Queues]:
         {"orders": Subscription("orders")},
         lambda: rebalanced.append("again"),
         lambda _at: 1_700_000_000_000,
+        1_600_000_000_000,
     )
     requests.receiver = queues = Queues()
     return requests, queues
@@ -85,6 +86,7 @@ def test_a_consumer_tells_about_itself() -> None:
     info = fastjson.decode(bytes(answer.body), ConsumerRunningInfo)
     assert info.properties["consumerGroup"] == GROUP
     assert info.properties["PROP_THREADPOOL_CORE_SIZE"] == "3"
+    assert info.properties["PROP_CONSUMER_START_TIMESTAMP"] == "1600000000000"
     assert info.properties["rejectedMessages"] == "5"
     assert info.mq_table[ORDERS].commit_offset == 41
     assert [data.topic for data in info.subscription_set] == ["orders"]

@@ -41,8 +41,7 @@ def list_brokers(
     """List brokers with their versions, messages a second, disk and time since start."""
 
     async def ask(admin: "Admin") -> "Sequence[BrokerState]":
-        members = [each for each in await admin.brokers.list() if not cluster or each.cluster == cluster]
-        return await admin.operations.states(members)
+        return await admin.operations.states(await admin.brokers.list(cluster))
 
     show(
         context,

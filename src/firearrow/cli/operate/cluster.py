@@ -10,7 +10,6 @@ from firearrow.cli.cluster import AsJson, NameServers
 from firearrow.cli.operate.listing import Watch, show
 from firearrow.cli.operate.states import print_states, state_fields
 from firearrow.cli.tables import print_table
-from firearrow.errors import NoSuchName
 
 cluster = typer.Typer(add_completion=False, help="List and describe clusters.", no_args_is_help=True)
 
@@ -47,12 +46,7 @@ def describe_cluster(
     """Show the brokers of a cluster: versions, messages a second, disk, time since start."""
 
     async def ask(admin: Admin) -> Sequence[BrokerState]:
-        members = await admin.brokers.list()
-        chosen = [member for member in members if member.cluster == name]
-        if not chosen:
-            there = ", ".join(sorted({member.cluster for member in members})) or "none"
-            raise NoSuchName(f"no cluster {name!r} is registered; there are: {there}")
-        return await admin.operations.states(chosen)
+        return await admin.operations.states(await admin.brokers.list(name))
 
     show(
         context,

@@ -14,14 +14,21 @@ from firearrow.cli.operate.listing import Watch, show
 from firearrow.cli.operate.pairs import print_pairs
 from firearrow.cli.tables import body_text, print_table, time_text
 from firearrow.cli.times import time_ms
-from firearrow.errors import NoSuchName, SettingsError
+from firearrow.errors import FireArrowError, NoSuchName, SettingsError
 from firearrow.model import MessageQueue, StoredMessage
 from firearrow.model.names import TOOLS_CONSUMER_GROUP
+from firearrow.protocol.bodies.group.running_info import ConsumeResult
 from firearrow.protocol.conversation import INT64_MAX
 from firearrow.runtime.clock import SystemClock
 
 PRODUCER_GROUP: Final = "firearrow-resend"
+CONSUMED: Final = frozenset({ConsumeResult.CR_SUCCESS.value, ConsumeResult.CR_COMMIT.value})
 COLUMNS: Final = ["stored", "broker", "queue", "offset", "message id", "tag", "keys", "body"]
+
+
+class NotConsumed(FireArrowError):
+    """The handler of a member failed, or asked for a retry."""
+
 
 message = typer.Typer(
     add_completion=False, help="Find single messages, send or consume them again.", no_args_is_help=True
@@ -172,7 +179,10 @@ async def _consume_again(admin: Admin, found: FoundMessage, group: str, client: 
     chosen = client or members[0]
     result = await admin.messages.consume_again(found, group, chosen)
     remark = f", {result.remark}" if result.remark else ""
-    return f"{chosen} consumed it: {result.consume_result} in {result.spent_time_mills} ms{remark}"
+    said = f"{result.consume_result} in {result.spent_time_mills} ms{remark}"
+    if result.consume_result not in CONSUMED:
+        raise NotConsumed(f"{chosen} did not consume it: {said}; its log says more. Offsets are as before")
+    return f"{chosen} consumed it: {said}"
 
 
 def _span(context: typer.Context, start: str, to: str) -> tuple[int, int]:

@@ -56,6 +56,7 @@ class BrokerRequests:
         subscriptions: Mapping[str, Subscription],
         rebalance: Callable[[], None],
         wall_ms: Callable[[float], int],
+        began_ms: int,
         deserializer: Deserializer[Any] | None = None,
     ) -> None:
         self.receiver: OwnedQueues | None = None
@@ -66,7 +67,7 @@ class BrokerRequests:
         self._rebalance = rebalance
         self._wall_ms = wall_ms
         self._deserializer = deserializer
-        self._began_ms = wall_ms(0.0)
+        self._began_ms = began_ms
         self.handlers: Final = Handlers()
         self.handlers.on(NotifyConsumerIdsChanged, self.members_changed)
         self.handlers.on(ResetConsumerClientOffset, self.reset)

@@ -7,7 +7,7 @@ group, or by ``assign``, which names them without a division. Java: ``DefaultMQP
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from firearrow.client.consumer.broker_queries import Puller
@@ -50,6 +50,7 @@ from firearrow.protocol.bodies.group.heartbeat import (
     HeartbeatData,
     MessageModel,
 )
+from firearrow.runtime.clock import Clock
 from firearrow.serializers import Deserializer, checked_function
 
 log: Final = logging.getLogger(__name__)
@@ -116,12 +117,12 @@ class Member:
         if self._consume_type is ConsumeType.CONSUME_PASSIVELY and not settings.broadcasting:
             again = retry_topic(settings.group)
             self._subscriptions[again] = subscription(again, EVERYTHING, version=doors.clock.now_ms())
-        loop = asyncio.get_running_loop()
         requests = BrokerRequests(
             settings,
             self._subscriptions,
             self._divide.set,
-            lambda at: doors.clock.now_ms() - int((loop.time() - at) * 1000) if at else 0,
+            _wall_ms(doors.clock),
+            doors.clock.now_ms(),
             self._deserializer,
         )
         identity = client_id(doors, settings.instance_name, settings.unit_name, is_stable=settings.broadcasting)
@@ -376,3 +377,9 @@ async def _renew_on(receiver: Receiver) -> None:
     while True:
         await asyncio.sleep(RENEW_S)
         await receiver.renew_locks()
+
+
+def _wall_ms(clock: Clock) -> Callable[[float], int]:
+    """Return what makes wall time of a time of the running loop; 0, which is never, stays 0."""
+    loop = asyncio.get_running_loop()
+    return lambda at: clock.now_ms() - int((loop.time() - at) * 1000) if at else 0

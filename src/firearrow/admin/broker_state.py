@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from firearrow.admin.brokers import BrokerMember
+from firearrow.protocol.requests.admin.stats import REFUSAL_KEY
 
 
 class BrokerState(Struct, frozen=True):
@@ -24,6 +25,8 @@ class BrokerState(Struct, frozen=True):
     """Bytes of the log that queues do not show yet."""
     booted_ms: int = 0
     log_end: int = 0
+    refusal: str = ""
+    """Why its store takes no messages; empty while it takes them, and from Apache's brokers, which do not tell."""
 
 
 def read_state(member: BrokerMember, table: Mapping[str, str]) -> BrokerState:
@@ -38,6 +41,7 @@ def read_state(member: BrokerMember, table: Mapping[str, str]) -> BrokerState:
         behind_bytes=int(_number(table.get("dispatchBehindBytes", ""))),
         booted_ms=int(_number(table.get("bootTimestamp", ""))),
         log_end=int(_number(table.get("commitLogMaxOffset", ""))),
+        refusal=table.get(REFUSAL_KEY, ""),
     )
 
 

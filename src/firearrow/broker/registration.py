@@ -74,6 +74,7 @@ class Registration:
         self._replica = tables.store.replica
         self._left = False
         self._drains = False
+        self._forbids = False
         self.at: Final = [_NameServer(self, address) for address in name_servers]
         self._topics.on_changed.append(self._changed)
         self._settings.on_change.append(self.whole)
@@ -135,7 +136,7 @@ class Registration:
 
     def forbid_writes(self) -> None:
         """Register without write permission from now on, because the store takes no messages."""
-        self._drains = True
+        self._drains = self._forbids = True
         self._topics.renew_version()
         self.whole()
 
@@ -161,6 +162,8 @@ class Registration:
 
     async def refresh(self, address: Address, period: int) -> None:
         """Renew the lease: send a few parts of a large table that the name server has, otherwise the whole table."""
+        if self._forbids:  # an operator may have restored the permission at the name server
+            self._topics.renew_version()
         topics = self.all_topics()
         if len(topics) <= PART_TOPICS or not await self._is_known(address):
             await self.register(address, topics)

@@ -84,6 +84,7 @@ PLANTED = {
     "master-missing": with_broker(member=BrokerMember("c", "broker-a", 1, "10.0.0.1:10911")),
     "clock-skew": with_broker(clock_ahead_ms=-7000),
     "disk-nearly-full": with_broker(disk_ratio=0.76),
+    "store-refuses": with_broker(refusal="the store takes no messages since a write or sync failed"),
     "version-mix": with_broker(version="4.9.7"),
     "subscriptions-differ": with_group(disagreement="m1 to A, m2 to B"),
     "group-disabled": with_group(is_enabled=False),
@@ -172,3 +173,9 @@ def test_members_that_subscribe_differently_are_named() -> None:
 def test_what_is_said_of_a_disk_is_what_brokers_do(ratio: float, what: str) -> None:
     (found,) = judge(with_broker(disk_ratio=ratio))
     assert what in found.what
+
+
+def test_a_broker_that_has_taken_its_own_permission_is_not_told_to_take_it_back() -> None:
+    refusing = with_broker(refusal="a sync failed").brokers
+    (found,) = judge(replace(with_topic(routed_perms={"broker-a": 4, "broker-b": 6}), brokers=refusing))
+    assert (found.name, found.severity) == ("store-refuses", ERROR)

@@ -12,6 +12,7 @@ import pytest
 from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
+from firearrow import fastjson
 from firearrow.broker.metrics.lag import LagMetrics
 from firearrow.broker.metrics.metrics import DRAINING, STARTING
 from firearrow.broker.metrics.traffic import RecordSizes, TrafficMetrics
@@ -22,6 +23,8 @@ from firearrow.model.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from firearrow.protocol.bodies.admin.topic import TopicConfig
 from firearrow.protocol.bodies.body import encode_body
 from firearrow.protocol.bodies.group.heartbeat import ConsumerData, ConsumeType, HeartbeatData
+from firearrow.protocol.bodies.naming.route import KVTable
+from firearrow.protocol.requests.admin.stats import REFUSAL_KEY, GetBrokerRuntimeInfo
 from firearrow.protocol.requests.group.heartbeat import HeartBeat
 from firearrow.protocol.requests.group.offset import UpdateConsumerOffset
 from firearrow.remoting.operation_port import MetricsExporter, OperationConfig
@@ -193,6 +196,12 @@ def test_a_broker_is_live_and_not_ready_while_it_recovers_and_drains() -> None:
     World(3).run(scenario)
 
 
+async def refusal(client: Client) -> str:
+    """Why the broker takes no messages, as ``firearrow doctor`` hears it."""
+    reply = await client.ask(GetBrokerRuntimeInfo())
+    return fastjson.decode(reply.body, KVTable).table.get(REFUSAL_KEY, "")
+
+
 def test_a_full_disk_and_a_failed_sync_are_not_ready_and_live() -> None:
     async def scenario(world: World, broker: Simulated, client: Client) -> None:
         visitor, host, image = world.node("prometheus"), broker.node.host, broker.node.image
@@ -202,14 +211,17 @@ def test_a_full_disk_and_a_failed_sync_are_not_ready_and_live() -> None:
         await asyncio.sleep(30)
         status, why = await get(visitor, host, "/health/ready")
         assert (status, "full" in why) == (503, True), why
+        assert "full" in await refusal(client)
         image.capacity_bytes = wide
         await asyncio.sleep(30)
         assert (await get(visitor, host, "/health/ready"))[0] == 200
+        assert await refusal(client) == ""
         image.fail("sync", below="commitlog/", number=errno.EIO)
         await client.send()
         await asyncio.sleep(30)
         status, why = await get(visitor, host, "/health/ready")
         assert (status, "sync failed" in why) == (503, True), why
+        assert "sync failed" in await refusal(client)
         assert (await get(visitor, host, "/health/live"))[0] == 200
         await broker.node.crash()  # what is fenced does not end in order
 

@@ -16,7 +16,7 @@ from firearrow.protocol.bodies.body import encode_body
 from firearrow.protocol.bodies.naming.route import TopicRouteData
 from firearrow.protocol.requests.admin.topic import UpdateAndCreateTopicList
 from firearrow.protocol.requests.naming.kv_config import PutKvConfig
-from firearrow.protocol.requests.naming.route import DeleteTopicInNamesrv
+from firearrow.protocol.requests.naming.route import AddWritePermOfBroker, DeleteTopicInNamesrv
 from firearrow.remoting.caller import Caller
 from firearrow.runtime.network import Address
 from firearrow.testing.sim.world import World
@@ -220,6 +220,8 @@ def test_a_broker_that_stores_nothing_more_sends_producers_elsewhere() -> None:
             await client.send("T")
         await until_route(client.caller, address, "T", lambda found: found.queue_datas[0].perm == PERM_READ, 2)
         assert len(await client.stored("T")) == 1
+        await client.caller.call(address, AddWritePermOfBroker(broker_name=broker.identity.name))
+        await until_route(client.caller, address, "T", lambda found: found.queue_datas[0].perm == PERM_READ, 31)
         await broker.node.crash()
         await broker.start()
         await until_route(client.caller, address, "T", lambda found: found.queue_datas[0].perm & PERM_WRITE > 0, 2)

@@ -114,6 +114,18 @@ def _disks(seen: Snapshot) -> Iterator[Finding]:
             )
 
 
+def _stores(seen: Snapshot) -> Iterator[Finding]:
+    for broker in seen.brokers:
+        if broker.state.refusal and broker.state.disk_ratio < DISK_ERROR:
+            yield Finding(
+                ERROR,
+                "store-refuses",
+                broker.state.member.name,
+                f"it takes no messages: {broker.state.refusal}",
+                "look at its disk (dmesg), then restart it; do not restore its write permission before",
+            )
+
+
 def _at_such_use(ratio: float) -> str:
     """Return what a broker does at such a use of its disk, by the levels of its settings as they come."""
     if ratio >= DISK_ERROR:
@@ -204,7 +216,10 @@ def _permissions(seen: Snapshot) -> Iterator[Finding]:
         for broker, perm in topic.perms.items():
             if perm & PERM_WRITE and not topic.routed_perms.get(broker, PERM_WRITE) & PERM_WRITE:
                 wiped[broker] = wiped.get(broker, 0) + 1
+    refusing = {broker.state.member.name for broker in seen.brokers if broker.state.refusal}
     for broker, topics in sorted(wiped.items()):
+        if broker in refusing:  # it has taken its permission itself
+            continue
         yield Finding(
             WARNING,
             "write-permission-wiped",
@@ -280,6 +295,7 @@ JUDGES: Final[Sequence[Callable[[Snapshot], Iterator[Finding]]]] = (
     _reach,
     _clocks,
     _disks,
+    _stores,
     _versions,
     _groups,
     _strict_order,

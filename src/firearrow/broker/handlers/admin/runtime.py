@@ -22,7 +22,7 @@ from firearrow.protocol.bodies.naming.route import KVTable
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.refusal import Refused
 from firearrow.protocol.requests.admin.maintenance import CleanExpiredConsumeQueue, DeleteExpiredCommitLog
-from firearrow.protocol.requests.admin.stats import GetBrokerRuntimeInfo, ViewBrokerStatsData
+from firearrow.protocol.requests.admin.stats import REFUSAL_KEY, GetBrokerRuntimeInfo, ViewBrokerStatsData
 from firearrow.remoting.handlers import Answer, Call, Handlers, Later
 from firearrow.runtime.clock import Clock, elapsed_ms
 from firearrow.store.log.probe import probe
@@ -147,7 +147,13 @@ class RuntimeHandlers:
             "remainHowManyDataToFlush": _size(log.tail - log.flushed),
             "remainTransientStoreBufferNumbs": "2147483647",
             "startAcceptSendRequestTimeStamp": str(self._settings.broker.start_accept_send_request_time_stamp),
+            **self._refusal(),
         }
+
+    def _refusal(self) -> dict[str, str]:
+        """Return why the store takes no messages; nothing while it takes them. Apache's brokers do not tell that."""
+        why = self._store.log.fenced or self._store.retention.refusal
+        return {} if why is None else {REFUSAL_KEY: str(why)}
 
     def _days(self) -> dict[str, str]:
         put_before, put_this, got_before, got_this = self._stats.days

@@ -1,11 +1,14 @@
 """How much a broker does and how far groups are. Java: ``header.GetConsumeStatsRequestHeader`` and neighbours."""
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from firearrow.protocol.bodies.admin.stats import BrokerStatsData, ConsumeStats, ConsumeStatsList
 from firearrow.protocol.bodies.naming.route import KVTable
 from firearrow.protocol.codes import RequestCode
 from firearrow.protocol.conversation import Empty, Request
+
+REFUSAL_KEY: Final = "firearrowRefusal"
+"""Under this name the answer to ``GetBrokerRuntimeInfo`` says why the store takes no messages; ours alone."""
 
 
 class GetBrokerRuntimeInfo(Request[Empty], frozen=True, kw_only=True, gc=False):

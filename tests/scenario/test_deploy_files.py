@@ -27,6 +27,8 @@ MANIFEST = DEPLOY / "kubernetes" / "firearrow.yaml"
 PROGRAM = "/opt/firearrow/bin/firearrow"
 KUBERNETES = ("1.30", kubernetes_validate.latest_version())
 GRACE_S = 90
+PORTS = {"broker": 5557, "nameserver": 5556}
+"""Where servers show metrics and health, in every file and on the pages."""
 FROM_KUBERNETES = "10.0.0.7"
 """What stands for a value that Kubernetes fills in."""
 
@@ -100,7 +102,8 @@ def test_the_words_start_a_server(start: Start, monkeypatch: pytest.MonkeyPatch,
     assert unread(start.environment) == []
     (call,) = served
     operation = call["of"][0].operation
-    assert (operation.metrics_exporter_type.value, operation.metrics_prom_exporter_port >= 5556) == ("PROM", True)
+    port = PORTS["broker" if isinstance(call["of"][0], BrokerSettings) else "nameserver"]
+    assert (operation.metrics_exporter_type.value, operation.metrics_prom_exporter_port) == ("PROM", port)
     if isinstance(call["of"][0], BrokerSettings):
         broker = call["of"][0].broker
         assert call["drains"]
@@ -149,6 +152,25 @@ def test_manifests_fit_together() -> None:
     (told,) = [each["value"] for each in broker["env"] if each["name"] == "FIREARROW_NAMESRV_ADDR"]
     hosts = [f"firearrow-nameserver-{number}.firearrow-nameserver:9876" for number in range(servers["replicas"])]
     assert told.split(";") == hosts
+
+
+def test_ports_are_those_of_the_commands_and_of_the_pages() -> None:
+    for each in documents():
+        if each["kind"] == "Service":
+            role = each["metadata"]["name"].removeprefix("firearrow-")
+            assert {port["port"] for port in each["spec"]["ports"] if port["name"] == "metrics"} == {PORTS[role]}
+        if each["kind"] == "StatefulSet":
+            (container,) = each["spec"]["template"]["spec"]["containers"]
+            (port,) = [port["containerPort"] for port in container["ports"] if port["name"] == "metrics"]
+            assert port == PORTS[container["name"]]
+    check = yaml.safe_load(COMPOSE.read_text())["x-broker"]["healthcheck"]["test"][-1]
+    assert f":{PORTS['broker']}/health/live" in check
+    (exposed,) = re.findall(r"^EXPOSE (.+)$", (DEPLOY / "container" / "Containerfile").read_text(), re.MULTILINE)
+    assert {str(port) for port in PORTS.values()} <= set(exposed.split())
+    (targets,) = re.findall(r'targets: \[("broker-1.+?)\]', (ROOT / "docs/how-to/monitor.md").read_text())
+    roles = {"broker": "broker", "names": "nameserver"}
+    for role, port in re.findall(r'"(\w+)-\d:(\d+)"', targets):
+        assert int(port) == PORTS[roles[role]]
 
 
 def test_all_of_them_run_the_same_image() -> None:

@@ -15,9 +15,9 @@ from firearrow import fastjson
 from firearrow.admin.brokers import BrokerMember, Brokers, at_each, together
 from firearrow.admin.group_offsets import GroupOffsets
 from firearrow.client.name_servers import UNANSWERED
-from firearrow.errors import AlreadyExists, NoSuchName, NotNow, RequestRefused
+from firearrow.errors import AlreadyExists, NoSuchName, NotNow, RequestRefused, SettingsError
 from firearrow.model import MessageQueue
-from firearrow.model.names import retry_topic
+from firearrow.model.names import is_system_group, retry_topic
 from firearrow.protocol.bodies.body import encode_body
 from firearrow.protocol.bodies.group.group import SubscriptionGroupConfig
 from firearrow.protocol.bodies.group.running_info import ConsumerRunningInfo
@@ -132,6 +132,8 @@ class GroupMembers:
 
     async def delete(self, group: str, *, cluster: str = "", keep_offsets: bool = False) -> None:
         """Delete a group without members, with its offsets and its retry topic; dead letters stay."""
+        if is_system_group(group):
+            raise SettingsError(f"group {group!r} is the brokers' own, and tools and clients use it; it stays")
         await self.settings(group, cluster)
         masters = await self._brokers.masters(cluster)
         if await self._offsets.has_members(group, cluster):

@@ -119,6 +119,11 @@ def test_a_group_that_one_broker_has_is_created_on_the_other(command: Inside) ->
     assert "already" in command.fails("group", "create", "half", "--retries", "3")
 
 
+def test_groups_of_the_brokers_themselves_stay(command: Inside) -> None:
+    assert "is the brokers' own" in command.fails("group", "delete", "TOOLS_CONSUMER", "--yes")
+    assert "TOOLS_CONSUMER" in [each["group"] for each in command.json("group", "list", "--all")]
+
+
 def test_a_size_that_one_broker_has_is_given_to_the_other(command: Inside) -> None:
     command("topic", "create", "sized", "--queues", "2")
     command("topic", "grow", "sized", "--queues", "4", "--broker", "broker-a")

@@ -149,12 +149,20 @@ class JudgeProcess:
     the command, which run it elsewhere, such as in a network namespace.
     """
 
-    def __init__(self, client: str, command: Sequence[str] = (), *, prefix: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        client: str,
+        command: Sequence[str] = (),
+        *,
+        prefix: Sequence[str] = (),
+        keys: tuple[str, str] | None = None,
+    ) -> None:
         if not command and client not in CAPABILITIES:
             raise ValueError(f"no stock client {client!r}; there are {', '.join(CAPABILITIES)}")
         self.client = client
         self._command = list(command)
         self._prefix = list(prefix)
+        self._keys = keys
         self.home = Path(tempfile.mkdtemp(prefix=f"firearrow-{client}-"))
         self.log = self.home / "output.log"
         self._conversation: Conversation | None = None
@@ -174,6 +182,8 @@ class JudgeProcess:
     def start(self, flags: tuple[str, ...] = ()) -> Conversation:
         """Start the process before the first request does."""
         environment = {"HOME": str(self.home)}
+        if self._keys is not None:
+            environment |= {"JUDGE_ACCESS_KEY": self._keys[0], "JUDGE_SECRET_KEY": self._keys[1]}
         child = Child([*self._prefix, *self._words(flags)], self.log, environment, piped_output=True)
         self._conversation = Conversation(child)
         return self._conversation

@@ -39,7 +39,6 @@ from firearrow.protocol.requests.group.lock import LockBatchMq, UnlockBatchMq
 from firearrow.remoting.caller import Caller
 from firearrow.runtime.network import Address, SystemNetwork
 from judges import ApacheBroker, FireArrowBroker, FireArrowNameServer
-from judges.server_process import Server
 
 CLUSTER: Final = "DefaultCluster"
 ROOT: Final = ("root", "root-secret")
@@ -110,7 +109,7 @@ class TheirBroker(ApacheBroker):
 
 
 @contextmanager
-def broker(kind: str) -> Iterator[Server]:
+def broker(kind: str) -> Iterator[FireArrowBroker | ApacheBroker]:
     """Run a broker with access on, at a name server without."""
     with FireArrowNameServer() as names:
         if kind == "ours":

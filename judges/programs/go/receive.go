@@ -262,6 +262,7 @@ func options(asked *request, handle int) []consumer.Option {
 	given := []consumer.Option{
 		consumer.WithNameServer(asked.nameServers()),
 		consumer.WithGroupName(asked.Group),
+		consumer.WithCredentials(keys()),
 		consumer.WithInstance(instance),
 		consumer.WithConsumerModel(model),
 		consumer.WithConsumerOrder(asked.Ordered),

@@ -271,6 +271,7 @@ func (s *senders) options(asked *request) []producer.Option {
 	return []producer.Option{
 		producer.WithNameServer(asked.nameServers()),
 		producer.WithGroupName(asked.Group),
+		producer.WithCredentials(keys()),
 		producer.WithInstanceName(fmt.Sprintf("sender-%d-%d", s.started, os.Getpid())),
 		producer.WithRetry(2),
 		producer.WithSendMsgTimeout(time.Duration(asked.TimeoutMs) * time.Millisecond),

@@ -13,6 +13,7 @@ import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
 import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageQueue;
@@ -70,7 +71,7 @@ final class Receivers {
 
     private static Receiver push(Request request, int handle) throws Exception {
         Deliveries seen = new Deliveries(request);
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(request.text("group"));
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(request.text("group"), Keys.hook(), new AllocateMessageQueueAveragely());
         consumer.setNamesrvAddr(request.text("name_server"));
         consumer.setInstanceName(instance(request, handle));
         consumer.setPollNameServerInterval(1000);
@@ -106,7 +107,7 @@ final class Receivers {
 
     private static Receiver lite(Request request, int handle) throws MQClientException {
         Deliveries seen = new Deliveries(request);
-        DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(request.text("group"));
+        DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(request.text("group"), Keys.hook());
         consumer.setNamesrvAddr(request.text("name_server"));
         consumer.setInstanceName(instance(request, handle));
         consumer.setPollNameServerInterval(1000);
@@ -130,7 +131,7 @@ final class Receivers {
     /** The old pull consumer: every pull names its queue and offset and carries its expression. */
     private static Receiver pull(Request request, int handle) throws MQClientException {
         Deliveries seen = new Deliveries(request);
-        DefaultMQPullConsumer consumer = new DefaultMQPullConsumer(request.text("group"));
+        DefaultMQPullConsumer consumer = new DefaultMQPullConsumer(request.text("group"), Keys.hook());
         consumer.setNamesrvAddr(request.text("name_server"));
         consumer.setInstanceName(instance(request, handle));
         consumer.start();

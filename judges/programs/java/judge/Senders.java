@@ -145,7 +145,7 @@ final class Senders {
     private DefaultMQProducer plain(Request request) throws MQClientException {
         String key = key(request, "plain");
         DefaultMQProducer known = producers.get(key);
-        return known != null ? known : started(request, key, new DefaultMQProducer(request.text("group")));
+        return known != null ? known : started(request, key, new DefaultMQProducer(request.text("group"), Keys.hook()));
     }
 
     private DefaultMQProducer transactional(Request request) throws MQClientException {
@@ -155,7 +155,7 @@ final class Senders {
         if (producers.containsKey(key)) {
             return producers.get(key);
         }
-        TransactionMQProducer producer = new TransactionMQProducer(request.text("group"));
+        TransactionMQProducer producer = new TransactionMQProducer(request.text("group"), Keys.hook());
         producer.setTransactionListener(listener);
         return started(request, key, producer);
     }

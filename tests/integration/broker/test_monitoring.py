@@ -13,6 +13,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -163,7 +164,7 @@ class Site:
             urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5)
         return str(refused.value.read().decode())
 
-    def query(self, expression: str) -> list[object]:
+    def query(self, expression: str) -> list[dict[str, Any]]:
         asked = urllib.parse.urlencode({"query": expression})
         found = self.fetch(self.prometheus, f"/api/v1/query?{asked}")
         return list(json.loads(found)["data"]["result"]) if found else []
@@ -299,6 +300,12 @@ def test_alerts_of_a_replicated_pair_fire_and_clear(tmp_path: Path) -> None:
         site.load()
         site.start_slave()
         site.until(lambda: bool(site.query("firearrow_slaves == 1")), busy=False)
+        site.commit(0)
+        site.until(lambda: len(site.query('rocketmq_consumer_lag_messages{topic="orders"} > 0')) == 2, busy=False)
+        (lag,) = [expression for expression in queries() if "lag_messages" in expression]
+        shown = [float(sample["value"][1]) for sample in site.query(lag) if sample["metric"]["topic"] == "orders"]
+        assert shown == [site.stat("rocketmq_consumer_lag_messages")], "the slave's lag counts once more"
+        site.load()
         site.until(lambda: not site.firing(), busy=False)
 
         site.processes["slave"].send_signal(signal.SIGSTOP)

@@ -75,7 +75,7 @@ class Access:
         self, handlers: Handlers, stored: StoredMessages | None = None, _broker: str = "", _address: str = ""
     ) -> Handlers:
         """Return the handlers behind the guard, with those for users and rules; ``stored`` as for `Guard`."""
-        AccountHandlers(self.accounts).add_to(handlers)
+        AccountHandlers(self.accounts, lambda: self.guard.asker).add_to(handlers)
         self.guard.stored = stored
         return handlers.guarded(self.guard)
 

@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 import msgspec
 
-from firearrow.access.accounts import Accounts, denied
+from firearrow.access.accounts import Accounts
 from firearrow.access.bodies import DEFAULT, acl_info, resource_in, rules_in, user_info
+from firearrow.access.denial import Denied, Reason
 from firearrow.access.rules import E, Rule, Rules, User, UserStatus, UserType, subject_user, word
 from firearrow.errors import FireArrowError
-from firearrow.protocol.auth import ACCESS_KEY
 from firearrow.protocol.bodies.admin.auth import AclInfo, UserInfo
 from firearrow.protocol.bodies.body import encode_body
 from firearrow.protocol.codes import ResponseCode
@@ -39,8 +39,10 @@ log = logging.getLogger(__name__)
 class AccountHandlers:
     """Reads and changes users and rules for operators."""
 
-    def __init__(self, accounts: Stored[Accounts]) -> None:
+    def __init__(self, accounts: Stored[Accounts], asker: Callable[[], User | None]) -> None:
+        """``asker`` returns the user who has proved to ask; None when nobody had to."""
         self._accounts = accounts
+        self._asker = asker
 
     def add_to(self, handlers: Handlers) -> None:
         """Register the handlers of this class."""
@@ -62,7 +64,7 @@ class AccountHandlers:
         name, info = _named(request.username), request_body(call.body, UserInfo)
         kind = _word(UserType, info.user_type, "userType") or UserType.NORMAL
         status = _word(UserStatus, info.user_status, "userStatus") or UserStatus.ENABLE
-        self._supers_by_supers(call, kind, "The super user can only be create by super user")
+        self._supers_by_supers(kind, "The super user can only be create by super user")
         user = User(name, info.password or "", kind, status)
         return self._change(call, f"create {user.subject}", lambda accounts: accounts.create_user(user))
 
@@ -71,8 +73,8 @@ class AccountHandlers:
         name, info = _named(request.username), request_body(call.body, UserInfo)
         kind = _word(UserType, info.user_type, "userType")
         status = _word(UserStatus, info.user_status, "userStatus")
-        self._supers_by_supers(call, kind, "The super user can only be update by super user")
-        self._spare_supers(call, name)
+        self._supers_by_supers(kind, "The super user can only be update by super user")
+        self._spare_supers(name)
         return self._change(
             call,
             f"update User:{name}",
@@ -82,7 +84,7 @@ class AccountHandlers:
     def delete_user(self, request: AuthDeleteUser, call: Call) -> Later:
         """Forget a user and its rules."""
         name = _named(request.username)
-        self._spare_supers(call, name)
+        self._spare_supers(name)
         return self._change(call, f"delete User:{name}", lambda accounts: accounts.delete_user(name))
 
     def get_user(self, request: AuthGetUser, _call: Call) -> Answer:
@@ -148,18 +150,17 @@ class AccountHandlers:
         self._accounts.change(how, done)
         return later
 
-    def _supers_by_supers(self, call: Call, kind: UserType | None, reason: str) -> None:
-        if kind is UserType.SUPER and not self._is_super(call):
-            raise Refused(ResponseCode.SYSTEM_ERROR, reason)
+    def _supers_by_supers(self, kind: UserType | None, reason: str) -> None:
+        if kind is UserType.SUPER and not self._is_super():
+            raise Denied(Reason.NOT_SUPER, reason, code=ResponseCode.SYSTEM_ERROR)
 
-    def _spare_supers(self, call: Call, name: str) -> None:
+    def _spare_supers(self, name: str) -> None:
         user = self._accounts.value.users.get(name)
-        if user is not None and user.kind is UserType.SUPER and not self._is_super(call):
-            raise denied("The super user can only be update by super user")
+        if user is not None and user.kind is UserType.SUPER and not self._is_super():
+            raise Denied(Reason.NOT_SUPER, "The super user can only be update by super user")
 
-    def _is_super(self, call: Call) -> bool:
-        """Whether the guard knows the asking user as super."""
-        user = self._accounts.value.users.get(call.ext_fields.get(ACCESS_KEY, ""))
+    def _is_super(self) -> bool:
+        user = self._asker()
         return user is not None and user.kind is UserType.SUPER
 
 

@@ -19,6 +19,7 @@ class Reason(StrEnum):
     NO_RULE = "no_rule"
     RULE = "rule"
     UNDECLARED = "undeclared"
+    NOT_SUPER = "not_super"
 
     @property
     def stage(self) -> str:
@@ -30,10 +31,17 @@ _AUTHENTICATION: Final = (Reason.NO_USER, Reason.UNKNOWN_USER, Reason.DISABLED_U
 
 
 class Denied(Refused):
-    """The guard lets a request not pass."""
+    """A request is refused for who asks."""
 
-    def __init__(self, reason: Reason, remark: str, need: Need | None = None, rule: Rule | None = None) -> None:
-        super().__init__(ResponseCode.NO_PERMISSION, remark)
+    def __init__(
+        self,
+        reason: Reason,
+        remark: str,
+        need: Need | None = None,
+        rule: Rule | None = None,
+        code: int = ResponseCode.NO_PERMISSION,
+    ) -> None:
+        super().__init__(code, remark)
         self.reason = reason
         self.need = need
         """What the rules were asked about."""

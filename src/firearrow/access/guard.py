@@ -95,6 +95,8 @@ class Guard:
         self._remembers_users = remembers_users(config)
         self._unsigned = codes_in("authenticationWhitelist", config.authentication_whitelist)
         self._for_all = codes_in("authorizationWhitelist", config.authorization_whitelist)
+        self.asker: User | None = None
+        """Who has proved to ask what the handler that runs now answers; None: nobody had to."""
         self.stored: StoredMessages | None = None
         """Where stored messages are looked up; a server without messages has none."""
 
@@ -112,7 +114,12 @@ class Guard:
             self._note(request, call, user)
         if request.__class__ is HeartBeat:
             call.peer.slots[self, HeartBeat] = None if user is None else user.name
-        return handler(request, call)
+        self.asker = user
+        try:
+            return handler(request, call)
+        except Denied as denial:
+            self._witness.refused(request, call, denial)
+            raise
 
     def may_see(self, peer: Peer, topic: str) -> bool:
         """Whether a producer may be sent a message of a topic: if the user of its last heartbeat may send there."""
@@ -138,6 +145,7 @@ class Guard:
                 raise
             if request.__class__ in self._audited:
                 self._note(request, call, user, found)
+            self.asker = user
             return handler(request, call)
 
         if self.stored is None:

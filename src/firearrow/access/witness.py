@@ -112,5 +112,5 @@ def _claimed(call: Call, reason: Reason) -> str | None:
     name = call.ext_fields.get(ACCESS_KEY)
     if not name:
         return None
-    proved = reason.stage == "authorization" and reason is not Reason.UNDECLARED
+    proved = reason in (Reason.NO_RULE, Reason.RULE, Reason.NOT_SUPER)
     return USER_PREFIX + shortened(name) + ("" if proved else "?")

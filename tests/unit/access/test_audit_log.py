@@ -121,6 +121,20 @@ def test_everything_is_in_the_log_if_the_settings_want_that() -> None:
     served(main, replace(CONFIG, audit_log=AuditScope.ALL))
 
 
+def test_a_refusal_by_the_handler_is_in_the_log_too() -> None:
+    async def main(place: Place) -> None:
+        clerk = await place.make(("clerk", "c"), ("Cluster:DefaultCluster", "Update,Get", "Allow"))
+        assert (await refusal(clerk, AuthUpdateUser(username="root"), encode_body(UserInfo(password="x"))))[0] == 16
+        await asyncio.sleep(0.1)
+        said = "The super user can only be update by super user"
+        assert (await events_of(place.server.node.disk))[-2:] == [
+            ("User:clerk", "AUTH_UPDATE_USER", CLUSTER, True, "Allow Update,Get on Cluster:DefaultCluster"),
+            ("User:clerk", "AUTH_UPDATE_USER", [], False, said),
+        ]
+
+    served(main)
+
+
 def test_without_the_log_there_is_no_file() -> None:
     async def main(place: Place) -> None:
         await act(place)

@@ -203,6 +203,17 @@ def test_only_super_users_make_super_users() -> None:
     served(main)
 
 
+def test_a_name_that_nobody_has_proved_is_not_super() -> None:
+    async def main(place: Place) -> None:
+        nobody = place.client(None)
+        nobody.caller = Caller(nobody.caller._network, sign=lambda _request, _body: {ACCESS_KEY: ROOT[0]})
+        body = encode_body(UserInfo(password="x", user_type="Super"))
+        assert "super user" in (await refusal(nobody, AuthCreateUser(username="mine"), body))[1]
+        assert (await refusal(nobody, AuthCreateUser(username="mine"), encode_body(UserInfo(password="x"))))[0] == 0
+
+    served(main, replace(CONFIG, authentication_whitelist="3001", authorization_whitelist="3001"))
+
+
 def test_whitelists() -> None:
     async def main(place: Place) -> None:
         nobody, bob = place.client(None), await place.make(("bob", "b"))

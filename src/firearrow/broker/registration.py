@@ -132,7 +132,10 @@ class Registration:
         """Take the write permission away, so that producers stop sending here after their next route update."""
         self._drains = True
         request = WipeWritePermOfBroker(broker_name=self._identity.name)
-        await asyncio.gather(*(self._tell(name_server.address, request) for name_server in self.at))
+        told = await asyncio.gather(*(self._tell(name_server.address, request) for name_server in self.at))
+        if not all(told):  # they hear of it by a registration, when they can be reached
+            self._topics.renew_version()
+            self.whole()
 
     def forbid_writes(self) -> None:
         """Register without write permission from now on, because the store takes no messages."""
@@ -140,11 +143,14 @@ class Registration:
         self._topics.renew_version()
         self.whole()
 
-    async def _tell(self, address: Address, request: Request[Any]) -> None:
+    async def _tell(self, address: Address, request: Request[Any]) -> bool:
+        """Tell a name server something; return whether it has answered."""
         try:
             await self._caller.call(address, request, timeout_ms=LEAVE_TIMEOUT_MS)
         except FireArrowError as error:
             log.warning("a name server could not be told", extra={"name_server": str(address), "reason": str(error)})
+            return False
+        return True
 
     # ---- registering
 

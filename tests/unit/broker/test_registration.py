@@ -207,6 +207,33 @@ def test_a_table_that_no_frame_holds_is_registered_in_parts_and_stays_known(monk
     World(6).run(run)
 
 
+def test_a_name_server_that_was_out_of_reach_hears_of_a_drain_when_it_is_back() -> None:
+    async def run(world: World) -> None:
+        names = Names(world.node("names"))
+        address = await names.start()
+        broker = Simulated(world.node("broker"), at(settings_of(), address))
+        broker.drains = True
+        await broker.start()
+        client = Client(world.node("client"), broker.address)
+        await client.send("T")
+        await until_route(client.caller, address, "T", lambda known: known.queue_datas[0].perm == 6, 2)
+        world.network.partition(["names"], ["broker"])
+        stopping = asyncio.create_task(broker.node.stop())
+        await asyncio.sleep(10)
+        world.network.heal()
+        await until_route(client.caller, address, "T", lambda known: known.queue_datas[0].perm == 4, 10)
+        assert not stopping.done()
+        world.network.partition(["names"], ["broker"])
+        await stopping
+        world.network.heal()
+        broker.drains = False
+        await broker.start()
+        await until_route(client.caller, address, "T", lambda known: known.queue_datas[0].perm == 6, 2)
+        await broker.node.stop()
+
+    World(5).run(run)
+
+
 def test_a_broker_that_stores_nothing_more_sends_producers_elsewhere() -> None:
     async def run(world: World) -> None:
         names = Names(world.node("names"))

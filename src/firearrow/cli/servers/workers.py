@@ -15,17 +15,22 @@ import ctypes
 import os
 import signal
 import sys
+from collections import Counter
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
 
 from firearrow.cli.servers.level import Level, tell
 from firearrow.cli.servers.supervision import BackOff
+from firearrow.errors import SettingsError
 from firearrow.runtime.systemd import SOCKET, notify
 
 PORTS_APART: Final = 10
 """Ports from one worker to the next: each uses the ports two below and one above its own, too."""
+PORTS_OF_A_WORKER: Final = (-2, 0, 1)
+HIGHEST_PORT: Final = 65_535
 STOP_S: Final = 30.0
 """Seconds that a worker has to stop after it has drained, before it is killed."""
 SECOND: Final = 2
@@ -55,8 +60,23 @@ class Workers(Struct, frozen=True):
     """Worker K logs to this file with ``.K`` added."""
 
     def plan(self) -> list[Worker]:
-        """Return what each worker is started with."""
+        """Return what each worker is started with; raise ``SettingsError`` for what no worker could start with."""
+        self._check_ports()
+        if self.log_file is not None and not Path(self.log_file).absolute().parent.is_dir():
+            raise SettingsError(f"{self.log_file} cannot be written: there is no such directory; see --log-file")
         return [self._worker(number) for number in range(self.count)]
+
+    def _check_ports(self) -> None:
+        used = Counter(
+            self.port + PORTS_APART * number + more for number in range(self.count) for more in PORTS_OF_A_WORKER
+        )
+        if self.metrics_port:
+            used.update(range(self.metrics_port, self.metrics_port + self.count))
+        if max(used) > HIGHEST_PORT:
+            raise SettingsError(f"{self.count} workers need ports up to {max(used)}; choose a lower one with --port")
+        port, times = used.most_common(1)[0]
+        if times > 1:
+            raise SettingsError(f"two workers would listen on port {port}; choose another --metrics-port")
 
     def _worker(self, number: int) -> Worker:
         own = ["--store", f"{self.store}/{number}", "--port", str(self.port + PORTS_APART * number)]

@@ -159,6 +159,8 @@ def _check_name(name: str) -> None:
 def _check_secret(secret: str) -> None:
     if len(secret) > SECRET_LENGTH_MAX:
         raise denied(f"a password has at most {SECRET_LENGTH_MAX} characters")
+    if any("\ud800" <= letter <= "\udfff" for letter in secret):
+        raise denied("a password has a character that no client can sign with: half of a surrogate pair")
     if secret == MASK:
         raise denied(
             f"{MASK} stands for a password that is not shown: passwords cannot be copied between brokers; "

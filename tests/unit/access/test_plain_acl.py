@@ -112,6 +112,7 @@ def test_who_is_white() -> None:
         (b"\xff\xfe\x00", "is not YAML"),
         (b"a: &a [marker]\nb: [*a, *a]\n", "has an alias"),
         (b"a: &a [*a]\n", "has an alias"),
+        (b'accounts:\n- {accessKey: a, secretKey: "marker\\ud800"}\n', "no client can sign with"),
         (b"#" * (1 << 20) + b"#", "more than"),
     ],
 )

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from firearrow import Consumer
+from firearrow.cli.tables import time_text
 from firearrow.client import ReceivedMessage
 from firearrow.runtime.clock import SystemClock
 from tests.interop.cli import operating
@@ -60,16 +61,22 @@ def test_the_queues_of_a_member_are_shown_before_it_has_consumed(
 def test_a_member_that_fails_to_consume_a_message_again_is_a_failure(
     firearrow_address: str, firearrow_topic: str, firearrow_group: str
 ) -> None:
-    async def refuse(_message: ReceivedMessage) -> None:
-        raise ValueError("not today")
+    consumed = asyncio.Event()
+
+    async def consume_once(_message: ReceivedMessage) -> None:
+        if consumed.is_set():
+            raise ValueError("not today")
+        consumed.set()
 
     async def resend() -> str:
         command = Commands(firearrow_address)
-        sent = await asyncio.to_thread(command.json_lines, "produce", firearrow_topic, "-m", "again")
-        words = ("message", "resend", sent[0]["offsetMessageId"], "--group", firearrow_group)
-        member = Consumer(firearrow_address, group=firearrow_group, topics=firearrow_topic, wait_ready_ms=60_000)
-        async with member as consumer:
-            running = asyncio.create_task(consumer.run(refuse))
+        (sent,) = await asyncio.to_thread(command.json_lines, "produce", firearrow_topic, "-m", "again")
+        words = ("message", "resend", sent["offsetMessageId"], "--group", firearrow_group)
+        async with Consumer(
+            firearrow_address, group=firearrow_group, topics=firearrow_topic, start="first"
+        ) as consumer:
+            running = asyncio.create_task(consumer.run(consume_once))
+            await consumed.wait()
             said = await asyncio.to_thread(command.fails, *words)
             consumer.stop()
             await running
@@ -78,3 +85,14 @@ def test_a_member_that_fails_to_consume_a_message_again_is_a_failure(
     said = asyncio.run(asyncio.wait_for(resend(), operating.SECONDS))
     assert "did not consume it: CR_THROW_EXCEPTION in" in said
     assert "ValueError: not today" in said
+
+
+def test_a_time_to_look_up_to_is_the_first_that_is_left_out(firearrow_address: str, firearrow_topic: str) -> None:
+    command = Inside(firearrow_address)
+    command("produce", firearrow_topic, "-m", "a", "-k", "k")
+    (stored,) = [each["storeTimestamp"] for each in command.json("message", "query", firearrow_topic, "k")]
+    for words in (("message", "by-time", firearrow_topic, "--from", "-1h"), ("message", "query", firearrow_topic, "k")):
+        assert command.json(*words, "--to", time_text(stored)) == []
+        assert len(command.json(*words, "--to", time_text(stored + 1))) == 1
+    assert command("consume", firearrow_topic, "--to", time_text(stored), "--format", "raw") == ""
+    assert "exchange them" in command.fails("message", "by-time", firearrow_topic, "--from", "now", "--to", "-1h")

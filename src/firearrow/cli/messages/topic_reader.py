@@ -106,7 +106,7 @@ class Reader:
         while offset < end:
             pulled = await self._consumer.pull_bytes(queue, offset, expression=self._look.expression)
             for message in pulled.messages():
-                if message.store_timestamp > self._latest_ms:
+                if message.store_timestamp >= self._latest_ms:
                     return
                 if offset <= message.queue_offset < end and self._wants(message):
                     yield message
@@ -165,7 +165,7 @@ class Reader:
                 continue
             is_over = pulled.status is PullStatus.NOTHING_NEW and left_ms <= 0
             for message in pulled.messages():
-                is_over = is_over or message.store_timestamp > self._latest_ms
+                is_over = is_over or message.store_timestamp >= self._latest_ms
                 is_inside = not is_over and offset <= message.queue_offset < bounds.end
                 if is_inside and self._wants(message):
                     await come.put((message, queue))

@@ -88,7 +88,8 @@ def query(
     begin_ms, end_ms = _span(context, start, to)
 
     async def ask(admin: Admin) -> Sequence[FoundMessage]:
-        return await admin.messages.query(topic, key, begin_ms=begin_ms, end_ms=end_ms, most=limit)
+        last_ms = end_ms - 1  # brokers count the end in
+        return await admin.messages.query(topic, key, begin_ms=begin_ms, end_ms=last_ms, most=limit)
 
     show(
         context,
@@ -188,9 +189,12 @@ async def _consume_again(admin: Admin, found: FoundMessage, group: str, client: 
 def _span(context: typer.Context, start: str, to: str) -> tuple[int, int]:
     now_ms = SystemClock().now_ms()
     try:
-        return time_ms(start, now_ms) if start else 0, time_ms(to, now_ms) if to else INT64_MAX
+        begin_ms, end_ms = time_ms(start, now_ms) if start else 0, time_ms(to, now_ms) if to else INT64_MAX
     except SettingsError as error:
         fail(context, str(error))
+    if begin_ms > end_ms:
+        fail(context, f"--from {start} is later than --to {to}; exchange them")
+    return begin_ms, end_ms
 
 
 def _fields(found: FoundMessage) -> dict[str, object]:

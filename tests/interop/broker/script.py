@@ -24,6 +24,10 @@ class Step(NamedTuple):
     version: int = 513
 
 
+LATER = "2"
+"""The queue of what is delivered later: it moves no offset of a queue that other steps are answered with."""
+
+
 def a_send(what: str, body: bytes = b"hello", **changes: Any) -> Step:
     """A send by short names; None takes a field away."""
     ext = {**SHORT, **changes}
@@ -90,10 +94,10 @@ SENDS = [
     a_send("prepared", i=UNIQUE + "TRAN_MSG\x01true\x02"),
     a_send("prepared with capitals", i=UNIQUE + "TRAN_MSG\x01TRUE\x02"),
     a_send("not prepared", i=UNIQUE + "TRAN_MSG\x01false\x02"),
-    a_send("timer in seconds", i=UNIQUE + "TIMER_DELAY_SEC\x015\x02"),
-    a_send("timer in milliseconds", i=UNIQUE + "TIMER_DELAY_MS\x01500\x02"),
-    a_send("timer at a time", i=UNIQUE + "TIMER_DELIVER_MS\x0199999999999999\x02"),
-    a_send("timer out", i=UNIQUE + "TIMER_DELAY_SEC\x015\x02TIMER_OUT_MS\x015\x02"),
+    a_send("timer in seconds", e=LATER, i=UNIQUE + "TIMER_DELAY_SEC\x015\x02"),
+    a_send("timer in milliseconds", e=LATER, i=UNIQUE + "TIMER_DELAY_MS\x01500\x02"),
+    a_send("timer at a time", e=LATER, i=UNIQUE + "TIMER_DELIVER_MS\x0199999999999999\x02"),
+    a_send("timer out", e=LATER, i=UNIQUE + "TIMER_DELAY_SEC\x015\x02TIMER_OUT_MS\x015\x02"),
     a_send("inner batch", f="128"),
     a_send("inner number", i=UNIQUE + "INNER_NUM\x015\x02"),
     a_send("compressed", f="769"),
@@ -103,9 +107,9 @@ SENDS = [
     a_send("large properties", i=UNIQUE + "k\x01" + "v" * 32_767),
     a_send("properties at the limit", i=UNIQUE + "k\x01" + "v" * 32_600 + "\x02"),
     a_send("own pop mark", i=UNIQUE + "POP_CK\x01mine\x02"),
-    a_send("delayed", i=UNIQUE + "DELAY\x013\x02"),
-    a_send("delayed again", i=UNIQUE + "DELAY\x013\x02"),
-    a_send("delayed beyond the last level", i=UNIQUE + "DELAY\x0199\x02"),
+    a_send("delayed", e=LATER, i=UNIQUE + "DELAY\x013\x02"),
+    a_send("delayed again", e=LATER, i=UNIQUE + "DELAY\x013\x02"),
+    a_send("delayed beyond the last level", e=LATER, i=UNIQUE + "DELAY\x0199\x02"),
     a_send("delayed by nothing", i=UNIQUE + "DELAY\x010\x02"),
     a_send("delayed backwards", i=UNIQUE + "DELAY\x01-1\x02"),
     a_send("retry of a group", b="%RETRY%g", j="1", l="3"),

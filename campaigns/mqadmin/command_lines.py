@@ -86,8 +86,34 @@ deleteSubGroup -c DefaultCluster -g $G-made
 deleteTopic -c DefaultCluster -t $T-order
 """.strip().splitlines()
 
-ENDLESS: Final = frozenset({"clusterRT"})
+ENDLESS: Final = frozenset({"clusterRT", "startMonitoring"})
 """Commands that go on until they are stopped: not compared here."""
+
+ABSENT_LINES: Final = """
+addBroker -c $B -b $DIR/broker.conf
+removeBroker -c $B -b DefaultCluster:broker-a:0
+updateStaticTopic -t $T-static -qn 2 -b broker-a
+remappingStaticTopic -t $T-static -b broker-a
+getSyncStateSet -a $B -b broker-a
+getControllerMetaData -a $B
+getControllerConfig -a $B
+updateControllerConfig -a $B -k key -v value
+electMaster -a $B -b 1 -bn broker-a -c DefaultCluster
+cleanBrokerMetadata -a $B -b 1 -bn broker-a -c DefaultCluster
+rocksDBConfigToJson -t topics -c DefaultCluster
+checkRocksdbCqWriteProgress -c DefaultCluster -t $T
+switchTimerEngine -b $B -e F
+getBrokerLiteInfo -b $B
+getParentTopicInfo -p $T
+getLiteTopicInfo -p $T -l lite
+getLiteClientInfo -p $T -g $G -c $C
+getLiteGroupInfo -p $T -g $G
+triggerLiteDispatch -p $T -g $G
+""".strip().splitlines()
+"""Commands about what our servers do not have, as Apache's tool asks them."""
+
+LOCAL: Final = frozenset({"dumpCompactionLog", "exportMetadataInRocksDB"})
+"""Commands about what our servers do not have, which read files of a broker and ask no server."""
 
 
 def verb_of(line: str) -> str:

@@ -121,6 +121,18 @@ def compared(place: Place, lines: Sequence[str], tool: Mqadmin) -> list[Outcome]
     return found
 
 
+def refused(place: Place, lines: Sequence[str], tool: Mqadmin) -> dict[str, str]:
+    """Run lines about what servers do not have with Apache's tool; say of every command what became of it."""
+    found = {}
+    for line in lines:
+        printed = theirs(tool, place.filled(line, "apache"))
+        # Commands about light topics print "error" for a broker and go on.
+        word = "refused" if printed.failed or " error" in printed.text else "works"
+        found[verb_of(line)] = word
+        print(f"{'none':8} {word:8} {line}", file=sys.stderr)
+    return found
+
+
 def _show(outcome: Outcome) -> None:
     us, them = normal(outcome.ours.text), normal(outcome.theirs.text)
     for line in us:

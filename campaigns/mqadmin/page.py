@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from campaigns.mqadmin.command_lines import ENDLESS
+from campaigns.mqadmin.command_lines import ENDLESS, LOCAL
 from campaigns.mqadmin.comparison import Outcome
 from firearrow.cli.mqadmin.catalogue import VERBS
 from firearrow.cli.mqadmin.verb import Verb
@@ -27,7 +27,7 @@ order of lines.
 | refused | the servers refuse it, to both tools |
 | fails | our tool fails where Apache's works |
 | none | there is no such thing here; the command ends with status 1 and the reason |
-| not run | Apache's tool was not run: our servers have no such thing |
+| no server | reads files of a broker and asks no server |
 | not compared | goes on until it is stopped |
 
 ## What is not Apache's
@@ -56,10 +56,17 @@ order of lines.
 """
 
 
-def page(at_ours: Mapping[str, Sequence[Outcome]], at_apache: Mapping[str, Sequence[Outcome]]) -> str:
-    """Return the page."""
+def page(
+    at_ours: Mapping[str, Sequence[Outcome]], at_apache: Mapping[str, Sequence[Outcome]], refusals: Mapping[str, str]
+) -> str:
+    """Return the page. ``refusals`` says what our servers told Apache's tool of what they do not have."""
     rows = ["| command | ours on ours | ours on Apache | Apache's on ours |", "|---|---|---|---|"]
-    rows += [_row(verb, at_ours.get(verb.name, ()), at_apache.get(verb.name, ())) for verb in VERBS]
+    rows += [
+        _absent_row(verb, refusals)
+        if verb.run is None
+        else _row(verb, at_ours.get(verb.name, ()), at_apache.get(verb.name, ()))
+        for verb in VERBS
+    ]
     absent = ["| command | why not, and what instead |", "|---|---|"]
     absent += [f"| `{verb.name}` | {verb.why_not} |" for verb in VERBS if verb.run is None]
     text = HEAD + "\n".join(rows) + "\n\n## Not here\n\n" + "\n".join(absent) + "\n"
@@ -68,9 +75,7 @@ def page(at_ours: Mapping[str, Sequence[Outcome]], at_apache: Mapping[str, Seque
 
 
 def _row(verb: Verb, at_ours: Sequence[Outcome], at_apache: Sequence[Outcome]) -> str:
-    if verb.run is None:
-        cells = ("none", "none", "not run")
-    elif verb.name in ENDLESS:
+    if verb.name in ENDLESS:
         cells = ("not compared",) * 3
     else:
         cells = (
@@ -79,6 +84,11 @@ def _row(verb: Verb, at_ours: Sequence[Outcome], at_apache: Sequence[Outcome]) -
             _worst([each.their_word for each in at_ours]),
         )
     return f"| `{verb.name}` | {' | '.join(cells)} |"
+
+
+def _absent_row(verb: Verb, refusals: Mapping[str, str]) -> str:
+    word = "no server" if verb.name in LOCAL else refusals.get(verb.name, "not compared")
+    return f"| `{verb.name}` | none | none | {word} |"
 
 
 def _worst(words: Sequence[str]) -> str:

@@ -1,6 +1,7 @@
 """What every test may ask for, and what none may leave behind: an exception that a server told its log alone."""
 
 import gc
+import signal
 import traceback
 from collections.abc import Iterator
 
@@ -15,6 +16,10 @@ pytest_plugins = ["judges.pytest_plugin"]
 # A machine that is busy elsewhere says nothing about an example: what must be fast has a benchmark of its own.
 settings.register_profile("firearrow", deadline=None)
 settings.load_profile("firearrow")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell starts what runs in its background so, and every process of a test would inherit it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

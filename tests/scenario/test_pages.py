@@ -31,6 +31,16 @@ PAGES = {
         'firearrow_client_messages_sent_total{result="SEND_OK",topic="metered"} 10.0',
     ],
     "how-to/logging.md": ['"event": "an example", "topic": "orders"'],
+    "how-to/open-the-port.md": [
+        "sent 1 message to orders",
+        "refused: plaintext",
+        "refused: nobody",
+        "refused: a wrong password",
+        "refused: a user without the rule",
+        "refused: a topic of others",
+        "refused: a copy of the log",
+        "as they were written",
+    ],
     "how-to/tls.md": ["sent 1 message to secrets", "plaintext is refused", "heard hush", "sent 1 message to secrets"],
     "how-to/access.md": [
         "created normal user shop at 127.0.0.1:29931",

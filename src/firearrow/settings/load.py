@@ -78,10 +78,11 @@ def load(kind: type[T], sources: Iterable[Source], *, ignored: Mapping[str, str]
 
 
 def _names(kind: type[msgspec.Struct]) -> dict[str, Leaf]:
-    by_name = {}
+    """Return every setting by its names; a short name that two parts have is the first one's."""
+    by_name: dict[str, Leaf] = {}
     for leaf in leaves(kind):
         for name in (leaf.name, leaf.apache_name, ".".join(leaf.path)):
-            by_name[name] = leaf
+            by_name.setdefault(name, leaf)
     return by_name
 
 

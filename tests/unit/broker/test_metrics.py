@@ -33,6 +33,7 @@ from firearrow.runtime.network import Address
 from firearrow.telemetry.metrics import text
 from firearrow.testing.sim.world import Node, World
 from tests.unit.broker.whole import UNIQUE, Client, Simulated, settings_of, simulate
+from tests.yardstick import slowness
 
 PORT = 5557
 PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "monitor.md"
@@ -308,8 +309,9 @@ def test_50_000_queues_make_a_page_within_a_second(request: pytest.FixtureReques
             break
         page.append(piece)
     seconds = (clock.cpu_ns() - began) / 1e9
-    assert seconds < 1.0, f"a page took {seconds:.2f} s"
-    assert longest < 100e6, f"the loop was held for {longest / 1e6:.0f} ms"
+    slower = slowness()
+    assert seconds < slower, f"a page took {seconds:.2f} s on a machine {slower:.1f} times slower than the budget's"
+    assert longest < 100e6 * slower, f"the loop was held for {longest / 1e6:.0f} ms"
     found = values("".join(page))["rocketmq_consumer_lag_messages"]
     assert found["t0@g"] == 6 * queues
     assert sum(found.values()) == 6 * 50_000

@@ -21,8 +21,8 @@ from typing import Final, NamedTuple
 
 from firearrow.errors import BadFrame
 from firearrow.runtime.network import Address
+from firearrow.runtime.tls import TLS_HANDSHAKE
 
-TLS_HANDSHAKE: Final = 0x16
 _V1: Final = b"PROXY "
 _V1_LONGEST: Final = 107
 _V2: Final = b"\r\n\r\n\x00\r\nQUIT\n"

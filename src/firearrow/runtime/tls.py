@@ -25,6 +25,8 @@ from typing import Any, Final, cast
 from firearrow.errors import ConnectionFailed
 from firearrow.runtime.network import Address, Network, ProtocolFactory
 
+TLS_HANDSHAKE: Final = 0x16
+"""The first byte of a connection that begins with a TLS handshake."""
 HANDSHAKE_TIMEOUT_S: Final = 10.0
 GOODBYE_TIMEOUT_S: Final = 5.0
 READ_BYTES: Final = 256 * 1024

@@ -12,11 +12,10 @@ from typing import Final, cast
 
 from firearrow.runtime.certificates import Certificates
 from firearrow.runtime.network import Address, Listener, Network, ProtocolFactory
-from firearrow.runtime.tls import TlsLayer, connect_tls
+from firearrow.runtime.tls import TLS_HANDSHAKE, TlsLayer, connect_tls
 from firearrow.runtime.tls_settings import TlsMode
 from firearrow.telemetry.damped import Damped
 
-TLS_HANDSHAKE: Final = 0x16
 FIRST_BYTE_S: Final = 20.0
 """How long a new connection may be silent."""
 

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from firearrow.protocol.frame import prefix
-from firearrow.remoting.greeting import TLS_HANDSHAKE
+from firearrow.runtime.tls import TLS_HANDSHAKE
 from tests.unit.remoting.memory import ask, serving, told, turns, virtually
 
 GOOD = [ask(1), ask(2, b"body"), ask(3, oneway=True), ask(4, encoding=1)]

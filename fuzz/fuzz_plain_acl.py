@@ -5,8 +5,8 @@ from fuzz.harness import instrumented, run
 with instrumented():
     from firearrow.access.accounts import Accounts
     from firearrow.access.decide import NO_RULES, Need, decide
-    from firearrow.access.plain_acl import add_accounts, matches_address, read_plain_acl
-    from firearrow.access.plain_changes import plain_acl_text
+    from firearrow.access.plain.acl import add_accounts, matches_address, read_plain_acl
+    from firearrow.access.plain.changes import plain_acl_text
     from firearrow.access.rules import Action, Kind, UserType
     from firearrow.errors import SettingsError
 

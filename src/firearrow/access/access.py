@@ -12,9 +12,9 @@ from firearrow.access.account_file import BYTES_MAX, PATH, decode_accounts, enco
 from firearrow.access.account_handlers import AccountHandlers
 from firearrow.access.accounts import Accounts
 from firearrow.access.guard import Guard, StoredMessages
-from firearrow.access.plain_access import PlainAccess
-from firearrow.access.plain_acl import PATH as PLAIN_ACL
-from firearrow.access.plain_acl import add_accounts, read_plain_acl
+from firearrow.access.plain.access import PlainAccess
+from firearrow.access.plain.acl import PATH as PLAIN_ACL
+from firearrow.access.plain.acl import add_accounts, read_plain_acl
 from firearrow.access.rules import User
 from firearrow.access.settings import AccessConfig, check_access, first_users
 from firearrow.access.witness import witness_of
@@ -45,7 +45,7 @@ class Access:
             on_change=lambda _accounts: None,
             private=True,
         )
-        self.guard: Final = Guard(config, self.accounts, cluster, self.witness)
+        self.guard: Final = Guard(config, self.accounts, cluster, self.witness, clock)
 
     async def open(self) -> None:
         """Load the users, and make the first ones; raise ``SettingsError`` when nobody could be let in."""

@@ -10,12 +10,14 @@ from firearrow.protocol.refusal import Refused
 
 
 class Reason(StrEnum):
-    """Why a request is refused. The first four are failures to prove who asks."""
+    """Why a request is refused. The first six are failures to prove who asks."""
 
     NO_USER = "no_user"
     UNKNOWN_USER = "unknown_user"
     DISABLED_USER = "disabled_user"
     WRONG_SIGNATURE = "wrong_signature"
+    STALE_SIGNATURE = "stale_signature"
+    REPLAYABLE_SIGNATURE = "replayable_signature"
     NO_RULE = "no_rule"
     RULE = "rule"
     UNDECLARED = "undeclared"
@@ -27,7 +29,14 @@ class Reason(StrEnum):
         return "authentication" if self in _AUTHENTICATION else "authorization"
 
 
-_AUTHENTICATION: Final = (Reason.NO_USER, Reason.UNKNOWN_USER, Reason.DISABLED_USER, Reason.WRONG_SIGNATURE)
+_AUTHENTICATION: Final = (
+    Reason.NO_USER,
+    Reason.UNKNOWN_USER,
+    Reason.DISABLED_USER,
+    Reason.WRONG_SIGNATURE,
+    Reason.STALE_SIGNATURE,
+    Reason.REPLAYABLE_SIGNATURE,
+)
 
 
 class Denied(Refused):

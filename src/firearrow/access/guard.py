@@ -1,10 +1,11 @@
 """The one place that every request passes before its handler: who asks, and may they?
 
-First the signature is checked, then everything that the request touches (`declared`) against the rules of its user
-(`decide`). What was allowed is remembered for the connection, until users or rules change, and so is who has signed, if
-the settings want that. Where a request names a stored message, its handler is called when the message has been looked
-up and its topic asked about. Java: ``AuthenticationPipeline``, ``AuthorizationPipeline``, and the two strategies
-``Stateless``- and ``StatefulAuthenticationStrategy``; the words of refusals are Apache's.
+First the signature is checked, or the user taken from the checked certificate of the connection; then everything that
+the request touches (`declared`) is asked about at the rules of its user (`decide`). What was allowed is remembered for
+the connection, until users or rules change, and so is who has signed, if the settings want that. Where a request names
+a stored message, its handler is called when the message has been looked up and its topic asked about. Java:
+``AuthenticationPipeline``, ``AuthorizationPipeline``, and the two strategies ``Stateless``- and
+``StatefulAuthenticationStrategy``; the words of refusals are Apache's.
 
 Invariants: a request of a type that declares nothing is refused; nothing of a refused request reaches a handler.
 """
@@ -20,19 +21,32 @@ from firearrow.access.accounts import Accounts
 from firearrow.access.decide import NO_RULES, Need, Verdict, decide
 from firearrow.access.declared import DECLARED, PUB, Declaration, Named, changes_something, needs_of, thing
 from firearrow.access.denial import Denied, Reason, denied_by_rules
+from firearrow.access.freshness import Freshness
 from firearrow.access.rules import Kind, User, UserStatus, UserType
 from firearrow.access.settings import AccessConfig, AuditScope, codes_in, remembers_users
 from firearrow.access.witness import Witness
-from firearrow.protocol.auth import ACCESS_KEY, SIGNATURE, sign
+from firearrow.model.signature import SignatureMethod
+from firearrow.protocol.auth import (
+    ACCESS_KEY,
+    SIGNATURE,
+    SIGNATURE_METHOD,
+    SIGNATURE_NONCE,
+    SIGNATURE_TIME,
+    Stamp,
+    sign,
+    sign_fresh,
+)
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.conversation import Request
 from firearrow.protocol.refusal import Refused
 from firearrow.protocol.requests.group.heartbeat import HeartBeat
 from firearrow.remoting.handlers import Answer, Call, Handler, Later, Peer
+from firearrow.runtime.clock import Clock
 
 UNIQUE_KEY_QUERY: Final = "_UNIQUE_KEY_QUERY"
 LAST_WITHOUT_UNIQUE_KEY: Final = 399
 """The last version (4.9.3) whose clients add ``_UNIQUE_KEY_QUERY`` after they have signed."""
+ACCESS_KEY_BYTES: Final = ACCESS_KEY.encode()
 REMEMBERED_MAX: Final = 1024
 """The most decisions that are remembered for a connection."""
 
@@ -84,8 +98,13 @@ class Guard:
         accounts: Known,
         cluster: str,
         witness: Witness,
+        clock: Clock,
         is_white: IsWhite | None = None,
     ) -> None:
+        self._now_ms = clock.now_ms
+        self._fresh_only = config.fresh_signatures_only
+        self._freshness = Freshness(config.signature_window_seconds * 1000, clock.now_ms())
+        self._knows_certificates = config.certificate_users
         self._accounts = accounts
         self._witness = witness
         self._audited = _audited(config.audit_log)
@@ -181,7 +200,9 @@ class Guard:
             return None
         remembered = self._remembered(call)
         user = remembered.user
-        if user is None or remembered.names not in call.asked.header:
+        if self._knows_certificates and call.peer.certificate_name and ACCESS_KEY_BYTES not in call.asked.header:
+            user = self._known(call.peer.certificate_name)
+        elif user is None or remembered.names not in call.asked.header:
             user = self._signer(call)
             if self._remembers_users:
                 remembered.user, remembered.names = user, _named(user.name, call.encoding)
@@ -195,18 +216,37 @@ class Guard:
         name = fields.get(ACCESS_KEY)
         if not name:
             raise Denied(Reason.NO_USER, "username cannot be null.")
+        user = self._known(name)
+        given = fields.get(SIGNATURE)
+        if fields.get(SIGNATURE_METHOD) == SignatureMethod.SHA256:
+            self._check_fresh(user, fields, call)
+            return user
+        if self._fresh_only:
+            remark = "check signature failed: this server wants signature_method=HmacSHA256, which cannot be replayed."
+            raise Denied(Reason.REPLAYABLE_SIGNATURE, remark)
+        if call.version <= LAST_WITHOUT_UNIQUE_KEY:
+            fields.pop(UNIQUE_KEY_QUERY, None)
+        _compare(given, sign(fields, call.body, user.secret))
+        return user
+
+    def _known(self, name: str) -> User:
         user = self._accounts.value.users.get(name)
         if user is None:
             raise Denied(Reason.UNKNOWN_USER, f"User:{name} is not found.")
         if user.status is UserStatus.DISABLE:
             raise Denied(Reason.DISABLED_USER, f"User:{name} is disabled.")
-        given = fields.get(SIGNATURE)
-        if call.version <= LAST_WITHOUT_UNIQUE_KEY:
-            fields.pop(UNIQUE_KEY_QUERY, None)
-        wanted = sign(fields, call.body, user.secret)
-        if given is None or not hmac.compare_digest(given.encode(errors="replace"), wanted.encode()):
-            raise Denied(Reason.WRONG_SIGNATURE, "check signature failed.")
         return user
+
+    def _check_fresh(self, user: User, fields: dict[str, str], call: Call) -> None:
+        """Raise ``Denied`` unless a request is signed by HMAC-SHA256, and neither old nor repeated."""
+        _compare(fields.get(SIGNATURE), sign_fresh(call.asked.heading.code, fields, call.body, user.secret))
+        stamp = Stamp.of(fields)
+        if stamp is None:
+            remark = f"check signature failed: {SIGNATURE_TIME} and {SIGNATURE_NONCE} cannot be read."
+            raise Denied(Reason.WRONG_SIGNATURE, remark)
+        fault = self._freshness.fault(user.name, stamp.sender, stamp.number, stamp.time_ms, self._now_ms())
+        if fault:
+            raise Denied(Reason.STALE_SIGNATURE, f"check signature failed: {fault}.")
 
     def _ask_rules(
         self, declaration: Declaration, user: User, request: Request[Any], call: Call, remembered: _Remembered
@@ -260,6 +300,11 @@ def _audited(scope: AuditScope) -> frozenset[type[Request[Any]]]:
     return frozenset(
         kind for kind, declared in DECLARED.items() if scope is AuditScope.ALL or changes_something(declared)
     )
+
+
+def _compare(given: str | None, wanted: str) -> None:
+    if given is None or not hmac.compare_digest(given.encode(errors="replace"), wanted.encode()):
+        raise Denied(Reason.WRONG_SIGNATURE, "check signature failed.")
 
 
 def _named(name: str, encoding: int) -> bytes:

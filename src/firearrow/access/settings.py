@@ -4,6 +4,7 @@ Two of them hold secrets: they are in no answer, no log line and no error text.
 """
 
 from enum import StrEnum
+from random import Random
 from typing import Annotated, Final, TypeVar
 
 import msgspec
@@ -11,7 +12,9 @@ from msgspec import Meta, Struct, field
 
 from firearrow.access.rules import User, UserType
 from firearrow.errors import SettingsError
-from firearrow.protocol.auth import Credentials, Signer
+from firearrow.model.signature import SignatureMethod
+from firearrow.protocol.auth import Credentials, FreshSigner, Signer, signer_of
+from firearrow.runtime.clock import Clock
 
 T = TypeVar("T")
 
@@ -48,7 +51,8 @@ class AccessConfig(Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
         str,
         Meta(
             description='What the server itself signs requests to other servers with, as JSON: {"accessKey":"...",'
-            '"secretKey":"..."}; made as a Super user when there is none of that name. Secret: never shown.'
+            '"secretKey":"..."}; made as a Super user when there is none of that name. Secret: never shown. '
+            'With "signatureMethod":"HmacSHA256" signatures cannot be replayed; all servers must be ours then.'
         ),
     ] = ""
     authentication_strategy: Annotated[
@@ -58,6 +62,24 @@ class AccessConfig(Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
             "StatefulAuthenticationStrategy (Apache's class), of the first request of a user on a connection."
         ),
     ] = ""
+    fresh_signatures_only: Annotated[
+        bool,
+        Meta(
+            description="Refuse signatures by HMAC-SHA1, which can be replayed, and so every client but FireArrow's "
+            "with signature_method=HmacSHA256. Not with StatefulAuthenticationStrategy."
+        ),
+    ] = False
+    signature_window_seconds: Annotated[
+        int,
+        Meta(ge=1, le=3600, description="How far the time of a signature by HMAC-SHA256 may be from the server's."),
+    ] = 60
+    certificate_users: Annotated[
+        bool,
+        Meta(
+            description="Take a request without a signature for one of the user whom the common name of the "
+            "connection's checked client certificate names. Needs mutual TLS (tlsServerNeedClientAuth)."
+        ),
+    ] = False
     authentication_whitelist: Annotated[
         str, Meta(description="Request codes, divided by commas, that need no signature.")
     ] = ""
@@ -125,6 +147,11 @@ def check_access(config: AccessConfig) -> None:
             "aclEnable=true takes users from plain_acl.yml alone: switch off authenticationEnabled and "
             "migrateAuthFromV1Enabled, or switch off aclEnable and migrate"
         )
+    if config.fresh_signatures_only and remembers_users(config):
+        raise SettingsError(
+            f"freshSignaturesOnly=true wants every signature checked, and {STATEFUL} checks the first of a connection: "
+            "switch off one of them"
+        )
     codes_in("authenticationWhitelist", config.authentication_whitelist)
     codes_in("authorizationWhitelist", config.authorization_whitelist)
     first_users(config)
@@ -147,6 +174,7 @@ class _Named(Struct, frozen=True):
 class _Keys(Struct, frozen=True, rename="camel"):
     access_key: str
     secret_key: str
+    signature_method: SignatureMethod = SignatureMethod.SHA1
 
 
 def first_users(config: AccessConfig) -> list[User]:
@@ -168,13 +196,13 @@ def inner_credentials(config: AccessConfig) -> Credentials | None:
         return None
     key, form = "innerClientAuthenticationCredentials", '{"accessKey":"...","secretKey":"..."}'
     keys = _read(key, config.inner_client_authentication_credentials, _Keys, form)
-    return Credentials(keys.access_key, keys.secret_key)
+    return Credentials(keys.access_key, keys.secret_key, method=keys.signature_method)
 
 
-def inner_signer(config: AccessConfig) -> Signer | None:
+def inner_signer(config: AccessConfig, clock: Clock, chance: Random) -> Signer | FreshSigner | None:
     """Return what signs the server's own requests; None when it does not sign."""
     credentials = inner_credentials(config)
-    return None if credentials is None else Signer(credentials)
+    return None if credentials is None else signer_of(credentials, clock.now_ms, chance)
 
 
 def _read(key: str, text: str, kind: type[T], form: str) -> T:

@@ -21,6 +21,7 @@ from firearrow.client.access import Access
 from firearrow.client.doors import Doors, system_doors
 from firearrow.client.lookup import Url, fetch
 from firearrow.client.name_servers import NameServers, name_server_source, parse_name_servers
+from firearrow.model.signature import SignatureMethod
 from firearrow.remoting.caller import Caller
 from firearrow.runtime.tls_settings import ClientTls
 
@@ -38,13 +39,14 @@ class Admin:
         access_key: str = "",
         secret_key: str = "",
         security_token: str = "",
+        signature_method: SignatureMethod = SignatureMethod.SHA1,
         timeout_ms: float = TIMEOUT_MS,
         doors: Doors | None = None,
     ) -> None:
         doors = doors or system_doors()
-        access = Access(tls or ClientTls(), access_key, secret_key, security_token)
+        access = Access(tls or ClientTls(), access_key, secret_key, security_token, SignatureMethod(signature_method))
         access.check()
-        context, sign = access.prepared()
+        context, sign = access.prepared(doors)
         self._caller = Caller(doors.network, tls=context, sign=sign)
         where = name_server_source(name_servers)
         self._lookup: Url | None = where.url

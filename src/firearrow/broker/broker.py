@@ -98,7 +98,7 @@ class Broker:
         self._certificates = Certificates(settings.tls, settings.client_tls)
         self._between = TlsNetwork(network, self._certificates, settings.tls.mode)
         """For connections to name servers and between the brokers of a group."""
-        self._caller = Caller(self._between, sign=inner_signer(settings.access))
+        self._caller = Caller(self._between, sign=inner_signer(settings.access, clock, chance))
         self._registration: Registration | None = None
         self._tables: Tables | None = None
         self._servers: list[Server] = []

@@ -13,6 +13,7 @@ from firearrow.cli.cluster import Given
 from firearrow.cli.environment import Reach, unread
 from firearrow.cli.operate.examples import EXAMPLES
 from firearrow.errors import FireArrowError
+from firearrow.model.signature import SignatureMethod
 from firearrow.runtime.tls_settings import ClientTls
 
 if TYPE_CHECKING:
@@ -207,6 +208,13 @@ def root(
             envvar="FIREARROW_SECRET_KEY", help="Secret key of that account; better given in the environment."
         ),
     ] = "",
+    signature_method: Annotated[
+        SignatureMethod,
+        typer.Option(
+            envvar="FIREARROW_SIGNATURE_METHOD",
+            help="How requests are signed; HmacSHA256 cannot be replayed, but only FireArrow's servers know it.",
+        ),
+    ] = SignatureMethod.SHA1,
     profile: Annotated[
         str,
         typer.Option(
@@ -230,9 +238,12 @@ def root(
             trust = trust if _is_given(context, "trust") else known.trust
             access_key = access_key if _is_given(context, "access_key") else known.access_key
             secret_key = secret_key if _is_given(context, "secret_key") else known.secret_key
+            given = _is_given(context, "signature_method")
+            signature_method = signature_method if given else known.signature_method
             name_servers = name_servers or known.name_servers
     speaks_tls = ClientTls(enabled=tls or bool(trust), verify_server=bool(trust), trust_path=trust)
-    context.obj = Given(Reach(tls=speaks_tls, access_key=access_key, secret_key=secret_key), name_servers, fault)
+    reach = Reach(tls=speaks_tls, access_key=access_key, secret_key=secret_key, signature_method=signature_method)
+    context.obj = Given(reach, name_servers, fault)
     if not context.resilient_parsing:
         for line in unread(os.environ):
             typer.echo(f"warning: {line}", err=True)

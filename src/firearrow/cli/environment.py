@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from importlib import import_module
 from typing import Final, TypedDict
 
+from firearrow.model.signature import SignatureMethod
 from firearrow.runtime.tls_settings import ClientTls
 from firearrow.settings.load import ENVIRONMENT_PREFIX
 from firearrow.settings.schema import leaves
@@ -26,6 +27,7 @@ class Reach(TypedDict, total=False):
     tls: ClientTls
     access_key: str
     secret_key: str
+    signature_method: SignatureMethod
 
 
 OF_COMMANDS: Final = frozenset(
@@ -35,6 +37,7 @@ OF_COMMANDS: Final = frozenset(
         "FIREARROW_TLS_TRUST",
         "FIREARROW_ACCESS_KEY",
         "FIREARROW_SECRET_KEY",
+        "FIREARROW_SIGNATURE_METHOD",
         "FIREARROW_PROFILE",
         "FIREARROW_USER_PASSWORD",
         "FIREARROW_TO_ACCESS_KEY",

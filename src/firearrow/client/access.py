@@ -7,8 +7,10 @@ import ssl
 
 from msgspec import Struct
 
+from firearrow.client.doors import Doors
 from firearrow.errors import SettingsError
-from firearrow.protocol.auth import Credentials, Signer
+from firearrow.model.signature import SignatureMethod
+from firearrow.protocol.auth import Credentials, FreshSigner, Signer, signer_of
 from firearrow.runtime.tls_settings import ClientTls, client_context
 
 
@@ -19,6 +21,7 @@ class Access(Struct, frozen=True):
     access_key: str = ""
     secret_key: str = ""
     security_token: str = ""
+    signature_method: SignatureMethod = SignatureMethod.SHA1
 
     def check(self) -> None:
         """Raise ``SettingsError`` if the values do not fit together."""
@@ -27,9 +30,11 @@ class Access(Struct, frozen=True):
         if self.security_token and not self.access_key:
             raise SettingsError("a security_token goes with an access_key and a secret_key; give those too")
 
-    def prepared(self) -> tuple[ssl.SSLContext | None, Signer | None]:
+    def prepared(self, doors: Doors) -> tuple[ssl.SSLContext | None, Signer | FreshSigner | None]:
         """Return the TLS context (None without TLS) and the signer of requests (None without keys)."""
         context = client_context(self.tls) if self.tls.enabled else None
         if not self.access_key:
             return context, None
-        return context, Signer(Credentials(self.access_key, self.secret_key, self.security_token or None))
+        token, method = self.security_token or None, self.signature_method
+        credentials = Credentials(self.access_key, self.secret_key, token, method)
+        return context, signer_of(credentials, doors.clock.now_ms, doors.chance)

@@ -73,7 +73,7 @@ class Instance:
     ) -> None:
         self.id: Final = identity
         self.doors: Final = doors
-        tls, sign = settings.access.prepared()
+        tls, sign = settings.access.prepared(doors)
         self.caller: Final = Caller(
             doors.network,
             tls=tls,

@@ -13,6 +13,7 @@ from firearrow.client.access import Access
 from firearrow.client.metrics.client_metrics import ClientMetrics
 from firearrow.errors import SettingsError
 from firearrow.model.names import group_fault
+from firearrow.model.signature import SignatureMethod
 from firearrow.runtime.tls_settings import ClientTls
 
 _SECRETS: Final = frozenset({"secret_key", "security_token"})
@@ -38,6 +39,10 @@ class ClientSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ] = ""
     secret_key: Annotated[str, Meta(description="Secret key of that account.")] = ""
     security_token: Annotated[str, Meta(description="Security token of temporary keys.")] = ""
+    signature_method: Annotated[
+        SignatureMethod,
+        Meta(description="How requests are signed; HmacSHA256 cannot be replayed; only FireArrow's servers know it."),
+    ] = SignatureMethod.SHA1
     metrics: Annotated[ClientMetrics | None, Meta(description="Counts what the client does; None: nothing.")] = None
 
     def __repr__(self) -> str:
@@ -47,7 +52,7 @@ class ClientSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     @property
     def access(self) -> Access:
         """The keys of an account and TLS."""
-        return Access(self.tls, self.access_key, self.secret_key, self.security_token)
+        return Access(self.tls, self.access_key, self.secret_key, self.security_token, self.signature_method)
 
 
 class ClientOptions(TypedDict, total=False):
@@ -64,6 +69,7 @@ class ClientOptions(TypedDict, total=False):
     access_key: str
     secret_key: str
     security_token: str
+    signature_method: SignatureMethod
     metrics: ClientMetrics | None
 
 

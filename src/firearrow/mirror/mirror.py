@@ -28,6 +28,7 @@ from firearrow.mirror.progress import Progress
 from firearrow.mirror.topics import TargetTopics, chosen
 from firearrow.model import MessageQueue
 from firearrow.model.names import TOOLS_CONSUMER_GROUP
+from firearrow.model.signature import SignatureMethod
 from firearrow.runtime.clock import Clock
 from firearrow.runtime.disk.door import Disk
 from firearrow.runtime.tls_settings import ClientTls
@@ -49,6 +50,7 @@ class Reach(TypedDict, total=False):
     tls: ClientTls
     access_key: str
     secret_key: str
+    signature_method: SignatureMethod
 
 
 class Side(Struct, frozen=True):

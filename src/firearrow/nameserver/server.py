@@ -9,10 +9,11 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from random import SystemRandom
 from typing import Final, cast
 
 from firearrow.access.access import Access, access_of, open_to_all
-from firearrow.access.plain_access import PlainAccess
+from firearrow.access.plain.access import PlainAccess
 from firearrow.access.settings import AccessConfig, inner_signer
 from firearrow.errors import FireArrowError
 from firearrow.nameserver.changes import Changes, decode_changes, encode_changes, overlay
@@ -99,7 +100,7 @@ class NameServer:
         self._access = access or AccessConfig()
         self._clock = clock or SystemClock()
         outgoing = TlsNetwork(network, self._certificates)
-        self._caller = Caller(outgoing, sign=inner_signer(self._access))
+        self._caller = Caller(outgoing, sign=inner_signer(self._access, self._clock, SystemRandom()))
         self._notices: asyncio.Queue[Notice] = asyncio.Queue(MAX_NOTICES)
         self._server: Server | None = None
         self._operation_address: Address | None = None

@@ -9,22 +9,38 @@ Java: ``AclClientRPCHook``, ``AclUtils``, ``AclSigner``; on the server ``AclUtil
 
 ``content`` is the values of all fields but ``Signature``, as text, in ascending order of their names, followed by the
 body. The request code is not signed: only the fields and the body are.
+
+FireArrow's servers also know what Apache lacks, signatures that cannot be replayed. Three more fields travel::
+
+    SignatureMethod   HmacSHA256
+    SignatureTime     when the request was signed, in milliseconds since 1970
+    SignatureNonce    the sender, a random text, a hyphen, and a number that the sender counts up
+
+and ``Signature`` is base64(HMAC-SHA256(secret key, request code, names and values with their lengths, body)).
 """
 
 import base64
 import hmac
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any, Final
+from itertools import count
+from random import Random
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from firearrow.model.signature import SignatureMethod
 from firearrow.protocol.conversation import Request
 from firearrow.protocol.layout import to_text
 
 ACCESS_KEY: Final = "AccessKey"
 SIGNATURE: Final = "Signature"
 SECURITY_TOKEN: Final = "SecurityToken"  # noqa: S105 - the name of a field
+SIGNATURE_METHOD: Final = "SignatureMethod"
+SIGNATURE_TIME: Final = "SignatureTime"
+SIGNATURE_NONCE: Final = "SignatureNonce"
+SENDER_LENGTH_MAX: Final = 64
+NUMBER_LENGTH_MAX: Final = 18
 
 
 class Credentials(msgspec.Struct, frozen=True):
@@ -33,6 +49,7 @@ class Credentials(msgspec.Struct, frozen=True):
     access_key: str
     secret_key: str
     security_token: str | None = None
+    method: SignatureMethod = SignatureMethod.SHA1
 
     def __repr__(self) -> str:
         """Keep the secret out of logs."""
@@ -69,6 +86,33 @@ def signing_fields(fields: Mapping[str, str], body: bytes, credentials: Credenti
     return added
 
 
+def sign_fresh(code: int, fields: Mapping[str, str], body: bytes, secret_key: str) -> str:
+    """Return the signature by HMAC-SHA256 over a request code, header fields and a body."""
+    named = "".join(f"{len(name)}:{name}{len(fields[name])}:{fields[name]}" for name in _signed(tuple(fields)))
+    signed = f"{code}:{named}".encode(errors="replace") + body
+    return base64.b64encode(hmac.digest(secret_key.encode(), signed, "sha256")).decode()
+
+
+class Stamp(NamedTuple):
+    """When a request was signed, by which sender, and its number there."""
+
+    time_ms: int
+    sender: str
+    number: int
+
+    @classmethod
+    def of(cls, fields: Mapping[str, str]) -> "Stamp | None":
+        """Return the stamp in a request's fields; None if there is none that can be read."""
+        time_ms, (sender, _, number) = fields.get(SIGNATURE_TIME, ""), fields.get(SIGNATURE_NONCE, "").partition("-")
+        if not (_is_number(time_ms) and _is_number(number) and 0 < len(sender) <= SENDER_LENGTH_MAX):
+            return None
+        return cls(int(time_ms), sender, int(number))
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= NUMBER_LENGTH_MAX
+
+
 class Signer:
     """Signs the requests of one account."""
 
@@ -78,3 +122,35 @@ class Signer:
     def __call__(self, request: Request[Any], body: bytes | bytearray | memoryview) -> dict[str, str]:
         """The fields to add to a request."""
         return signing_fields(to_text(request), bytes(body), self._credentials)
+
+
+class FreshSigner:
+    """Signs the requests of one account so that they cannot be replayed. ``sender`` is random; two never share it."""
+
+    def __init__(self, credentials: Credentials, now_ms: Callable[[], int], sender: str) -> None:
+        self._credentials = credentials
+        self._now_ms = now_ms
+        self._sender = sender
+        self._numbers = count(1)
+
+    def __call__(self, request: Request[Any], body: bytes | bytearray | memoryview) -> dict[str, str]:
+        """The fields to add to a request."""
+        credentials = self._credentials
+        added = {
+            ACCESS_KEY: credentials.access_key,
+            SIGNATURE_METHOD: SignatureMethod.SHA256.value,
+            SIGNATURE_TIME: str(self._now_ms()),
+            SIGNATURE_NONCE: f"{self._sender}-{next(self._numbers)}",
+        }
+        if credentials.security_token is not None:
+            added[SECURITY_TOKEN] = credentials.security_token
+        fields = {**to_text(request), **added}
+        added[SIGNATURE] = sign_fresh(request.code, fields, bytes(body), credentials.secret_key)
+        return added
+
+
+def signer_of(credentials: Credentials, now_ms: Callable[[], int], chance: Random) -> Signer | FreshSigner:
+    """Return what signs requests by the method of these credentials."""
+    if credentials.method is SignatureMethod.SHA1:
+        return Signer(credentials)
+    return FreshSigner(credentials, now_ms, f"{chance.getrandbits(64):016x}")

@@ -61,6 +61,11 @@ class Peer(Protocol):
         ...
 
     @property
+    def certificate_name(self) -> str:
+        """The common name in the peer's certificate, if that was asked for and checked; else empty."""
+        ...
+
+    @property
     def is_open(self) -> bool:
         """Whether frames can still be sent to the peer."""
         ...

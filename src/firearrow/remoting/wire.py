@@ -17,6 +17,7 @@ from firearrow.protocol.connection import Buffer, Event
 from firearrow.protocol.connection import Connection as Talk
 from firearrow.remoting.endpoint import Endpoint
 from firearrow.remoting.flow import ALL_REQUESTS, UNCOUNTED_BYTES, WRITE_BUFFER
+from firearrow.runtime.certificates import common_name
 from firearrow.runtime.network import Address
 
 log: Final = logging.getLogger(__name__)
@@ -51,6 +52,7 @@ class Wire(asyncio.Protocol):
         self._aside: deque[Event] = deque()
         self.is_open = False
         self.is_writable = True
+        self.certificate_name = ""
 
     @property
     def address(self) -> Address:
@@ -97,6 +99,7 @@ class Wire(asyncio.Protocol):
     def continue_over(self, transport: asyncio.Transport, source: Address | None) -> None:
         """Use this transport, perhaps a TLS layer over the first; ``source`` is the address from a load balancer."""
         self._transport = transport
+        self.certificate_name = common_name(transport.get_extra_info("peercert"))
         if source is not None:
             self._address = source
         self._awaits_greeting = False

@@ -9,8 +9,8 @@ import asyncio
 import logging
 import os
 import ssl
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from firearrow.errors import SettingsError
 from firearrow.runtime.tls_settings import ClientTls, ServerTls, TlsMode, client_context, server_context
@@ -83,3 +83,10 @@ def _stamp(path: str) -> Stamp | None:
     except OSError:
         return None
     return found.st_mtime_ns, found.st_ino, found.st_size
+
+
+def common_name(certificate: Mapping[str, Any] | None) -> str:
+    """Return the common name in a checked certificate, as ``getpeercert`` tells it; empty unless there is one."""
+    subject = (certificate or {}).get("subject", ())
+    names = [value for part in subject for key, value in part if key == "commonName"]
+    return names[0] if len(names) == 1 else ""

@@ -277,4 +277,5 @@ def _consumer_options(connection: Connection) -> ConsumerOptions:
         access_key=connection.access_key,
         secret_key=connection.secret_key,
         security_token=connection.security_token,
+        signature_method=connection.signature_method,
     )

@@ -23,6 +23,12 @@ CONNECTION: Final = (
     ),
     Option("secretKey", "none", "Its secret.", "kafka.sasl.*"),
     Option("securityToken", "none", "Security token of temporary keys.", "kafka.sasl.*"),
+    Option(
+        "signatureMethod",
+        "HmacSHA1",
+        "How requests are signed: `HmacSHA1`, or `HmacSHA256`, which only FireArrow's servers know.",
+        "kafka.sasl.*",
+    ),
     Option("tls", "false", "Speak TLS to name servers and brokers.", "kafka.security.protocol"),
     Option("tlsVerify", "false", "Check the certificates and names of servers.", "kafka.ssl.*"),
     Option("tlsCaFile", "the system's", "PEM file of the certificate authorities to trust.", "kafka.ssl.truststore.*"),

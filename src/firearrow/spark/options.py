@@ -24,6 +24,7 @@ from msgspec.structs import replace
 from firearrow.client.consumer.subscription import Expression, Filter, cel, sql
 from firearrow.errors import SettingsError
 from firearrow.expression.cel.program import CEL
+from firearrow.model.signature import SignatureMethod
 from firearrow.runtime.network import Address
 from firearrow.spark.option_list import CONNECTION, SOURCE, STORE, Option
 
@@ -47,6 +48,7 @@ class Connection(Struct, frozen=True):
     tls_cert_file: str = ""
     tls_key_file: str = ""
     tls_key_password: str = ""
+    signature_method: SignatureMethod = SignatureMethod.SHA1
 
     def __repr__(self) -> str:
         """Keep secrets out of logs."""
@@ -252,7 +254,16 @@ def connection_options(given: Given) -> Connection:
         given.text("tlsCertFile"),
         given.text("tlsKeyFile"),
         given.text("tlsKeyPassword"),
+        _signature_method(given.text("signatureMethod")),
     )
+
+
+def _signature_method(text: str) -> SignatureMethod:
+    try:
+        return SignatureMethod(text or SignatureMethod.SHA1)
+    except ValueError:
+        known = " or ".join(method.value for method in SignatureMethod)
+        raise SettingsError(f"option signatureMethod={text!r} is not known; write {known}") from None
 
 
 def source_options(options: Mapping[str, str], *, is_stream: bool, cores: int = 2) -> SourceOptions:

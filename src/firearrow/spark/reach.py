@@ -39,13 +39,19 @@ def client_tls(connection: Connection) -> ClientTls:
 
 def access_of(connection: Connection) -> Access:
     """Return the keys of the account and TLS."""
-    return Access(client_tls(connection), connection.access_key, connection.secret_key, connection.security_token)
+    return Access(
+        client_tls(connection),
+        connection.access_key,
+        connection.secret_key,
+        connection.security_token,
+        connection.signature_method,
+    )
 
 
 async def ask_names(connection: Connection, request: Request[Any]) -> bytes:
     """Ask the name servers."""
     doors = system_doors()
-    context, sign = access_of(connection).prepared()
+    context, sign = access_of(connection).prepared(doors)
     caller = Caller(doors.network, tls=context, sign=sign)
     try:
         names = NameServers(caller, parse_name_servers(connection.name_server), doors.chance)
@@ -81,8 +87,9 @@ async def require_checked_accounts(connection: Connection, topics: Iterable[str]
 
 
 async def _lets_everybody_in(connection: Connection, address: Address) -> bool:
-    context, _ = Access(client_tls(connection)).prepared()
-    caller = Caller(system_doors().network, tls=context)
+    doors = system_doors()
+    context, _ = Access(client_tls(connection)).prepared(doors)
+    caller = Caller(doors.network, tls=context)
     try:
         answer = await caller.call(address, GetBrokerRuntimeInfo())
     except RequestRefused:

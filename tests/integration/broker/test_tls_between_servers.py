@@ -12,7 +12,12 @@ from typing import NamedTuple
 import pytest
 
 from firearrow import Message, Producer
+from firearrow.admin.admin import Admin
 from firearrow.client import ClientTls
+from firearrow.errors import FireArrowError
+from firearrow.model.signature import SignatureMethod
+from firearrow.protocol.bodies.admin.auth import PolicyEntry
+from firearrow.runtime.network import Address
 from firearrow.testing.certificates import CertificateFiles, self_signed
 from firearrow.testing.ports import free_broker_port, free_port
 from judges import fresh
@@ -80,7 +85,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     access = {
         "authenticationEnabled": "true",
         "initAuthenticationUser": f'{{"username":"{KEYS[0]}","password":"{KEYS[1]}"}}',
-        "innerClientAuthenticationCredentials": f'{{"accessKey":"{KEYS[0]}","secretKey":"{KEYS[1]}"}}',
+        "innerClientAuthenticationCredentials": (
+            f'{{"accessKey":"{KEYS[0]}","secretKey":"{KEYS[1]}","signatureMethod":"HmacSHA256"}}'
+        ),
+        "certificateUsers": "true",
+        "authorizationEnabled": "true",
     }
     for_all = {"brokerName": "secured", "namesrvAddr": f"127.0.0.1:{names}", "brokerIP1": "127.0.0.1", **tls, **access}
     brokers = {
@@ -135,6 +144,29 @@ def test_the_port_for_slaves_gives_strangers_nothing(cluster: Cluster, kind: str
             secured.sendall(FIRST_REPORT)
             with pytest.raises(ssl.SSLError, match=r"(?i)certificate.required"):
                 secured.recv(1)
+
+
+def test_a_checked_certificate_is_a_user_whose_rules_count(cluster: Cluster) -> None:
+    allowed, other = fresh("allowed"), fresh("other")
+
+    async def scenario() -> None:
+        method = SignatureMethod.SHA256
+        owner = Admin(cluster.names, tls=cluster.tls, access_key=KEYS[0], secret_key=KEYS[1], signature_method=method)
+        async with owner as admin, Producer(cluster.names, group=fresh("P"), tls=cluster.tls) as sender:
+            for topic in (allowed, other):
+                await admin.topics.create(topic, broker="secured")
+            with pytest.raises(FireArrowError, match="User:localhost is not found"):
+                await sender.send(Message(allowed, b"no user of that name yet"))
+            master = Address("127.0.0.1", cluster.port)
+            await admin.accounts.create_user(master, "localhost", "never used")
+            rule = PolicyEntry(resource=f"Topic:{allowed}", actions=["Pub"], decision="Allow")
+            await admin.accounts.put_rule(master, "User:localhost", rule)
+            while not (await sender.send(Message(allowed, b"signed by nobody"))).is_ok:
+                pass  # the slave is connected, and its first report is on its way
+            with pytest.raises(FireArrowError, match="permission"):
+                await sender.send(Message(other, b"no rule"))
+
+    asyncio.run(asyncio.wait_for(scenario(), START_S))
 
 
 def test_new_certificates_are_shown_and_standing_connections_go_on(cluster: Cluster) -> None:

@@ -18,7 +18,7 @@ from firearrow.protocol.bodies.body import encode_body
 from firearrow.protocol.conversation import Request
 from firearrow.protocol.requests.admin.auth import AuthCreateAcl, AuthCreateUser
 from firearrow.remoting.caller import Caller
-from firearrow.runtime.network import Address
+from firearrow.runtime.network import Address, Network
 from firearrow.testing.sim.world import Node, World
 from tests.unit.broker.whole import Client, Simulated, at, settings_of
 
@@ -45,7 +45,7 @@ class Names:
 
     async def run(self, node: Node) -> None:
         config = NameServerConfig(bind_address=node.host)
-        server = NameServer(config, network=node.network, disk=node.disk, access=self.access)
+        server = NameServer(config, network=node.network, disk=node.disk, access=self.access, clock=node.clock)
         async with server.serving():
             self.ready.set()
             await asyncio.get_running_loop().create_future()
@@ -71,6 +71,10 @@ class Place:
         sign = None if keys is None else Signer(Credentials(*keys))
         client.caller = Caller(self._node.network, sign=sign)
         return client
+
+    @property
+    def network_of_clients(self) -> Network:
+        return self._node.network
 
     @property
     def address_of_clients(self) -> str:

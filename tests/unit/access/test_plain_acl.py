@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from firearrow.access.access import Access, access_of
 from firearrow.access.accounts import Accounts
-from firearrow.access.plain_access import LOOK_S, PlainAccess
-from firearrow.access.plain_acl import PATH, PlainAcl, add_accounts, matches_address, read_plain_acl
+from firearrow.access.plain.access import LOOK_S, PlainAccess
+from firearrow.access.plain.acl import PATH, PlainAcl, add_accounts, matches_address, read_plain_acl
 from firearrow.access.rules import UserType
 from firearrow.access.settings import AccessConfig, check_access
 from firearrow.errors import SettingsError

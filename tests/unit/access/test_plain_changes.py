@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from firearrow.access.accounts import MASK
-from firearrow.access.plain_acl import PATH, read_plain_acl
+from firearrow.access.plain.acl import PATH, read_plain_acl
 from firearrow.access.settings import AccessConfig
 from firearrow.fastjson import decode
 from firearrow.protocol.bodies.admin.auth import ClusterAclConfig

@@ -7,13 +7,14 @@ from typing import NamedTuple
 from firearrow.broker.failover.group_values import About, Seen
 from firearrow.cli.environment import Reach
 from firearrow.client.access import Access
+from firearrow.client.doors import system_doors
 from firearrow.errors import FireArrowError
 from firearrow.fastjson import decode
 from firearrow.model.group_state import GroupState
 from firearrow.protocol.bodies.replication.replication import EpochEntryCache
 from firearrow.protocol.requests.replication.replication import GetBrokerEpochCache
 from firearrow.remoting.caller import Caller
-from firearrow.runtime.network import Address, SystemNetwork
+from firearrow.runtime.network import Address
 
 TIMEOUT_MS = 3_000
 
@@ -40,8 +41,9 @@ class Replica(NamedTuple):
 
 async def replicas(seen: Seen, reach: Reach) -> list[Replica]:
     """Ask every live member how far its log goes."""
-    tls, sign = Access(**reach).prepared()
-    caller = Caller(SystemNetwork(), tls=tls, sign=sign)
+    doors = system_doors()
+    tls, sign = Access(**reach).prepared(doors)
+    caller = Caller(doors.network, tls=tls, sign=sign)
     try:
         return list(await asyncio.gather(*(_asked(caller, *member) for member in sorted(seen.live.items()))))
     finally:

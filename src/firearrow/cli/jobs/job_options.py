@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from firearrow.cli.cluster import name_servers, reach_of
-from firearrow.cli.environment import STORAGE
+from firearrow.cli.environment import STORAGE, Reach
 from firearrow.errors import SettingsError
+from firearrow.model.signature import SignatureMethod
 from firearrow.runtime.tls_settings import ClientTls
 
 if TYPE_CHECKING:
@@ -94,8 +95,14 @@ def reached(context: typer.Context, servers: str) -> dict[str, str]:
         "tlsCaFile": tls.trust_path,
         "accessKey": reach.get("access_key", ""),
         "secretKey": reach.get("secret_key", ""),
+        "signatureMethod": _other_method(reach),
     }
     return {name: value for name, value in found.items() if value}
+
+
+def _other_method(reach: Reach) -> str:
+    method = reach.get("signature_method", SignatureMethod.SHA1)
+    return "" if method is SignatureMethod.SHA1 else method.value
 
 
 def pairs(given: list[str] | None) -> dict[str, str]:

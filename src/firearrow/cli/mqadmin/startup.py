@@ -21,7 +21,8 @@ from firearrow.cli.mqadmin.command_line import WrongOptions, read_options, usage
 from firearrow.cli.mqadmin.session import Session
 from firearrow.cli.mqadmin.verb import Given, UsageNeeded, Verb
 from firearrow.cli.output import standard_output
-from firearrow.errors import FireArrowError
+from firearrow.errors import FireArrowError, SettingsError
+from firearrow.model.signature import SignatureMethod
 from firearrow.runtime.tls_settings import ClientTls
 
 FAILED: Final = 1
@@ -139,4 +140,13 @@ def reach(environment: Mapping[str, str]) -> Reach:
     speaks = ClientTls(
         enabled=tls.lower() in ("1", "true", "yes", "on") or bool(trust), verify_server=bool(trust), trust_path=trust
     )
-    return Reach(tls=speaks, access_key=keys["accessKey"], secret_key=keys["secretKey"])
+    method = _signature_method(environment.get("FIREARROW_SIGNATURE_METHOD", ""))
+    return Reach(tls=speaks, access_key=keys["accessKey"], secret_key=keys["secretKey"], signature_method=method)
+
+
+def _signature_method(text: str) -> SignatureMethod:
+    try:
+        return SignatureMethod(text or SignatureMethod.SHA1)
+    except ValueError:
+        known = " or ".join(SignatureMethod)
+        raise SettingsError(f"FIREARROW_SIGNATURE_METHOD={text} is not known; write {known}") from None

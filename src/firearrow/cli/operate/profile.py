@@ -9,6 +9,7 @@ from firearrow.cli.cluster import AsJson, NameServers, fail, name_servers, reach
 from firearrow.cli.operate.user_file import Profile, chosen_profile, profiles_file, read_profiles, write_profiles
 from firearrow.cli.tables import print_json, print_table
 from firearrow.errors import FireArrowError
+from firearrow.model.signature import SignatureMethod
 
 profile = typer.Typer(
     add_completion=False,
@@ -25,7 +26,8 @@ def add(
     name: Name,
     servers: NameServers = "",
 ) -> None:
-    """Keep how a cluster is reached under a name: -n, --tls, --trust, --access-key and --secret-key of this command.
+    """Keep how a cluster is reached under a name: -n, --tls, --trust, --access-key, --secret-key and
+    --signature-method of this command.
 
     A profile of the same name is replaced. With --access-key and without a secret key, the secret is asked for.
     """
@@ -42,6 +44,7 @@ def add(
         trust="" if tls is None or not tls.trust_path else os.path.abspath(tls.trust_path),
         access_key=access_key,
         secret_key=secret,
+        signature_method=reach.get("signature_method", SignatureMethod.SHA1),
     )
     try:
         from firearrow.client.name_servers import name_server_source

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from firearrow.errors import NoSuchName, SettingsError
+from firearrow.model.signature import SignatureMethod
 
 OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
@@ -26,6 +27,7 @@ class Profile(Struct, frozen=True, rename="camel", omit_defaults=True):
     trust: str = ""
     access_key: str = ""
     secret_key: str = ""
+    signature_method: SignatureMethod = SignatureMethod.SHA1
 
     def shown(self) -> dict[str, object]:
         """Return what may be printed: everything but the secret."""
@@ -35,6 +37,7 @@ class Profile(Struct, frozen=True, rename="camel", omit_defaults=True):
             "trust": self.trust,
             "accessKey": self.access_key,
             "secretKey": "set" if self.secret_key else "",
+            "signatureMethod": self.signature_method,
         }
 
 

@@ -152,6 +152,7 @@ class LakeMarks:
             access_key=at.access_key,
             secret_key=at.secret_key,
             security_token=at.security_token,
+            signature_method=at.signature_method,
         )
 
     async def _make_group(self, admin: Admin) -> None:

@@ -111,4 +111,5 @@ def producer_for(options: SinkOptions) -> BatchProducer:
         access_key=reach.access_key,
         secret_key=reach.secret_key,
         security_token=reach.security_token,
+        signature_method=reach.signature_method,
     )

@@ -11,9 +11,9 @@ from typing import Final
 
 from firearrow.access.accounts import Accounts
 from firearrow.access.guard import Guard, StoredMessages
-from firearrow.access.plain_acl import PATH, PlainAcl, add_accounts, read_plain_acl
-from firearrow.access.plain_changes import next_edition, plain_acl_text
-from firearrow.access.plain_handlers import Done, How, PlainHandlers
+from firearrow.access.plain.acl import PATH, PlainAcl, add_accounts, read_plain_acl
+from firearrow.access.plain.changes import next_edition, plain_acl_text
+from firearrow.access.plain.handlers import Done, How, PlainHandlers
 from firearrow.access.settings import AccessConfig, check_access
 from firearrow.access.witness import witness_of
 from firearrow.errors import DiskError, FireArrowError, SettingsError
@@ -41,7 +41,7 @@ class PlainAccess:
         self.value = Accounts()
         self.witness: Final = witness_of(config, disk, clock)
         self.guard: Final = Guard(
-            config, self, cluster, self.witness, lambda source, name: self.acl.is_white(source, name)
+            config, self, cluster, self.witness, clock, lambda source, name: self.acl.is_white(source, name)
         )
 
     async def open(self) -> None:

@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from firearrow.access.accounts import MASK, Accounts
-from firearrow.access.plain_acl import PATH, Edition, PlainAccount, PlainAcl, add_accounts
+from firearrow.access.plain.acl import PATH, Edition, PlainAccount, PlainAcl, add_accounts
 from firearrow.errors import SettingsError
 from firearrow.protocol.refusal import Refused
 from firearrow.protocol.requests.admin.auth import (

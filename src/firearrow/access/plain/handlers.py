@@ -11,8 +11,8 @@ from typing import Protocol
 import msgspec
 
 from firearrow.access.accounts import MASK
-from firearrow.access.plain_acl import PATH, PlainAccount, PlainAcl
-from firearrow.access.plain_changes import (
+from firearrow.access.plain.acl import PATH, PlainAccount, PlainAcl
+from firearrow.access.plain.changes import (
     DELETE_FAILED,
     UPDATE_FAILED,
     WHITE_ADDRESSES_FAILED,

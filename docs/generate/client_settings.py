@@ -13,6 +13,7 @@ import msgspec
 
 from firearrow.client.consumer.settings import ConsumerSettings
 from firearrow.client.producer.settings import ProducerSettings
+from firearrow.model.signature import SignatureMethod
 from firearrow.runtime.tls_settings import ClientTls
 from firearrow.settings.schema import Leaf
 
@@ -42,6 +43,7 @@ _COMMON: Final[dict[str, Row]] = {
     "access_key": ("AclClientRPCHook(SessionCredentials)", "", ""),
     "secret_key": ("AclClientRPCHook(SessionCredentials)", "", ""),
     "security_token": ("SessionCredentials.securityToken", "", ""),
+    "signature_method": ("", SignatureMethod.SHA1.value, "[signatures that cannot be replayed](../how-to/access.md)"),
     "metrics": ("", None, "[metrics of producers and consumers](../how-to/monitor-clients.md)"),
 }
 

@@ -11,12 +11,13 @@ from typing import Final
 from firearrow.access.account_file import BYTES_MAX, PATH, decode_accounts, encode_accounts
 from firearrow.access.account_handlers import AccountHandlers
 from firearrow.access.accounts import Accounts
+from firearrow.access.copies import AccountCopies
 from firearrow.access.guard import Guard, StoredMessages
 from firearrow.access.plain.access import PlainAccess
 from firearrow.access.plain.acl import PATH as PLAIN_ACL
 from firearrow.access.plain.acl import add_accounts, read_plain_acl
 from firearrow.access.rules import User
-from firearrow.access.settings import AccessConfig, check_access, first_users
+from firearrow.access.settings import AccessConfig, check_access, first_users, inner_credentials
 from firearrow.access.witness import witness_of
 from firearrow.errors import SettingsError
 from firearrow.protocol.refusal import Refused
@@ -46,6 +47,8 @@ class Access:
             private=True,
         )
         self.guard: Final = Guard(config, self.accounts, cluster, self.witness, clock)
+        inner = inner_credentials(config)
+        self.copies: Final = AccountCopies(self.accounts, inner.access_key if inner else None, lambda: self.guard.asker)
 
     async def open(self) -> None:
         """Load the users, and make the first ones; raise ``SettingsError`` when nobody could be let in."""
@@ -75,7 +78,7 @@ class Access:
         self, handlers: Handlers, stored: StoredMessages | None = None, _broker: str = "", _address: str = ""
     ) -> Handlers:
         """Return the handlers behind the guard, with those for users and rules; ``stored`` as for `Guard`."""
-        AccountHandlers(self.accounts, lambda: self.guard.asker).add_to(handlers)
+        AccountHandlers(self.accounts, lambda: self.guard.asker, lambda: self.copies.has_taken).add_to(handlers)
         self.guard.stored = stored
         return handlers.guarded(self.guard)
 

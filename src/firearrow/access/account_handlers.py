@@ -6,6 +6,7 @@ everybody who may read users; here a mask stands in their place.
 
 import logging
 from collections.abc import Callable
+from typing import Final
 
 import msgspec
 
@@ -33,16 +34,21 @@ from firearrow.protocol.requests.admin.auth import (
 from firearrow.remoting.handlers import Answer, Call, Handlers, Later
 from firearrow.runtime.disk.stored import Stored
 
+OF_A_COPY: Final = "users and rules here are copied from the master: make the change there too, or it is undone soon"
+
 log = logging.getLogger(__name__)
 
 
 class AccountHandlers:
     """Reads and changes users and rules for operators."""
 
-    def __init__(self, accounts: Stored[Accounts], asker: Callable[[], User | None]) -> None:
+    def __init__(
+        self, accounts: Stored[Accounts], asker: Callable[[], User | None], are_copies: Callable[[], bool]
+    ) -> None:
         """``asker`` returns the user who has proved to ask; None when nobody had to."""
         self._accounts = accounts
         self._asker = asker
+        self._are_copies = are_copies
 
     def add_to(self, handlers: Handlers) -> None:
         """Register the handlers of this class."""
@@ -66,7 +72,12 @@ class AccountHandlers:
         status = _word(UserStatus, info.user_status, "userStatus") or UserStatus.ENABLE
         self._supers_by_supers(kind, "The super user can only be create by super user")
         user = User(name, info.password or "", kind, status)
-        return self._change(call, f"create {user.subject}", lambda accounts: accounts.create_user(user))
+        return self._change(call, f"create {user.subject}", lambda accounts: self._created(accounts, user))
+
+    def _created(self, accounts: Accounts, user: User) -> Accounts:
+        if self._are_copies() and accounts.users.get(user.name) == user:
+            return accounts  # made at the master just now, and copied already
+        return accounts.create_user(user)
 
     def update_user(self, request: AuthUpdateUser, call: Call) -> Later:
         """Change a user."""
@@ -141,7 +152,7 @@ class AccountHandlers:
         def done(error: FireArrowError | None) -> None:
             if error is None:
                 log.info("access changed: %s", what, extra={"change": what, "by": by})
-                later.answer()
+                later.answer(Answer(remark=OF_A_COPY if self._are_copies() else None))
             elif isinstance(error, Refused):
                 later.refuse(error.code, error.remark)
             else:

@@ -291,6 +291,7 @@ DECLARED: Final[dict[type[Request[Any]], Declaration]] = {
     auth.AuthDeleteAcl: _on_cluster(UPDATE),
     auth.AuthGetAcl: _on_cluster(GET),
     auth.AuthListAcl: _on_cluster(GET),
+    auth.CopyAccounts: _on_cluster(UPDATE, is_routine=True),
     auth.UpdateAndCreateAclConfig: _on_cluster(UPDATE),
     auth.DeleteAclConfig: _on_cluster(UPDATE),
     auth.UpdateGlobalWhiteAddrsConfig: _on_cluster(UPDATE),

@@ -139,7 +139,7 @@ class Broker:
             handlers = Handlers()
             for part in parts:
                 part.add_to(handlers)
-            handlers = await guarded(life, handlers, tables, metrics.registry, transactions.producers)
+            handlers = await guarded(life, handlers, tables, metrics.registry, transactions.producers, replication)
             await replication.start(life)
             if self._part is None or await self._part.serves():
                 await self._serve_clients(life, tables.store, handlers, consuming, registration)

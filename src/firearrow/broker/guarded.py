@@ -1,6 +1,7 @@
 """The handlers of a broker as requests reach them: behind the guard, if access is on. Wiring only."""
 
-from firearrow.access.access import access_of, open_to_all
+from firearrow.access.access import Access, access_of, open_to_all
+from firearrow.broker.replication.replication import Replication
 from firearrow.broker.stored_topics import StoredTopics
 from firearrow.broker.tables.tables import Tables
 from firearrow.broker.transaction.producers import ConnectedProducers
@@ -10,7 +11,12 @@ from firearrow.telemetry.metrics import Registry
 
 
 async def guarded(
-    life: Lifetime, handlers: Handlers, tables: Tables, registry: Registry, producers: ConnectedProducers
+    life: Lifetime,
+    handlers: Handlers,
+    tables: Tables,
+    registry: Registry,
+    producers: ConnectedProducers,
+    replication: Replication,
 ) -> Handlers:
     """Return the handlers behind the guard; where rules count, producers are asked about their own topics alone."""
     config = tables.settings.value.access
@@ -21,5 +27,9 @@ async def guarded(
     life.spawn(access.run(), "access")
     registry.add(access.witness.families)
     producers.may_see = access.guard.may_see
+    if isinstance(access, Access):
+        access.copies.add_to(handlers)
+        if replication.metadata is not None:
+            replication.metadata.accounts = access.copies
     stored, identity = StoredTopics(tables.store.lookups, tables.jobs), tables.identity
     return access.before(handlers, stored, identity.name, str(identity.address))

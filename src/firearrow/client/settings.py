@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from enum import StrEnum
 from ipaddress import ip_address
 from typing import Annotated, Final, TypedDict, TypeVar
 
@@ -132,7 +133,9 @@ def with_options(text: str | None, settings: type[Struct], *, but: tuple[str, ..
 
 
 def _default(value: object) -> str:
-    return type(value).__name__ + "()" if isinstance(value, Struct) else str(getattr(value, "name", repr(value)))
+    if isinstance(value, Struct):
+        return type(value).__name__ + "()"
+    return repr(value.value) if isinstance(value, StrEnum) else str(getattr(value, "name", repr(value)))
 
 
 def _meaning(annotated: object) -> str:

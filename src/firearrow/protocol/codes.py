@@ -185,6 +185,8 @@ class RequestCode(IntEnum):
     GET_LITE_GROUP_INFO = 200078
     TRIGGER_LITE_DISPATCH = 200079
     BATCH_ACK_MESSAGE = 200151
+    COPY_ACCOUNTS = 700001
+    """Not Apache's: a slave of ours copies the users of its master."""
 
 
 class ResponseCode(IntEnum):

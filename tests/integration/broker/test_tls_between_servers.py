@@ -17,6 +17,7 @@ from firearrow.client import ClientTls
 from firearrow.errors import FireArrowError
 from firearrow.model.signature import SignatureMethod
 from firearrow.protocol.bodies.admin.auth import PolicyEntry
+from firearrow.protocol.requests.admin.auth import CopyAccounts
 from firearrow.runtime.network import Address
 from firearrow.testing.certificates import CertificateFiles, self_signed
 from firearrow.testing.ports import free_broker_port, free_port
@@ -29,6 +30,7 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 MAIN = "import sys; from firearrow.cli import main; sys.exit(main())"
 START_S = 60.0
 KEYS = ("owner", "owner-secret")
+INNER = ("inner", "inner-secret")
 FIRST_REPORT = bytes(8)
 NEXT_HOSTS = ("next", "127.0.0.1")
 """A certificate is found among the trusted ones by its subject, the first of these names."""
@@ -46,6 +48,7 @@ class Cluster(NamedTuple):
     """The certificates that everybody trusts: the ones in use, and the next ones."""
     later: CertificateFiles
     logs: Path
+    slave_port: int
 
     @property
     def tls(self) -> ClientTls:
@@ -86,7 +89,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         "authenticationEnabled": "true",
         "initAuthenticationUser": f'{{"username":"{KEYS[0]}","password":"{KEYS[1]}"}}',
         "innerClientAuthenticationCredentials": (
-            f'{{"accessKey":"{KEYS[0]}","secretKey":"{KEYS[1]}","signatureMethod":"HmacSHA256"}}'
+            f'{{"accessKey":"{INNER[0]}","secretKey":"{INNER[1]}","signatureMethod":"HmacSHA256"}}'
         ),
         "certificateUsers": "true",
         "authorizationEnabled": "true",
@@ -104,7 +107,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
             own = {"storePathRootDir": str(directory / f"store-{name}"), **for_all, **settings}
             children.append(begun(directory, name, ["broker"], own))
             wait_for(lambda name=name: SERVES[name] in text(directory / f"{name}.log"), f"the {name}", START_S)  # type: ignore[misc]
-        yield Cluster(f"127.0.0.1:{names}", master, shown, trusted, later, directory)
+        yield Cluster(f"127.0.0.1:{names}", master, shown, trusted, later, directory, slave)
     finally:
         for child in reversed(children):
             child.kill()
@@ -165,6 +168,11 @@ def test_a_checked_certificate_is_a_user_whose_rules_count(cluster: Cluster) -> 
                 pass  # the slave is connected, and its first report is on its way
             with pytest.raises(FireArrowError, match="permission"):
                 await sender.send(Message(other, b"no rule"))
+            slave = Address("127.0.0.1", cluster.slave_port)
+            while not await admin.accounts.rules(slave, "User:localhost"):
+                pass  # the slave copies its master's tables every 10 s
+            with pytest.raises(FireArrowError, match="servers of the cluster"):
+                await admin.brokers.ask(slave, CopyAccounts())
 
     asyncio.run(asyncio.wait_for(scenario(), START_S))
 

@@ -147,5 +147,7 @@ def test_settings_that_are_refused(config: AccessConfig, expected: str) -> None:
 
 def test_the_ten_requests_about_users_and_rules_have_handlers() -> None:
     handlers = Handlers()
-    AccountHandlers(Access(AccessConfig(), RealDisk("."), "C", SystemClock()).accounts, lambda: None).add_to(handlers)
+    AccountHandlers(Access(AccessConfig(), RealDisk("."), "C", SystemClock()).accounts, lambda: None, bool).add_to(
+        handlers
+    )
     assert set(handlers.by_code) == set(range(3001, 3011))

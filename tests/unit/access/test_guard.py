@@ -38,7 +38,7 @@ from tests.unit.broker.whole import Simulated, a_send, settings_of, simulate
 
 NOT_SUPPORTED = 3
 NO_PERMISSION = 16
-BROKERS = 78
+BROKERS = 79
 NAME_SERVERS = 33
 """How many requests each of the two answers, those for users and rules included."""
 

@@ -1,6 +1,7 @@
 """Every knob of Java's clients is there under a Python name with the same default, or the reference says why not."""
 
 import importlib.util
+from enum import StrEnum
 from pathlib import Path
 from types import ModuleType
 from typing import Any, get_type_hints
@@ -32,7 +33,8 @@ def test_defaults_are_javas(reference: ModuleType, settings: type[msgspec.Struct
     ours = {field.name: field.default for field in msgspec.structs.fields(settings)}
     assert set(ours) == set(java), "a setting without its line in the reference, or the reverse"
     for name, default in ours.items():
-        assert getattr(default, "name", default) == java[name][1], name
+        said = default.value if isinstance(default, StrEnum) else getattr(default, "name", default)
+        assert said == java[name][1], name
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A slave's copies of its master's tables: topics, groups, consumer offsets, delay offsets, the timers' checkpoint.
+"""A slave's copies of its master's tables: topics, groups, offsets, delay offsets, the timers' checkpoint, users.
 
 The tables are asked for when the master is found, every `PERIOD_S` (in a group with a coordinator `GROUP_PERIOD_S`),
 and soon after a record of an unknown topic came. `table_source` tells which tables may be taken, and when.
@@ -11,6 +11,7 @@ import logging
 from contextlib import suppress
 from typing import Final, NamedTuple
 
+from firearrow.access.copies import AccountCopies
 from firearrow.broker.delivery.schedule import DelayedDelivery
 from firearrow.broker.replication.table_source import AnyMaster, TableSource
 from firearrow.broker.tables.tables import Tables
@@ -20,6 +21,7 @@ from firearrow.protocol.bodies.admin.topic import TopicConfigAndMappingTable
 from firearrow.protocol.bodies.group.group import SubscriptionGroupTable
 from firearrow.protocol.bodies.group.offset import ConsumerOffsetTable, DelayOffsetTable
 from firearrow.protocol.codes import ResponseCode
+from firearrow.protocol.requests.admin.auth import CopyAccounts
 from firearrow.protocol.requests.admin.topic import GetAllTopicConfig
 from firearrow.protocol.requests.group.group import GetAllSubscriptionGroupConfig
 from firearrow.protocol.requests.replication.replication import (
@@ -77,6 +79,8 @@ class Metadata:
         self._failures = Damped()
         self._offsets_seen: dict[str, dict[int, int]] = {}
         self._timers_seen: TimerCheck | None = None
+        self.accounts: AccountCopies | None = None
+        """Where users and rules of the master are taken; None when access is off, or 4.9's file says who is known."""
         self.master: Address | None = None
         """The address of the master; None while it is not known."""
         tables.store.views.dispatch.views.append(self._arrived)
@@ -122,9 +126,12 @@ class Metadata:
         offsets = await self._caller.call(master, GetAllConsumerOffset(), timeout_ms=TIMEOUT_MS)
         delays = await self._caller.call(master, GetAllDelayOffset(), timeout_ms=TIMEOUT_MS)
         timers = await self._timers_of(master)
+        accounts = await self._accounts_of(master)
         log_end = await self._source.log_end(master)
         self._topics.adopt(decode(topics.body, TopicConfigAndMappingTable))
         self._tables.groups.adopt(decode(groups.body, SubscriptionGroupTable))
+        if self.accounts is not None and accounts is not None:
+            self.accounts.take(accounts)
         if self._told is None:  # else the log has not got what belongs to those of an earlier look
             table = decode(offsets.body, ConsumerOffsetTable).offset_table
             self._told = Told(log_end, table, decode(delays.body, DelayOffsetTable), timers)
@@ -137,6 +144,16 @@ class Metadata:
                 raise
             return None
         return TimerCheck.decode(reply.body)
+
+    async def _accounts_of(self, master: Address) -> bytes | None:
+        if self.accounts is None:
+            return None
+        try:
+            reply = await self._caller.call(master, CopyAccounts(), timeout_ms=TIMEOUT_MS)
+        except RequestRefused as refusal:
+            self.accounts.refused(refusal)
+            return None
+        return bytes(reply.body)
 
     async def _take_told(self) -> None:
         """Take what was told of deliveries once the log here has all that belongs to it; later, if that takes long."""

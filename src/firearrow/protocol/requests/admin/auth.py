@@ -91,6 +91,13 @@ class AuthListAcl(Request[Empty], frozen=True, kw_only=True, gc=False):
     resource_filter: str | None = None
 
 
+class CopyAccounts(Request[Empty], frozen=True, kw_only=True, gc=False):
+    """The file of users and rules, secrets included, for a slave; Apache's servers do not know this request."""
+
+    code: ClassVar[RequestCode] = RequestCode.COPY_ACCOUNTS
+    answer_body = bytes
+
+
 class UpdateAndCreateAclConfig(Request[Empty], frozen=True, kw_only=True, gc=False):
     """Make or change an account (4.9)."""
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from campaigns.access.__main__ import ROOT, USERS, broker, make_users
+from campaigns.access.__main__ import ROOT, USERS, V5, broker, make_users
 from campaigns.rotation import this_turn
 from firearrow.admin import Admin
 from firearrow.protocol.auth import Credentials, Signer
@@ -34,7 +34,7 @@ async def prepare(at: Broker) -> None:
 
 @pytest.fixture(scope="module")
 def pair() -> Iterator[Pair]:
-    with broker("ours") as ours, broker("Apache's") as theirs:
+    with broker("ours", V5) as ours, broker("Apache's", V5) as theirs:
         for server in (ours, theirs):
             asyncio.run(prepare(server))
         yield {"ours": ours, "Apache's": theirs}

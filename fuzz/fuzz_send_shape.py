@@ -35,9 +35,14 @@ def target(data: bytes) -> None:
 
 
 def seeds() -> list[bytes]:
-    """Two sends of one shape, in each encoding."""
+    """Two sends of one shape, in each encoding, signed and not."""
     other = replace(SEND, queue_id=3, properties=(SEND.properties or "").replace("TagA", "TagB"))
-    pairs = [[encode_request(encoding, one, 7, body_size=1) for one in (SEND, other)] for encoding in Encoding]
+    extras = (None, {"AccessKey": "a", "Signature": "c2lnbg=="})
+    pairs = [
+        [encode_request(encoding, request, 7, body_size=1, extra=extra) for request in (SEND, other)]
+        for encoding in Encoding
+        for extra in extras
+    ]
     return [b"".join(head + b"x" for head in pair) for pair in pairs]
 
 

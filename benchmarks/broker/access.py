@@ -7,10 +7,13 @@ round are equal, so no two signatures are. Printed are microseconds of CPU a mes
 
 import asyncio
 import gc
+import os
+import platform
 import random
 import sys
 import tempfile
 import time
+from statistics import median
 from typing import Final
 
 from msgspec.structs import replace
@@ -30,6 +33,7 @@ from firearrow.runtime.machine import Machine
 from firearrow.runtime.network import SystemNetwork
 
 DEPTH: Final = 64
+REPEATS: Final = 5
 SIZE: Final = 128
 USER: Final = Credentials("bench", "the-secret-of-bench")
 OFF: Final = AccessConfig()
@@ -38,9 +42,10 @@ ON: Final = AccessConfig(
     authorization_enabled=True,
     init_authentication_user='{"username":"bench","password":"the-secret-of-bench"}',
 )
+BASE: Final = "signed, access off"
 CASES: Final = (
     ("no signature, access off", OFF, False),
-    ("signed, access off", OFF, True),
+    (BASE, OFF, True),
     ("signed, every one checked", ON, True),
     ("signed, user remembered", replace(ON, authentication_strategy=STATEFUL), True),
 )
@@ -85,11 +90,16 @@ async def measure(access: AccessConfig, data: bytes, messages: int) -> Cost:
 
 
 async def main(messages: int) -> None:
-    """Print the table."""
-    print("                              us a message, mean    best round")
-    for name, access, signed in CASES:
-        cost = await measure(access, frames(signed=signed), messages)
-        print(f"{name:28} {cost.mean:19.1f} {cost.best:13.1f}", flush=True)
+    """Print the table: every case once in every repeat, and the repeats' median, with the best and the worst."""
+    print(f"{platform.platform()}, {os.cpu_count()} cores, Python {platform.python_version()}, {REPEATS} repeats")
+    print("                             us a message, median (best to worst)   of signed, access off")
+    found: dict[str, list[float]] = {name: [] for name, _, _ in CASES}
+    for _ in range(REPEATS):
+        for name, access, signed in CASES:
+            found[name].append((await measure(access, frames(signed=signed), messages)).mean)
+    for name, costs in found.items():
+        ratio = median(cost / base for cost, base in zip(costs, found[BASE], strict=True))
+        print(f"{name:28} {median(costs):20.1f} ({min(costs):.1f} to {max(costs):.1f}) {ratio:23.2f}", flush=True)
 
 
 if __name__ == "__main__":

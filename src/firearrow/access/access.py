@@ -80,7 +80,7 @@ class Access:
         """Return the handlers behind the guard, with those for users and rules; ``stored`` as for `Guard`."""
         AccountHandlers(self.accounts, lambda: self.guard.asker, lambda: self.copies.has_taken).add_to(handlers)
         self.guard.stored = stored
-        return handlers.guarded(self.guard)
+        return handlers.guarded(self.guard, self.guard.passes_sends)
 
     async def run(self) -> None:
         """Write changes of users and rules, and the audit log, until cancelled."""

@@ -40,7 +40,10 @@ from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.conversation import Request
 from firearrow.protocol.refusal import Refused
 from firearrow.protocol.requests.group.heartbeat import HeartBeat
-from firearrow.remoting.handlers import Answer, Call, Handler, Later, Peer
+from firearrow.protocol.requests.message.send import SendMessage
+from firearrow.protocol.send_shape import SendShape
+from firearrow.protocol.sends import SendsArrived
+from firearrow.remoting.handlers import Answer, Call, Handler, Later, PassesSends, Peer
 from firearrow.runtime.clock import Clock
 
 UNIQUE_KEY_QUERY: Final = "_UNIQUE_KEY_QUERY"
@@ -78,7 +81,7 @@ class Known(Protocol):
 class _Remembered:
     """What is known of a connection, as long as users and rules stay what they were."""
 
-    __slots__ = ("accounts", "allowed", "names", "user")
+    __slots__ = ("accounts", "allowed", "names", "shapes", "user")
 
     def __init__(self, accounts: Accounts) -> None:
         self.accounts = accounts
@@ -87,6 +90,8 @@ class _Remembered:
         self.user: User | None = None
         self.names = b""
         """How headers of requests name this user, who has signed a request of the connection."""
+        self.shapes: set[SendShape] = set()
+        """Shapes of sends by this user to topics where that is allowed."""
 
 
 class Guard:
@@ -139,6 +144,30 @@ class Guard:
         except Denied as denial:
             self._witness.refused(request, call, denial)
             raise
+
+    @property
+    def passes_sends(self) -> PassesSends | None:
+        """What lets sends that arrive as one event pass; None if each of them has to be looked at."""
+        looks_at_each = not self._remembers_users or SendMessage in self._audited or self._is_white is not None
+        return None if looks_at_each else self._passes_sends
+
+    def _passes_sends(self, sends: SendsArrived, peer: Peer) -> bool:
+        remembered: _Remembered | None = peer.slots.get(self)
+        if remembered is None or remembered.accounts is not self._accounts.value:
+            return False
+        shape = sends.shape
+        if shape in remembered.shapes:
+            return True
+        user = remembered.user
+        if user is None or not shape.holds(remembered.names):
+            return False
+        request = shape.request
+        if self._authorizes and _asked(DECLARED[request.__class__], user, request) not in remembered.allowed:
+            return False
+        if len(remembered.shapes) >= REMEMBERED_MAX:
+            remembered.shapes.clear()
+        remembered.shapes.add(shape)
+        return True
 
     def may_see(self, peer: Peer, topic: str) -> bool:
         """Whether a producer may be sent a message of a topic: if the user of its last heartbeat may send there."""
@@ -253,7 +282,7 @@ class Guard:
     ) -> None:
         asked: tuple[object, ...] | None = None
         if declaration.in_body is None:
-            asked = (user.name, request.__class__, *[getattr(request, touch.field) for touch in declaration.touches])
+            asked = _asked(declaration, user, request)
             if asked in remembered.allowed:
                 return
         for need in needs_of(declaration, request, call.body, self._cluster):
@@ -300,6 +329,11 @@ def _audited(scope: AuditScope) -> frozenset[type[Request[Any]]]:
     return frozenset(
         kind for kind, declared in DECLARED.items() if scope is AuditScope.ALL or changes_something(declared)
     )
+
+
+def _asked(declaration: Declaration, user: User, request: Request[Any]) -> tuple[object, ...]:
+    """Return what is remembered when a request is allowed."""
+    return user.name, request.__class__, *[getattr(request, touch.field) for touch in declaration.touches]
 
 
 def _compare(given: str | None, wanted: str) -> None:

@@ -1,10 +1,10 @@
 """Send shapes: sends whose headers differ only in a few values are compared with a shape instead of being decoded.
 
-The headers of a producer's sends differ only in the opaque, the queue, the birth and the values of a few properties, as
-long as these values keep their widths. A `SendShape` is learned from one decoded header: it cuts a frame into parts
-that must equal that header byte by byte, and the values between them. A frame whose parts are equal decodes to the
-learned request with those values in place: `learn` proves that with the decoder, on other values, and returns None
-where it is not so. Frames that differ are left for the decoder. Pure.
+The headers of a producer's sends differ only in the opaque, the queue, the birth, the signature and the values of a few
+properties, as long as these values keep their widths. A `SendShape` is learned from one decoded header: it cuts a frame
+into parts that must equal that header byte by byte, and the values between them. A frame whose parts are equal decodes
+to the learned request with those values in place: `learn` proves that with the decoder, on other values, and returns
+None where it is not so. Frames that differ are left for the decoder. Pure.
 
     length 4 | word 4, header ... | value | header ... | value | ... | header | body
                \\____ equal ____/             \\_ equal _/               \\ equal /
@@ -20,10 +20,11 @@ from msgspec.structs import replace
 
 from firearrow.errors import BadHeader
 from firearrow.model import keys
+from firearrow.protocol.auth import SIGNATURE
 from firearrow.protocol.conversation import INT32_MAX
 from firearrow.protocol.frame import PREFIX_SIZE
 from firearrow.protocol.requests.message.send import Send, ShortSend
-from firearrow.protocol.serialize import decode_request
+from firearrow.protocol.serialize import decode_request, ext_fields
 
 VARYING: Final = (keys.UNIQ_KEY, keys.KEYS, keys.TAGS)
 """Properties whose values may differ between sends of one shape."""
@@ -72,6 +73,7 @@ class SendShape:
         self._at = {name: names.index(name) for name in names}
         self._opaque_digits = 0 if encoding else values[self._at["opaque"]].end - values[self._at["opaque"]].start
         self._texts = [name for name in names if name in VARYING]
+        self._is_signed = SIGNATURE in self._at
         self._between = list(_between(request.properties or "", self._texts))
 
     @property
@@ -94,6 +96,10 @@ class SendShape:
         if values is None or not _holds(encoding, request, frame, values):
             return None
         return cls(encoding, request, frame, values)
+
+    def holds(self, text: bytes) -> bool:
+        """Whether the header of every send of this shape holds these bytes in a part that does not differ."""
+        return any(text in part for part in self._equal)
 
     def cut(self, data: bytes) -> SendColumns | None:
         """The consecutive sends of this shape at the beginning of ``data``; None when the first frame differs."""
@@ -118,7 +124,8 @@ class SendShape:
         if not b"".join((*queues, *born)).isdigit():
             return None
         texts = [columns[at[name]] for name in self._texts]
-        if any(b"".join(text).translate(None, _SAFE) for text in texts):
+        signatures = [columns[at[SIGNATURE]]] if self._is_signed else []
+        if any(b"".join(text).translate(None, _SAFE) for text in [*texts, *signatures]):
             return None
         opaques = self._opaques(columns[at["opaque"]])
         if opaques is None:
@@ -150,6 +157,9 @@ def _values(encoding: int, request: Send | ShortSend, frame: bytes) -> list[_Val
         _field(encoding, frame, "born", born, b"%d" % request.born_timestamp),
         *(_text(encoding, frame, name, value) for name, value in _varying(request.properties or "")),
     ]
+    signature = ext_fields(encoding, frame[PREFIX_SIZE:]).get(SIGNATURE)
+    if signature is not None:
+        found.append(_field(encoding, frame, SIGNATURE, SIGNATURE.encode(), signature.encode()))
     values = [value for value in found if value is not None]
     if len(values) < len(found) or keys.UNIQ_KEY not in {value.name for value in values}:
         return None
@@ -214,6 +224,8 @@ def _holds(encoding: int, request: Send | ShortSend, frame: bytes, values: list[
         if name == "opaque":
             opaque = 0x01020304 if encoding else int("1" * min(width, 9) + "0" * (width - 9))
             changed[start:end] = struct.pack(">i", opaque) if encoding else b"%d" % opaque
+        elif name == SIGNATURE:
+            changed[start:end] = b"z" * width
         elif name in VARYING:
             texts[name] = "z" * width
             changed[start:end] = b"z" * width

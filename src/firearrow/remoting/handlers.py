@@ -266,6 +266,8 @@ class Call(msgspec.Struct, eq=False, gc=False):
 Handler = Callable[[Any, Call], Answer | Later | None]
 ManySends = Callable[[SendsArrived, Creditor], bool]
 """Handles sends that arrived as one event; returns False if it handled none, and they are handled one by one."""
+PassesSends = Callable[[SendsArrived, Creditor], bool]
+"""Returns whether a guard lets sends that arrived as one event pass unasked, because it remembers their like."""
 R = TypeVar("R", bound=Request[Any])
 Guard = Callable[[Any, Call, Handler], Answer | Later | None]
 """Takes a request and calls its handler, at once or later; raises ``Refused`` if the request must not reach it."""
@@ -320,13 +322,25 @@ class Handlers:
         left.failures = self.failures
         return left
 
-    def guarded(self, guard: Guard) -> "Handlers":
-        """A copy in which every request passes the guard before its handler; sends are handled one by one."""
+    def guarded(self, guard: Guard, passes: PassesSends | None = None) -> "Handlers":
+        """A copy in which every request passes the guard before its handler.
+
+        Sends that arrive as one event are handled as one if ``passes`` says so, else one by one.
+        """
         behind = Handlers()
         behind.by_code.update({code: _behind(guard, handler) for code, handler in self.by_code.items()})
         behind.urgent.update(self.urgent)
         behind.shedding, behind.failures = self.shedding, self.failures
+        if passes is not None and self.many_sends is not None:
+            behind.send_shapes, behind.many_sends = self.send_shapes, _if_passing(passes, self.many_sends)
         return behind
+
+
+def _if_passing(passes: PassesSends, function: ManySends) -> ManySends:
+    def handle(sends: SendsArrived, peer: Creditor) -> bool:
+        return passes(sends, peer) and function(sends, peer)
+
+    return handle
 
 
 def _behind(guard: Guard, handler: Handler) -> Handler:

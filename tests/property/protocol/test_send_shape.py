@@ -29,7 +29,7 @@ def sends(draw: st.DrawFn) -> list[bytes]:
     encoding, order = draw(encodings), draw(names)
     order = order[: draw(st.integers(1, len(order)))]
     order = order if "UNIQ_KEY" in order else [*order, "UNIQ_KEY"]
-    is_short, digits = draw(st.booleans()), draw(st.integers(0, 9))
+    is_short, digits, is_signed = draw(st.booleans()), draw(st.integers(0, 9)), draw(st.booleans())
     frames = []
     for _ in range(draw(st.integers(2, 6))):
         values = {name: draw(words) if name in ("UNIQ_KEY", "KEYS", "TAGS") else "true" for name in order}
@@ -42,7 +42,8 @@ def sends(draw: st.DrawFn) -> list[bytes]:
         opaque = draw(st.integers(10**digits if digits else 0, min(10 ** (digits + 1), 2**31) - 1))
         body = draw(st.binary(max_size=8))
         asked = request if is_short else long_names(request)
-        frames.append(encode_request(encoding, asked, opaque, body_size=len(body)) + body)
+        extra = {"AccessKey": "a", "Signature": draw(words), "z": "z"} if is_signed else None
+        frames.append(encode_request(encoding, asked, opaque, body_size=len(body), extra=extra) + body)
     return frames
 
 
@@ -114,6 +115,17 @@ def test_a_shape_learned_from_anything_holds(frames: list[bytes], data: st.DataO
     columns = shape.cut(frame + others)
     if columns is not None:
         check(shape, frame + others, columns)
+
+
+def test_a_signature_that_ends_its_field_is_not_taken() -> None:
+    wrong = '","e":"7","y":"'
+    signed = {name: encode_request(Encoding.JSON, SEND, 1, extra={"Signature": name}) for name in ("s" * 15, "t" * 15)}
+    shape = learned(signed["s" * 15])
+    assert shape is not None
+    assert shape.cut(signed["t" * 15]) is not None
+    forged = signed["s" * 15].replace(b"s" * 15, wrong.encode())
+    assert len(forged) == len(signed["s" * 15])
+    assert shape.cut(forged) is None
 
 
 def test_what_has_no_shape() -> None:

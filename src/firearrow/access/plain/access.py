@@ -75,7 +75,7 @@ class PlainAccess:
         """Return the handlers behind the guard, with those for accounts; ``stored`` as for `Guard`."""
         PlainHandlers(self, self._cluster, broker, address).add_to(handlers)
         self.guard.stored = stored
-        return handlers.guarded(self.guard)
+        return handlers.guarded(self.guard, self.guard.passes_sends)
 
     async def run(self) -> None:
         """Read the file again when it has changed, and write the audit log, until cancelled."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from firearrow.access.settings import AccessConfig
 from firearrow.broker.settings.apache_keys import REFUSED, WITHOUT_EFFECT
+from firearrow.broker.settings.bound_settings import BoundsConfig
 from firearrow.broker.settings.config import CHANGEABLE, BrokerConfig
 from firearrow.broker.settings.consumer_settings import ConsumingConfig
 from firearrow.broker.settings.dedup_settings import DedupConfig
@@ -37,6 +38,7 @@ file and in the environment (`FIREARROW_` and Python's name in capitals). Every 
 PARTS = (
     ("Consumer offsets", ConsumingConfig),
     ("Pulling", PullConfig),
+    ("What clients may make by using it", BoundsConfig),
     ("Transactions", TransactionConfig),
     ("Rows that are stored once", DedupConfig),
     ("Commit log", LogConfig),

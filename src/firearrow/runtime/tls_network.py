@@ -18,6 +18,8 @@ from firearrow.telemetry.damped import Damped
 
 FIRST_BYTE_S: Final = 20.0
 """How long a new connection may be silent."""
+MOST_SILENT: Final = 64
+"""How many connections may be silent at a time: past it the oldest is closed, so that they take no descriptors."""
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +33,8 @@ class TlsNetwork:
         self._mode = mode
         self.refused: Final = Damped()
         """Connections that were refused, or whose handshake failed."""
+        self.silent: Final[dict[_Arrival, None]] = {}
+        """Connections that have said nothing yet, the oldest first."""
 
     async def connect(self, factory: ProtocolFactory, address: Address) -> asyncio.Transport:
         """Open a connection, and finish its handshake if TLS is asked for."""
@@ -69,9 +73,13 @@ class _Arrival(asyncio.Protocol):
         self._host = str((transport.get_extra_info("peername") or ("?",))[0])
         loop = asyncio.get_running_loop()
         self._deadline = loop.call_later(FIRST_BYTE_S, self._refuse, f"it said nothing for {FIRST_BYTE_S:g} s")
+        silent = self._network.silent
+        silent[self] = None
+        if len(silent) > MOST_SILENT:
+            next(iter(silent))._refuse(f"{MOST_SILENT} others have said nothing either")  # noqa: SLF001 - of this class
 
     def data_received(self, data: bytes) -> None:
-        self._deadline.cancel()
+        self._spoken()
         if data[0] != TLS_HANDSHAKE:
             self._welcome(data)
             return
@@ -85,7 +93,11 @@ class _Arrival(asyncio.Protocol):
         layer.data_received(data)
 
     def connection_lost(self, _exc: Exception | None) -> None:
+        self._spoken()
+
+    def _spoken(self) -> None:
         self._deadline.cancel()
+        self._network.silent.pop(self, None)
 
     def _welcome(self, data: bytes) -> None:
         if not self._network.takes_plaintext:
@@ -100,6 +112,7 @@ class _Arrival(asyncio.Protocol):
         self._log(f"TLS: {error}")
 
     def _refuse(self, reason: str) -> None:
+        self._spoken()
         self._log(reason)
         self._transport.abort()
 

@@ -6,11 +6,18 @@ begin at any log file of the master's; the new beginning is durable before the f
 index follow the log on their own (`CopyDispatch`).
 """
 
-from firearrow.errors import OffsetNotStored
+from typing import Final
+
+from firearrow.errors import BadRecord, OffsetNotStored
 from firearrow.store.log.copied_log import whole_records
 from firearrow.store.placement import WRITTEN
 from firearrow.store.running_log import RunningLog
 from firearrow.store.views.views import Views
+
+OTHERS_LARGEST: Final = 16 << 20
+"""The largest body that a master may have taken, by the longest frame, unless ``maxMessageSize`` here is larger."""
+LARGEST_REST: Final = 1 << 20
+"""More than all other parts of a record."""
 
 
 class LogCopy:
@@ -21,6 +28,7 @@ class LogCopy:
         self._log = running.log
         self._segment_bytes = running.opened.segments.size
         self._views = views
+        self._largest = max(running.largest_body, OTHERS_LARGEST) + LARGEST_REST
         self._owed = running.opened.replica.cut
         self._rest = bytearray()
         self._wanted = 0
@@ -65,6 +73,12 @@ class LogCopy:
         while start < len(piece):
             base = self._log.tail
             end, self._wanted = whole_records(piece, start, base, base - base % size + size)
+            if self._wanted > self._largest:
+                raise BadRecord(
+                    f"the master sends a record of {self._wanted} bytes and {self._largest} are held here at most; set "
+                    "maxMessageSize to the master's, if that is larger",
+                    offset=base + end - start,
+                )
             if end > start:
                 # A disk that writes later must not be more than a log file behind.
                 await self._log.reached(self._log.handed, WRITTEN)

@@ -16,6 +16,9 @@ UNIQ_KEY_MARK: Final = keys.UNIQ_KEY.encode() + b"\x01"
 DELAY_MARK: Final = keys.DELAY.encode() + b"\x01"
 
 SEPARATOR: Final = 2
+MOST_WORDS: Final = 128
+MOST_KEY_BYTES: Final = 4096
+"""How much of KEYS is indexed: all of it could be 16,000 words of a message, and 26 ms. Apache's index has no bound."""
 
 
 def field(properties: bytes, mark: bytes) -> bytes:
@@ -29,8 +32,15 @@ def field(properties: bytes, mark: bytes) -> bytes:
     return value
 
 
+def indexed_words(words: bytes) -> list[bytes]:
+    """The words of KEYS that the index takes: the first `MOST_WORDS` that lie within the first `MOST_KEY_BYTES`."""
+    if len(words) > MOST_KEY_BYTES:
+        words = words[: MOST_KEY_BYTES + 1].rpartition(b" ")[0]
+    return [word for word in words.split(b" ", MOST_WORDS)[:MOST_WORDS] if word]
+
+
 def keys_of(properties: bytes) -> list[bytes]:
-    """The keys that a message is indexed by: its UNIQ_KEY, then every word of its KEYS."""
+    """The keys of a message: its UNIQ_KEY, then every word of its KEYS. Not all are indexed: see `indexed_words`."""
     unique = field(properties, UNIQ_KEY_MARK)
     found = [unique] if unique else []
     words = field(properties, KEYS_MARK)

@@ -34,6 +34,8 @@ class RunningLog:
             sink,
             last_store_ms=max(opened.recovered.last_store_ms, last_store_ms),
         )
+        self.largest_body = config.max_message_size
+        """The largest body that a client may send, in bytes."""
         self.flusher = Flusher(disk, clock, self.log, opened.slot, config)
         self._disk = disk
         self._ahead = SegmentAhead(

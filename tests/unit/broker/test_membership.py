@@ -327,6 +327,8 @@ def test_locks_over_the_wire() -> None:
             reply = await client.ask(LockBatchMq(), LockBatchBody(client_id=who, consumer_group="g", mq_set=queues))
             return fastjson.decode(reply.body, LockedQueues).locked
 
+        assert await lock("a") == [], "nobody has heard of the group"
+        await client.heartbeat()
         assert await lock("a") == queues
         assert await lock("b") == []
         await asyncio.sleep(61)

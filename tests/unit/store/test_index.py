@@ -11,10 +11,11 @@ from firearrow.model.java_hash import java_hash
 from firearrow.store.index.active_file import link
 from firearrow.store.index.files import IndexFiles, time_name
 from firearrow.store.index.key_hash import absolute, key_hash
-from firearrow.store.index.key_index import Index
+from firearrow.store.index.key_index import TEXT_AT_ONCE, TEXT_HELD_BACK, Index
 from firearrow.store.index.layout import ENTRY, Header, Shape, decode_header, name_after
 from firearrow.store.index.load import load_found
 from firearrow.store.placement import Placed
+from firearrow.store.property_fields import MOST_KEY_BYTES
 from firearrow.store.queue.table import QueueConfig, Queues
 from tests.simulation.store.kit import FrozenClock, InstantDisk, fresh_image
 
@@ -203,3 +204,42 @@ def test_links_are_made_again_from_entries() -> None:
 
 def test_a_header_of_too_few_bytes_is_an_empty_one() -> None:
     assert decode_header(b"") == Header()
+
+
+def test_so_much_of_keys_is_indexed() -> None:
+    async def main() -> None:
+        bench = Bench(Shape(16, 4000))
+        words = [f"k{number}" for number in range(1000)]
+        long = "L" * (MOST_KEY_BYTES + 1)
+        bench.index.put([bench.row(0, f"KEYS\x01{' '.join(words)}\x02"), bench.row(100, f"KEYS\x01{long}\x02")])
+        bench.index.put([bench.row(200, f"UNIQ_KEY\x01{long}\x02"), bench.row(300, f"KEYS\x01a {long}\x02")])
+        bench.index.put([bench.row(400, f"KEYS\x01{long[:-1]}\x02")])
+        assert await bench.places("k127") == [0]
+        assert await bench.places("k128") == []
+        assert await bench.places(long) == []
+        assert await bench.places("a") == [300]
+        assert await bench.places(long[:-1]) == [400]
+        bench.index.files.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("is_flushing", [False, True])
+def test_long_keys_do_not_wait_until_there_are_many(*, is_flushing: bool) -> None:
+    """256 messages with as many keys as fit would block the loop for seconds."""
+
+    async def main() -> None:
+        bench = Bench(Shape(16, 400_000))
+        most = 0
+        if is_flushing:
+            bench.index.begin_flush()
+        limit = TEXT_HELD_BACK if is_flushing else TEXT_AT_ONCE
+        for number in range(300):
+            bench.index.put([bench.row(100 * number, f"KEYS\x01{'a ' * 16_000}\x02")])
+            most = max(most, bench.index._waiting_rows)
+        assert most * 32_000 <= limit + 32_000
+        bench.index.put([bench.row(100_000, "KEYS\x01b\x02")])
+        assert await bench.places("b") == [100_000]
+        bench.index.files.close()
+
+    asyncio.run(main())

@@ -39,6 +39,9 @@ class LoadMetrics:
         self._settings = tables.settings
         self._topics = tables.topics
         self._groups = tables.groups
+        self._new_names = tables.new_names
+        self._offsets = tables.offsets
+        self._locks = tables.locks
         self._watch = watch
         self._sends = sends
         self._pulls = pulls
@@ -51,6 +54,11 @@ class LoadMetrics:
         yield gauge("rocketmq_broker_permission", "2 write, 4 read, 6 both", self._settings.broker.broker_permission)
         yield gauge("rocketmq_topic_number", "Topics", len(self._topics.table))
         yield gauge("rocketmq_consumer_group_number", "Consumer groups", len(self._groups.table))
+        refused = self._new_names.refused
+        yield counter("firearrow_new_names_refused_total", "Topics and groups not made for a bound", refused)
+        yield gauge("firearrow_subscription_bytes", "Memory that groups and subscriptions count", self._clients.held)
+        yield gauge("firearrow_consumer_offsets", "Offsets of groups in queues", len(self._offsets))
+        yield gauge("firearrow_queue_locks", "Queues held by consumers in order", len(self._locks))
         waiting = [((("processor", "send"),), float(sum(map(len, self._sends.replies.lines))))]
         waiting.append(((("processor", "pull"),), float(len(self._pulls.parked))))
         yield Family("rocketmq_processor_watermark", "gauge", "Requests that wait for their answer", waiting)

@@ -72,7 +72,7 @@ class PullChecks:
         if request.code == RequestCode.LITE_PULL_MESSAGE and not self.allows_lite:
             remark = f"the broker[{self._broker_ip}] for lite pull consumer is forbidden"
             raise Refused(ResponseCode.NO_PERMISSION, remark)
-        group = self._group(request.consumer_group)
+        group = self._group(request.consumer_group, peer)
         topic = self._topic(request, peer)
         if not request.sys_flag & SUBSCRIPTION_FLAG:
             wanted = self._registered(request, group)
@@ -84,13 +84,11 @@ class PullChecks:
             admitted.usual_broker, admitted.slow_broker = group.broker_id, group.which_broker_when_consume_slowly
         return admitted
 
-    def _group(self, name: str) -> SubscriptionGroupConfig:
-        group = self._groups.get(name)
-        if group is None:
-            raise Refused(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"subscription group [{name}] does not exist; make it, or allow groups to be made by their first use",
-            )
+    def _group(self, name: str, peer: Peer) -> SubscriptionGroupConfig:
+        group = self._groups.of_client(name, peer)
+        if isinstance(group, str):
+            remark = f"subscription group [{name}] does not exist; {group}"
+            raise Refused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
         if not group.consume_enable:
             raise Refused(ResponseCode.NO_PERMISSION, f"subscription group no permission, {name}")
         return group

@@ -61,11 +61,16 @@ class Feed(asyncio.Protocol):
         """The end of the slave's log as it last reported."""
         self.next = -1
         """The offset that is sent next; -1 before the first report."""
-        self.read_s = self.wrote_s = asyncio.get_running_loop().time()
+        self.read_s = self.wrote_s = self.opened_s = asyncio.get_running_loop().time()
         self.owed_s = self.read_s
         """Since when the slave owes a report: of its end at first, then of bytes sent to it; infinite for none."""
         self.rate = Rate()
         """The bytes of the log that were sent."""
+
+    @property
+    def has_reported(self) -> bool:
+        """Whether the slave has said where its log ends."""
+        return self._asked.done()
 
     # ---- called by the transport
 
@@ -82,7 +87,14 @@ class Feed(asyncio.Protocol):
         """Take reports: the first asks for a start, all acknowledge."""
         self.read_s = asyncio.get_running_loop().time()
         for offset in self._reports.feed(data):
-            self.acked = offset
+            end = self.next if self._asked.done() and self.next >= 0 else self._sent.bounds.end
+            if offset > end and self._asked.done():
+                said = "slave %s reports %d bytes, and the log was sent to it up to %d: it is cut"
+                log.warning(said, self.address, offset, end, extra={"slave": self.address})
+                self.abort()
+                return
+            if offset <= end:
+                self.acked = offset
             if not self._asked.done():
                 self._asked.set_result(offset)
         self.owed_s = self.read_s if self.acked < self.next else inf
@@ -137,7 +149,8 @@ class Feed(asyncio.Protocol):
 
     def check(self, now: float, heartbeat_s: float, silence_s: float) -> None:
         """Send a heartbeat when one is due; end the connection of a slave that has been silent for too long."""
-        if now - self.read_s > silence_s:
+        is_late = not self.has_reported and now - self.opened_s > silence_s
+        if is_late or now - self.read_s > silence_s:
             log.warning("slave %s is silent and its connection is closed", self.address, extra={"slave": self.address})
             self.abort()
         elif now - self.wrote_s > heartbeat_s and self.next >= 0:

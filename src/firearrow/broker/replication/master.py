@@ -120,7 +120,7 @@ class Master:
 
     def opened(self, feed: Feed) -> None:
         """Begin to serve a slave that has connected."""
-        if self._group is None or not self._may_copy(feed):
+        if self._group is None or not self._may_copy(feed) or not self._has_room(feed):
             feed.abort()
             return
         self._tasks[feed] = self._group.create_task(feed.run(), name=f"feed of {feed.address}")
@@ -139,6 +139,24 @@ class Master:
             said += "a certificate (client_tls.certificate_path there, tls.client_auth=require here)"
             log.warning(said, feed.address, extra={"slave": feed.address, "refused": self._refusals.total})
         return False
+
+    def _has_room(self, feed: Feed) -> bool:
+        """Whether one more connection is served; one that has not reported its log yet gives way."""
+        most = self._settings.value.replication.ha_max_connections
+        if len(self._tasks) < most:
+            return True
+        silent = min((one for one in self._tasks if not one.has_reported), key=lambda one: one.opened_s, default=None)
+        given_up = feed if silent is None else silent
+        number = self._refusals.count(asyncio.get_running_loop().time())
+        if number:
+            said = "%s may not fetch the log now: haListenPort has %d connections; name the addresses of slaves in "
+            said += "haAllowedAddresses, or raise haMaxConnections"
+            extra = {"slave": given_up.address, "refused": self._refusals.total}
+            log.warning(said, given_up.address, most, extra=extra)
+        if silent is not None:
+            silent.abort()
+            self.closed(silent, "another one needed its place")
+        return silent is not None
 
     def acknowledged(self, _feed: Feed) -> None:
         """Pass on that a slave has reported."""

@@ -72,9 +72,9 @@ def missing_topic(topic: str) -> Refused:
     return Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!{SEE}")
 
 
-def missing_group(group: str) -> Refused:
+def missing_group(group: str, why: str) -> Refused:
     """Return the refusal for a retry of a group that does not exist and may not be created."""
-    return Refused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {group} {SEE}")
+    return Refused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {group}: {why} {SEE}")
 
 
 def illegal_message(max_body: int) -> Refused:

@@ -18,7 +18,7 @@ from firearrow.broker.settings.config import CHANGEABLE, BrokerSettings, load_se
 from firearrow.broker.state.state_file import decode_line
 from firearrow.errors import BadBody, SettingsError
 from firearrow.protocol.codes import ResponseCode
-from firearrow.protocol.refusal import Refused
+from firearrow.protocol.refusal import MOST_BODY_BYTES, Refused
 from firearrow.settings import Source, format_properties, parse_properties
 from firearrow.settings.schema import leaves
 
@@ -56,6 +56,8 @@ def read_changes(body: bytes, settings: BrokerSettings) -> Changes:
 
 
 def _parse(body: bytes) -> Changes:
+    if len(body) > MOST_BODY_BYTES:
+        raise Refused(ResponseCode.INVALID_PARAMETER, f"{len(body)} bytes are no change of settings: send fewer keys")
     try:
         return parse_properties(body.decode())
     except (UnicodeDecodeError, SettingsError) as error:

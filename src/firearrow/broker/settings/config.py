@@ -15,6 +15,7 @@ from msgspec import Meta, Struct, field
 
 from firearrow.access.settings import AccessConfig, check_access
 from firearrow.broker.settings.apache_keys import REFUSED, WITHOUT_EFFECT
+from firearrow.broker.settings.bound_settings import BoundsConfig
 from firearrow.broker.settings.consumer_settings import ConsumingConfig
 from firearrow.broker.settings.dedup_settings import DedupConfig
 from firearrow.broker.settings.failover_settings import FailoverConfig, check_member
@@ -183,6 +184,7 @@ class BrokerSettings(Struct, frozen=True):
     broker: BrokerConfig = field(default_factory=BrokerConfig)
     consuming: ConsumingConfig = field(default_factory=ConsumingConfig)
     pull: PullConfig = field(default_factory=PullConfig)
+    bounds: BoundsConfig = field(default_factory=BoundsConfig)
     transactions: TransactionConfig = field(default_factory=TransactionConfig)
     dedup: DedupConfig = field(default_factory=DedupConfig)
     replication: ReplicationConfig = field(default_factory=ReplicationConfig)
@@ -218,13 +220,23 @@ CHANGEABLE: Final = frozenset(
         "diskSpaceWarningLevelRatio",
         "fileReservedTime",
         "flushDiskType",
+        "haMaxConnections",
         "haMaxGapNotInSync",
         "inSyncReplicas",
         "litePullMessageEnable",
         "longPollingEnable",
+        "maxAutoCreatedGroups",
+        "maxAutoCreatedTopics",
+        "maxConsumerOffsets",
         "maxFilterBodyBytes",
         "maxFilterMicrosOfPull",
         "maxFilterSteps",
+        "maxGroupsOfConnection",
+        "maxNewNames",
+        "maxNewNamesOfConnection",
+        "maxQueueLocks",
+        "maxSubscriptionBytes",
+        "maxSubscriptionBytesOfConnection",
         "minInSyncReplicas",
         "recallMessageEnable",
         "maxTransferBytesBesideSends",

@@ -46,6 +46,15 @@ class ReplicationConfig(Struct, frozen=True, kw_only=True, rename="camel"):
         int,
         Meta(ge=500, le=600_000, description="Milliseconds of silence after which either side ends the connection."),
     ] = 20_000
+    ha_max_connections: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=10_000,
+            description="Connections at haListenPort; past it the oldest one that has not reported its log gives way; "
+            "if all have, the new one is refused.",
+        ),
+    ] = 64
     ha_transfer_batch_size: Annotated[
         int, Meta(ge=1_024, le=2_097_152, description="Bytes of the log in one packet to a slave.")
     ] = 32_768

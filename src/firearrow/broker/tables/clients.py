@@ -5,6 +5,8 @@ heartbeat: a topic that the heartbeat does not name is removed, a known topic is
 the members of a group must subscribe alike. Methods return the names of groups whose members must rebalance.
 Java: ``ConsumerManager``, ``ConsumerGroupInfo``, ``ProducerManager``.
 
+What members make the table hold is counted, by connection and in all (`held`): a heartbeat may name many topics.
+
 Invariants: a group without members does not exist; `_consuming` and `_producing` hold a connection exactly while it is
 a member of a group, so removing a connection visits only its own groups.
 """
@@ -23,6 +25,15 @@ from firearrow.protocol.bodies.group.heartbeat import (
     word,
 )
 
+MEMBER_BYTES: Final = 500
+"""About the memory of a member of a group."""
+TOPIC_BYTES: Final = 600
+"""About the memory of a subscription to a topic, without its texts."""
+TAG_BYTES: Final = 60
+"""About the memory of a tag, without its text."""
+CODE_BYTES: Final = 40
+"""About the memory of the code of a tag."""
+
 
 class Client(Struct, eq=False):
     """One connection as a member of one group."""
@@ -35,6 +46,8 @@ class Client(Struct, eq=False):
     """The time of its last heartbeat, in elapsed milliseconds."""
     subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
     """The subscriptions of this member, by topic."""
+    weight: int = MEMBER_BYTES
+    """About the memory of this member and its subscriptions."""
 
 
 class ConsumerGroup(Struct, eq=False):
@@ -81,6 +94,9 @@ class ClientTable:
         self._producers: dict[str, dict[object, Client]] = {}
         self._consuming: dict[object, dict[str, None]] = {}
         self._producing: dict[object, dict[str, None]] = {}
+        self._held_by: dict[object, int] = {}
+        self.held = 0
+        """About the memory of all members."""
         self.on_new_expression: Final[list[Callable[[ConsumerGroup, list[str]], None]]] = []
         """Called with a group and the topics to which it subscribes by another expression now."""
 
@@ -106,6 +122,21 @@ class ClientTable:
         """Return the names of the consumer groups whose members subscribe to a topic."""
         return [group.name for group in self._consumers.values() if topic in group.subscriptions]
 
+    def held_by(self, connection: object) -> int:
+        """Return about the memory of the members of a connection."""
+        return self._held_by.get(connection, 0)
+
+    def memberships(self, connection: object) -> frozenset[tuple[str, str]]:
+        """Return the groups of a connection, each with its kind."""
+        consuming, producing = self._consuming.get(connection, ()), self._producing.get(connection, ())
+        return frozenset([*(("consumer", name) for name in consuming), *(("producer", name) for name in producing)])
+
+    def added_weight(self, connection: object, data: ConsumerData) -> int:
+        """Return how much more a connection would hold after this heartbeat of a consumer."""
+        group = self._consumers.get(data.group_name or "")
+        known = None if group is None else group.members.get(connection)
+        return weight_of(data.subscription_data_set) - (0 if known is None else known.weight)
+
     # ---- coming
 
     def consume(self, client: Client, data: ConsumerData, *, without_sub: bool = False) -> str | None:
@@ -121,7 +152,11 @@ class ClientTable:
         changed = known is None
         if known is None or known.client_id != client.client_id:
             group.listing = None
-        client.subscriptions = known.subscriptions if known is not None else {}
+        if known is not None:
+            client.subscriptions, client.weight = known.subscriptions, known.weight
+        if not without_sub:
+            client.weight = weight_of(data.subscription_data_set)
+        self._weigh(client.connection, client.weight - (0 if known is None else known.weight))
         group.members[client.connection] = client
         self._consuming.setdefault(client.connection, {})[name] = None
         if not without_sub:
@@ -134,7 +169,10 @@ class ClientTable:
 
     def produce(self, client: Client, name: str) -> None:
         """Note the heartbeat of a producer."""
-        self._producers.setdefault(name, {})[client.connection] = client
+        members = self._producers.setdefault(name, {})
+        if client.connection not in members:
+            self._weigh(client.connection, MEMBER_BYTES)
+        members[client.connection] = client
         self._producing.setdefault(client.connection, {})[name] = None
 
     # ---- going
@@ -142,8 +180,10 @@ class ClientTable:
     def stop_consuming(self, connection: object, name: str) -> str | None:
         """Remove a member from a consumer group."""
         group = self._consumers.get(name)
-        if group is None or group.members.pop(connection, None) is None:
+        client = None if group is None else group.members.pop(connection, None)
+        if group is None or client is None:
             return None
+        self._weigh(connection, -client.weight)
         _forget(self._consuming, connection, name)
         group.listing = None
         if not group.members:
@@ -156,6 +196,7 @@ class ClientTable:
         members = self._producers.get(name)
         if members is None or members.pop(connection, None) is None:
             return
+        self._weigh(connection, -MEMBER_BYTES)
         _forget(self._producing, connection, name)
         if not members:
             del self._producers[name]
@@ -177,11 +218,26 @@ class ClientTable:
             changed.update(dict.fromkeys(self.disconnected(connection)))
         return Expired(tuple(silent), tuple(changed))
 
+    def _weigh(self, connection: object, more: int) -> None:
+        self.held += more
+        held = self._held_by.pop(connection, 0) + more
+        if held:
+            self._held_by[connection] = held
+
     def _all_members(self) -> Iterator[Iterable[Client]]:
         for group in self._consumers.values():
             yield group.members.values()
         for members in self._producers.values():
             yield members.values()
+
+
+def weight_of(subscriptions: Iterable[SubscriptionData]) -> int:
+    """Return about the memory of a member with these subscriptions."""
+    weight = MEMBER_BYTES
+    for one in subscriptions:
+        tags = len(one.tags_set) * TAG_BYTES + sum(map(len, one.tags_set)) + len(one.code_set) * CODE_BYTES
+        weight += TOPIC_BYTES + len(one.topic or "") + len(one.sub_string or "") + len(one.expression_type) + tags
+    return weight
 
 
 def _to_notify(group: ConsumerGroup) -> str | None:

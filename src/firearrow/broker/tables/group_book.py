@@ -1,13 +1,16 @@
 """The subscription groups of a broker with their file, as handlers use them.
 
-An unknown group is created by its first use if ``autoCreateSubscriptionGroup`` is set. That change is written like any
-other, but no answer waits for it: a group lost in a crash is created again by its next heartbeat.
+An unknown group is created by its first use if ``autoCreateSubscriptionGroup`` is set and `NewNames` has room. That
+change is written like any other, but no answer waits for it: a group lost in a crash is created again by its next
+heartbeat.
 """
 
 from collections.abc import Callable
 
 from firearrow.broker.state.state_file import OnSaved, StateFile
 from firearrow.broker.tables.groups import PATH, SubscriptionGroups, may_create
+from firearrow.broker.tables.new_names import NewNames
+from firearrow.model.names import group_fault
 from firearrow.protocol.bodies.group.group import SubscriptionGroupConfig, SubscriptionGroupTable
 from firearrow.runtime.clock import Clock
 from firearrow.runtime.disk.door import Disk
@@ -16,23 +19,34 @@ from firearrow.runtime.disk.door import Disk
 class Groups:
     """Finds, creates, changes and deletes subscription groups."""
 
-    def __init__(self, disk: Disk, clock: Clock, auto_create: Callable[[], bool]) -> None:
+    def __init__(self, disk: Disk, clock: Clock, auto_create: Callable[[], bool], new_names: NewNames) -> None:
         self.table = SubscriptionGroups()
         self.file = StateFile(disk, PATH, self.table)
         self._clock = clock
         self._auto_create = auto_create
+        self._new_names = new_names
 
     async def load(self) -> None:
         """Load the groups from their file."""
         await self.file.load()
 
-    def get(self, name: str, *, auto_create: bool = True) -> SubscriptionGroupConfig | None:
-        """Return a group, created if that is allowed; None for an unknown group otherwise."""
+    def get(self, name: str) -> SubscriptionGroupConfig | None:
+        """Return a group; None for an unknown one."""
+        return self.table.get(name)
+
+    def of_client(self, name: str, peer: object) -> SubscriptionGroupConfig | str:
+        """Return the group that a client uses, created if that is allowed; else why there is none."""
         group = self.table.get(name)
-        if group is None and auto_create and may_create(name, auto_create=self._auto_create()):
-            group = self.table.create(name, self._clock.now_ms())
-            if group is not None:
-                self.file.changed()
+        if group is not None:
+            return group
+        if not may_create(name, auto_create=self._auto_create()):
+            return "make it, or allow groups to be made by their first use"
+        fault = group_fault(name) or self._new_names.group_fault(len(self.table), peer)
+        if fault is not None:
+            return fault
+        group = self.table.create(name, self._clock.now_ms())
+        assert group is not None
+        self.file.changed()
         return group
 
     def put(self, group: SubscriptionGroupConfig, on_saved: OnSaved) -> None:

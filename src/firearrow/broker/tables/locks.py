@@ -4,7 +4,8 @@ A lock belongs to a client id, not to a connection. It is a lease of 60 seconds 
 that any client may take the lock. Java: ``RebalanceLockManager``.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from sys import maxsize
 from typing import Final
 
 from msgspec import Struct
@@ -22,23 +23,34 @@ class _Lock(Struct):
 class QueueLocks:
     """The queue locks of one broker."""
 
-    def __init__(self, life_ms: int = LOCK_LIFE_MS) -> None:
+    def __init__(self, life_ms: int = LOCK_LIFE_MS, most: Callable[[], int] = lambda: maxsize) -> None:
         self._life_ms = life_ms
+        self._most = most
+        self._count = 0
         self._groups: dict[str, dict[MessageQueue, _Lock]] = {}
 
+    def __len__(self) -> int:
+        """Return the number of locks, those that have lapsed included."""
+        return self._count
+
     def lock(self, group: str, queues: Iterable[MessageQueue], client_id: str, now_ms: int) -> list[MessageQueue]:
-        """Lock queues for a client; return the queues that the client holds now."""
+        """Lock queues for a client; return the queues that the client holds now. A full table takes no others."""
         locks = self._groups.setdefault(group, {})
-        gained = []
+        gained, most = [], self._most()
         for queue in queues:
             held = locks.get(queue)
-            if held is None:
+            if held is None and self._count < most:
                 locks[queue] = _Lock(client_id, now_ms)
+                self._count += 1
+            elif held is None:
+                continue
             elif held.client_id == client_id or self._has_lapsed(held, now_ms):
                 held.client_id, held.renewed_ms = client_id, now_ms
             else:
                 continue
             gained.append(queue)
+        if not locks:
+            del self._groups[group]
         return gained
 
     def unlock(self, group: str, queues: Iterable[MessageQueue], client_id: str) -> None:
@@ -50,6 +62,7 @@ class QueueLocks:
             held = locks.get(queue)
             if held is not None and held.client_id == client_id:
                 del locks[queue]
+                self._count -= 1
         if not locks:
             del self._groups[group]
 
@@ -62,6 +75,7 @@ class QueueLocks:
         for group, locks in list(self._groups.items()):
             for queue in [queue for queue, lock in locks.items() if self._has_lapsed(lock, now_ms)]:
                 del locks[queue]
+                self._count -= 1
             if not locks:
                 del self._groups[group]
 

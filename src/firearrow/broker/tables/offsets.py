@@ -10,6 +10,7 @@ up to that message: after a power loss, an offset above the end would skip messa
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from sys import maxsize
 from typing import Final
 
 import msgspec
@@ -36,7 +37,9 @@ EndOf = Callable[[str, int], int]
 class OffsetTable:
     """The offsets of one broker."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: Callable[[], int] = lambda: maxsize) -> None:
+        """``most`` is the number of committed offsets at which clients add no other."""
+        self._most = most
         self.version = DataVersion()
         self._committed: dict[Key, dict[int, int]] = {}
         self._pulled: dict[Key, dict[int, int]] = {}
@@ -46,8 +49,18 @@ class OffsetTable:
         """Indexes: the groups with offsets by topic, and the topics by group, so that no lookup scans the table."""
         self.changes: dict[Change, None] = {}
         """Offsets that changed since the file was written."""
+        self._count = 0
+        self._pulled_count = 0
 
     # ---- asking
+
+    def __len__(self) -> int:
+        """Return the number of committed offsets."""
+        return self._count
+
+    def has_room(self, group: str, topic: str, queue_id: int) -> bool:
+        """Whether a client may commit an offset here: a known one, or a new one while there is room."""
+        return self._count < self._most() or queue_id in self._committed.get((topic, group), ())
 
     def committed(self, group: str, topic: str, queue_id: int) -> int:
         """Return the committed offset of a group in a queue; NOT_FOUND when the group never committed."""
@@ -114,12 +127,17 @@ class OffsetTable:
             queues = self._committed[topic, group] = {}
             self._index(topic, group)
         if queues.get(queue_id) != offset:
+            self._count += queue_id not in queues
             queues[queue_id] = offset
             self.changes[topic, group, queue_id] = None
 
     def note_pulled(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Note the offset up to which a group has pulled."""
+        """Note the offset up to which a group has pulled, while there is room."""
         queues = self._pulled.get((topic, group))
+        if queues is None or queue_id not in queues:
+            if self._pulled_count >= self._most():
+                return
+            self._pulled_count += 1
         if queues is None:
             queues = self._pulled[topic, group] = {}
             self._index(topic, group)
@@ -150,8 +168,7 @@ class OffsetTable:
         """Copy the offsets of ``source`` in a topic to ``target``."""
         offsets = self._committed.get((topic, source))
         if offsets is not None:
-            self._committed[topic, target] = dict(offsets)
-            self._index(topic, target)
+            self.put_row(topic, target, dict(offsets))
             self.changes[topic, target, ALL_QUEUES] = None
 
     def _index(self, topic: str, group: str) -> None:
@@ -171,8 +188,9 @@ class OffsetTable:
             self._forget(topic, group)
 
     def _forget(self, topic: str, group: str) -> None:
-        for table in (self._committed, self._pulled, self._moved):
-            table.pop((topic, group), None)
+        self._count -= len(self._committed.pop((topic, group), ()))
+        self._pulled_count -= len(self._pulled.pop((topic, group), ()))
+        self._moved.pop((topic, group), None)
         self.changes[topic, group, ALL_QUEUES] = None
 
     def rows(self) -> Iterator[tuple[str, str, dict[int, int]]]:
@@ -212,17 +230,20 @@ class OffsetTable:
 
     def put_row(self, topic: str, group: str, queues: dict[int, int] | None) -> None:
         """Load the offsets of a group in a topic from a file or journal; None deletes them."""
-        if queues is None:
-            self._committed.pop((topic, group), None)
-        else:
+        self._count -= len(self._committed.pop((topic, group), ()))
+        if queues is not None:
             self._committed[topic, group] = queues
+            self._count += len(queues)
             self._index(topic, group)
 
     def put_queue(self, topic: str, group: str, queue_id: int, offset: int) -> None:
         """Load the offset of one queue from the journal."""
-        queues = self._committed.get((topic, group), {})
-        queues[queue_id] = offset
-        self.put_row(topic, group, queues)
+        queues = self._committed.get((topic, group))
+        if queues is None:
+            self.put_row(topic, group, {queue_id: offset})
+        else:
+            self._count += queue_id not in queues
+            queues[queue_id] = offset
 
 
 def _drop(table: dict[str, dict[str, None]], key: str, member: str) -> None:

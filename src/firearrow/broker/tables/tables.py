@@ -15,6 +15,7 @@ from firearrow.broker.statistics.counters import BrokerStats
 from firearrow.broker.tables.clients import ClientTable
 from firearrow.broker.tables.group_book import Groups
 from firearrow.broker.tables.locks import QueueLocks
+from firearrow.broker.tables.new_names import NewNames
 from firearrow.broker.tables.offset_rows import PATH, OffsetRows
 from firearrow.broker.tables.offsets import OffsetTable
 from firearrow.broker.tables.topic_book import Topics
@@ -32,6 +33,7 @@ class Tables(Struct, frozen=True, kw_only=True, eq=False):
     store: Store
     topics: Topics
     groups: Groups
+    new_names: NewNames
     clients: ClientTable
     offsets: OffsetTable
     offset_file: StateFile
@@ -55,7 +57,8 @@ class Tables(Struct, frozen=True, kw_only=True, eq=False):
         chance: random.Random,
     ) -> "Tables":
         """Return the tables of a broker. Only the topics are loaded; `Consuming` loads the other files."""
-        offsets = OffsetTable()
+        offsets = OffsetTable(lambda: settings.value.bounds.max_consumer_offsets)
+        new_names = NewNames(lambda: settings.value.bounds, elapsed_ms)
 
         async def everything_durable() -> None:
             """Wait until the log is durable: an offset must not outlive the messages that it counts as read."""
@@ -66,7 +69,8 @@ class Tables(Struct, frozen=True, kw_only=True, eq=False):
             settings=settings,
             store=store,
             topics=topics,
-            groups=Groups(disk, clock, lambda: settings.broker.auto_create_subscription_group),
+            groups=Groups(disk, clock, lambda: settings.broker.auto_create_subscription_group, new_names),
+            new_names=new_names,
             clients=ClientTable(),
             offsets=offsets,
             offset_file=StateFile(
@@ -76,7 +80,7 @@ class Tables(Struct, frozen=True, kw_only=True, eq=False):
                 interval_ms=settings.value.consuming.flush_consumer_offset_interval,
                 settled=everything_durable,
             ),
-            locks=QueueLocks(),
+            locks=QueueLocks(most=lambda: settings.value.bounds.max_queue_locks),
             jobs=Jobs(),
             stats=BrokerStats(identity.cluster, elapsed_ms()),
             disk=disk,

@@ -102,14 +102,16 @@ class Topics:
         self._save(list(waited_for), on_saved)
         self._tell(changed)
 
-    def make_for_message(
-        self, name: str, default: str, queues: int, *, unit_mode: bool, auto_create: bool
-    ) -> TopicConfig | None:
-        """Create a topic for its first message, if that is allowed; a retry topic is always allowed."""
-        is_retry = name.startswith(RETRY_PREFIX)
-        flag = topic_sys_flag(unit=not is_retry, unit_sub=is_retry) if unit_mode else 0
+    def may_make(self, name: str, default: str, *, auto_create: bool) -> bool:
+        """Whether a topic is created for its first message; a retry topic always is."""
         if default == AUTO_CREATE_TOPIC and not auto_create:
             self.table.forbid_inheritance(default)
+        return name.startswith(RETRY_PREFIX) or self.table.lends(default)
+
+    def make_for_message(self, name: str, default: str, queues: int, *, unit_mode: bool) -> TopicConfig | None:
+        """Create a topic for its first message, which `may_make` has allowed."""
+        is_retry = name.startswith(RETRY_PREFIX)
+        flag = topic_sys_flag(unit=not is_retry, unit_sub=is_retry) if unit_mode else 0
         self._note(self.table.create_like(name, default, queues, flag, self._clock.now_ms()))
         if is_retry:
             self.ensure(name, 1, sys_flag=flag)

@@ -79,10 +79,15 @@ class TopicTable:
         self.topics[name] = topic
         self.changes[name] = None
 
+    def lends(self, default: str) -> bool:
+        """Whether topics may be created like topic ``default``."""
+        model = self.topics.get(default)
+        return model is not None and bool(model.perm & PERM_INHERIT)
+
     def create_like(self, name: str, default: str, queues: int, sys_flag: int, now_ms: int) -> Changed:
         """Create a topic for its first message like topic ``default``; no-op when ``default`` may not be inherited."""
         model = self.topics.get(default)
-        if model is None or not model.perm & PERM_INHERIT:
+        if model is None or not self.lends(default):
             return UNCHANGED
         count = max(min(queues, model.write_queue_nums), 0)
         topic = TopicConfig(

@@ -23,7 +23,7 @@ from firearrow.protocol.bodies.naming.registration import RegisterBrokerBody, de
 from firearrow.protocol.bodies.naming.route import KVTable
 from firearrow.protocol.bodies.version import DataVersion
 from firearrow.protocol.codes import ResponseCode
-from firearrow.protocol.refusal import Refused, request_body
+from firearrow.protocol.refusal import Refused, server_body
 from firearrow.protocol.requests.naming.registration import (
     BrokerHeartbeat,
     QueryDataVersion,
@@ -101,7 +101,7 @@ class MembershipHandlers:
 
     def query_data_version(self, request: QueryDataVersion, call: Call) -> Answer:
         """Answer whether a broker's table has changed since this edition. The request renews the lease."""
-        asked = request_body(call.body, DataVersion) if call.body else None
+        asked = server_body(call.body, DataVersion) if call.body else None
         known = self._routes.version(request.cluster_name, request.broker_addr)
         self._routes.heard_from(request.cluster_name, request.broker_addr, self._now_ms())
         body = b"" if known is None else msgspec.json.encode(known)
@@ -158,7 +158,7 @@ def _registration(call: Call, *, compressed: bool) -> RegisterBrokerBody:
     if not call.body:
         return RegisterBrokerBody()
     if call.version < WHOLE_BODY_SINCE:
-        return RegisterBrokerBody(topic_config_serialize_wrapper=request_body(call.body, TopicConfigAndMappingTable))
+        return RegisterBrokerBody(topic_config_serialize_wrapper=server_body(call.body, TopicConfigAndMappingTable))
     try:
         return decode_registration(call.body, compressed=compressed, version=call.version)
     except BadBody as error:

@@ -14,7 +14,7 @@ from firearrow.nameserver.kv_config import KvConfig
 from firearrow.nameserver.routes import Routes
 from firearrow.protocol.bodies.naming.route import KVTable, TopicRouteData
 from firearrow.protocol.codes import ResponseCode
-from firearrow.protocol.refusal import Refused, request_body
+from firearrow.protocol.refusal import Refused, server_body
 from firearrow.protocol.requests.admin.config import GetNamesrvConfig, UpdateNamesrvConfig
 from firearrow.protocol.requests.naming.kv_config import (
     DeleteKvConfig,
@@ -145,4 +145,4 @@ def _settle(later: Later) -> OnDone:
 
 
 def _route_data(body: bytes) -> TopicRouteData:
-    return request_body(body, TopicRouteData) if body else TopicRouteData()
+    return server_body(body, TopicRouteData) if body else TopicRouteData()

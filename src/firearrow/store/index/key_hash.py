@@ -73,6 +73,17 @@ def head_hash(topic: str, head: bytes) -> int:
     return java_hash(f"{topic}#{head.decode('ascii')}") & MASK
 
 
+def long_hash(topic: str, key: bytes) -> int:
+    """The hash of ``topic#key`` for an ASCII key of any length: its lanes are hashed at once, and joined."""
+    text = key.rjust(-(-len(key) // LANE_BYTES) * LANE_BYTES, b"\0")
+    lanes = [text[start : start + LANE_BYTES] for start in range(0, len(text), LANE_BYTES)]
+    joined = 0
+    for start in range(0, len(lanes), AT_ONCE):
+        for hashed in hash_lanes(lanes[start : start + AT_ONCE]):
+            joined = (joined * POWERS[LANE_BYTES] + hashed) & MASK
+    return (prefix_hash(topic) * pow(31, len(key), 1 << 32) + joined) & MASK
+
+
 def key_hash(topic: str, key: str) -> int:
     """The hash that the index stores for a key: the absolute value, or 0 if there is none in Java (-2**31)."""
     return absolute(java_hash(f"{topic}#{key}") & MASK)

@@ -28,6 +28,9 @@ ROWS_HELD_BACK: Final = 65_536
 """The most rows that wait while a flush writes the file."""
 ROWS_TAKEN: Final = 256
 """Rows that are hashed at once after such a wait: all of them would block the loop for a tenth of a second."""
+TEXT_AT_ONCE: Final = 128 << 10
+TEXT_HELD_BACK: Final = 4 << 20
+"""Bytes of properties that wait: 256 messages with a hundred keys each would block the loop for 40 ms."""
 MOST_WORK: Final = 100_000
 """The most entries that one lookup by key reads, in all files together; a record counts as several."""
 WORK_AT_ONCE: Final = 64
@@ -96,6 +99,7 @@ class Index:
         """The error that keeps keys from being added to a file, until the next successful flush; else None."""
         self._waiting: list[Rows] = []
         self._waiting_rows = 0
+        self._waiting_text = 0
         self._keys: list[KeyPlace] = []
         self._held_back = False
         self._state: IndexState | None = None
@@ -112,12 +116,15 @@ class Index:
         else:
             waiting.append(rows.copy())
         self._waiting_rows += len(rows)
+        self._waiting_text += _text_bytes(rows)
         if self._waiting_rows >= (ROWS_HELD_BACK if self._held_back else ROWS_AT_ONCE):
             self.absorb(max(2 * len(rows), ROWS_TAKEN))
+        elif self._waiting_text >= (TEXT_HELD_BACK if self._held_back else TEXT_AT_ONCE):
+            self.absorb()
 
     def absorb(self, most: int = maxsize) -> None:
         """Hash waiting keys and add them to the file. If a full disk allows no new file, they go on waiting."""
-        waiting = self._waiting
+        waiting, before = self._waiting, self._waiting_rows
         taken = 0
         while taken < len(waiting) and most > 0:
             rows = waiting[taken]
@@ -130,6 +137,7 @@ class Index:
             if type(rows) is not UniformRows or not self._enter_uniform(rows):
                 self._gather(rows)
         del waiting[:taken]
+        self._waiting_text = self._waiting_text * self._waiting_rows // before if before else 0
         self._enter()
 
     def _gather(self, rows: Rows) -> None:
@@ -262,3 +270,10 @@ class Index:
                 raise DamagedIndex(source.name, f"entry {number} leads to {entry.before}")
             number = entry.before
             await walk.did()
+
+
+def _text_bytes(rows: Rows) -> int:
+    """The bytes of the properties of rows: the work of hashing their keys grows with them."""
+    if type(rows) is UniformRows:
+        return sum(map(len, rows.properties.texts))
+    return sum([len(row[6]) for row in rows])

@@ -17,10 +17,18 @@ from firearrow.store.index.key_hash import (
     hash_lanes,
     hash_short_lanes,
     head_hash,
+    long_hash,
     prefix_hash,
 )
 from firearrow.store.placement import UniformRows
-from firearrow.store.property_fields import KEYS_MARK, SEPARATOR, UNIQ_KEY_MARK, field
+from firearrow.store.property_fields import (
+    KEYS_MARK,
+    MOST_KEY_BYTES,
+    SEPARATOR,
+    UNIQ_KEY_MARK,
+    field,
+    indexed_words,
+)
 
 LONGEST_HEAD: Final = 24
 """The most characters before the last lane of a key, whose hash is cached: an IPv6 client's UNIQ_KEY has 24 + 32."""
@@ -115,11 +123,11 @@ def _keys_of(rows: list[Row]) -> tuple[list[bytes], list[int], list[tuple[int, i
                 lanes.append(unique[LONGEST_HEAD:])
                 added.append(last_plus)
                 places.append((physical, store_ms))
-            elif unique:
+            elif 0 < len(unique) <= MOST_KEY_BYTES:
                 _add_key(queue.topic, unique, lanes, added)
                 places.append((physical, store_ms))
         if properties.partition(KEYS_MARK)[1]:
-            words = [word for word in field(properties, KEYS_MARK).split(b" ") if word]
+            words = indexed_words(field(properties, KEYS_MARK))
             for word in words:
                 _add_key(queue.topic, word, lanes, added)
             places += [(physical, store_ms)] * len(words)
@@ -133,6 +141,9 @@ def _add_key(topic: str, key: bytes, lanes: list[bytes], added: list[int]) -> No
     elif len(key) <= LONGEST_HEAD + LANE_BYTES and key.isascii():
         lanes.append(key[-LANE_BYTES:])
         added.append(head_hash(topic, key[:-LANE_BYTES]) * POWERS[LANE_BYTES] & MASK)
+    elif key.isascii():
+        lanes.append(_NO_KEY)
+        added.append(long_hash(topic, key))
     else:
         lanes.append(_NO_KEY)
         added.append(java_hash(f"{topic}#{key.decode('utf-8', 'replace')}") & MASK)

@@ -36,6 +36,8 @@ MAX_FOUND: Final = 64
 """The most messages that one lookup by key returns (Apache's ``maxMsgsNumBatch``)."""
 RECORD_WORK: Final = 16
 """The cost of reading and checking a record, in entries of the index."""
+KEYS_AT_ONCE: Final = 256
+"""Keys of a record that are hashed in a turn of the loop."""
 _REBUILDS: Final = 8
 
 IsWanted = Callable[[bytes, RecordHead], bool]
@@ -141,7 +143,7 @@ class Lookups:
                 continue
             await walk.did(RECORD_WORK)
             try:
-                record, head = await self._named_by(candidate)
+                record, head = await self._named_by(candidate, topic, wanted)
             except OffsetNotStored:
                 continue
             right_key = head.topic == topic and wanted in keys_of(head.properties(record))
@@ -159,7 +161,7 @@ class Lookups:
             )
         return list(found.values())
 
-    async def _named_by(self, candidate: Candidate) -> tuple[bytes, RecordHead]:
+    async def _named_by(self, candidate: Candidate, topic: str, wanted: bytes) -> tuple[bytes, RecordHead]:
         """The record that an index entry names; raise `DamagedIndex` if there is none, or its hash differs."""
         entry = candidate.entry
         try:
@@ -169,8 +171,9 @@ class Lookups:
                 await self._report(entry.physical, str(missing))
                 raise
             raise DamagedIndex(candidate.file_name, f"entry {candidate.number}: {missing}") from missing
-        hashes = {key_hash(head.topic, key.decode("utf-8", "replace")) for key in keys_of(head.properties(record))}
-        if entry.key_hash not in hashes:
+        keys = keys_of(head.properties(record))
+        is_right = head.topic == topic and wanted in keys
+        if not is_right and not await _has_hash(head.topic, keys, entry.key_hash):
             raise DamagedIndex(candidate.file_name, f"entry {candidate.number} names a message without that key")
         return record, head
 
@@ -241,3 +244,13 @@ class Lookups:
         least = self._queues.min_offset(queue, self._log.min_offset)
         number, stored_ms = await self._next_time(queue, least, queue.max_offset)
         return stored_ms if number < queue.max_offset else -1
+
+
+async def _has_hash(topic: str, keys: list[bytes], wanted: int) -> bool:
+    """Whether a key has this hash. Yields to the loop: a message may have thousands of keys."""
+    pace = Pace(KEYS_AT_ONCE)
+    for key in keys:
+        if key_hash(topic, key.decode("utf-8", "replace")) == wanted:
+            return True
+        await pace.did(1)
+    return False

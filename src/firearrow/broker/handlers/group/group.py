@@ -87,11 +87,11 @@ class GroupHandlers:
         body = bytes(await put_together(table.pieces(), what))
         return Answer(GetAllSubscriptionGroupAnswer(total_group_num=count), body)
 
-    def one_group(self, request: GetSubscriptionGroupConfig, _call: Call) -> Answer:
+    def one_group(self, request: GetSubscriptionGroupConfig, call: Call) -> Answer:
         """Return one group."""
-        group = self._groups.get(request.group)
-        if group is None:
-            raise Refused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "No group in this broker")
+        group = self._groups.of_client(request.group, call.peer)
+        if isinstance(group, str):
+            raise Refused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"No group in this broker: {group}")
         return Answer(body=encode_body(group))
 
     def delete(self, request: DeleteSubscriptionGroup, call: Call) -> Later:

@@ -29,9 +29,14 @@ from firearrow.protocol.requests.group.heartbeat import (
 )
 from firearrow.remoting.handlers import Answer, Call, Handlers, Later, Peer
 from firearrow.runtime.clock import elapsed_ms
+from firearrow.telemetry.damped import Damped
 
 CLIENT_TIMEOUT_MS: Final = 120_000
 SCAN_INTERVAL_MS: Final = 10_000
+LONGEST_NAME: Final = 1024
+"""The longest client id and name of a producer group, in characters."""
+ALWAYS_TAKEN: Final = 8 << 10
+"""Memory for groups and subscriptions that a connection gets even when all others hold too much."""
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +48,8 @@ class HeartbeatHandlers:
         self._filter_checks = filter_checks
         self._clients = tables.clients
         self._groups = tables.groups
+        self._settings = tables.settings
+        self._refusals = Damped()
         self._topics = tables.topics
         self._refuses_disagreement = tables.settings.value.consuming.refuse_inconsistent_subscription
         self._fingerprints: dict[str, int] = {}
@@ -59,6 +66,7 @@ class HeartbeatHandlers:
     def heartbeat(self, _request: HeartBeat, call: Call) -> Answer:
         """Note a client with its groups."""
         data = request_body(call.body, HeartbeatData)
+        self._check_room(data, call.peer)
         if self._refuses_disagreement and not data.without_sub:
             self._check_agreement(data, call)
         for consumer in data.consumer_data_set:
@@ -71,14 +79,38 @@ class HeartbeatHandlers:
 
     def _consumer(self, data: HeartbeatData, consumer: ConsumerData, call: Call) -> None:
         name = consumer.group_name or ""
-        group = self._groups.get(name)
-        if group is None:
+        group = self._groups.of_client(name, call.peer)
+        if isinstance(group, str):
+            self._refusals.warn(log, elapsed_ms() / 1000, "a consumer is not noted", {"group": name, "why": group})
             return
         if self._topics.ensure(retry_topic(name), group.retry_queue_nums):
             log.info("retry topic made", extra={"group": name})
         changed = self._clients.consume(self._client(data, call), consumer, without_sub=data.without_sub)
         if changed is not None and group.notify_consumer_ids_changed_enable:
             self._notices.add(changed)
+
+    def _check_room(self, data: HeartbeatData, peer: Peer) -> None:
+        """Refuse a client that belongs to too many groups, or whose subscriptions take too much memory."""
+        bounds = self._settings.value.bounds
+        named = [("consumer", one.group_name or "") for one in data.consumer_data_set]
+        named += [("producer", one.group_name or "") for one in data.producer_data_set]
+        if len(data.client_id or "") > LONGEST_NAME or any(len(name) > LONGEST_NAME for _, name in named):
+            remark = f"a client id or group name has more than {LONGEST_NAME} characters: use a shorter one"
+            raise Refused(ResponseCode.INVALID_PARAMETER, remark)
+        most = bounds.max_groups_of_connection
+        if len(named) > most or len(self._clients.memberships(peer).union(named)) > most:
+            remark = f"the clients of one connection belong to at most {most} groups: use fewer groups in a process, "
+            raise Refused(ResponseCode.INVALID_PARAMETER, remark + "or raise maxGroupsOfConnection")
+        if data.without_sub:
+            return
+        more = sum(self._clients.added_weight(peer, one) for one in data.consumer_data_set)
+        held = self._clients.held_by(peer) + more
+        if held > bounds.max_subscription_bytes_of_connection:
+            remark = f"subscriptions of one connection would take {held} bytes: subscribe to fewer topics and tags, "
+            raise Refused(ResponseCode.INVALID_PARAMETER, remark + "or raise maxSubscriptionBytesOfConnection")
+        if held > ALWAYS_TAKEN and more > 0 and self._clients.held + more > bounds.max_subscription_bytes:
+            remark = "the subscriptions of all clients take too much memory: subscribe to fewer topics and tags, or "
+            raise Refused(ResponseCode.SYSTEM_BUSY, remark + "raise maxSubscriptionBytes")
 
     def _check_agreement(self, data: HeartbeatData, call: Call) -> None:
         """Refuse a client whose subscriptions differ from those of another member of its group."""
@@ -97,7 +129,8 @@ class HeartbeatHandlers:
     def _sub_changed(self, data: HeartbeatData) -> bool:
         """Whether the client must send its subscriptions again: another member has sent different ones since."""
         fingerprint = data.heartbeat_fingerprint
-        names = [one.group_name for one in data.consumer_data_set if one.group_name]
+        known = self._clients.group
+        names = [one.group_name for one in data.consumer_data_set if one.group_name and known(one.group_name)]
         changed = fingerprint == 0 or any(self._fingerprints.get(name, fingerprint) != fingerprint for name in names)
         self._fingerprints.update(dict.fromkeys(names, fingerprint))
         return changed
@@ -109,8 +142,8 @@ class HeartbeatHandlers:
         if request.consumer_group is None:
             return
         changed = self._clients.stop_consuming(call.peer, request.consumer_group)
-        group = self._groups.get(request.consumer_group)
-        if changed is not None and (group is None or group.notify_consumer_ids_changed_enable):
+        group = self._groups.of_client(request.consumer_group, call.peer)
+        if changed is not None and (isinstance(group, str) or group.notify_consumer_ids_changed_enable):
             self._notices.add(changed)
 
     def list_consumers(self, request: GetConsumerListByGroup, _call: Call) -> Answer:

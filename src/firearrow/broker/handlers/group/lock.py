@@ -1,6 +1,10 @@
-"""Queue locks for ordered consumption. Java: ``AdminBrokerProcessor.lockBatchMQ`` and ``unlockBatchMQ``."""
+"""Queue locks for ordered consumption. Java: ``AdminBrokerProcessor.lockBatchMQ`` and ``unlockBatchMQ``.
 
-from firearrow.broker.tables.locks import QueueLocks
+Only queues of this broker are locked, for groups that it knows: names that somebody invents are not remembered.
+"""
+
+from firearrow.broker.tables.tables import Tables
+from firearrow.model.message import MessageQueue
 from firearrow.protocol.bodies.body import encode_body
 from firearrow.protocol.bodies.group.lock import LockBatchBody, LockedQueues
 from firearrow.protocol.refusal import request_body
@@ -12,8 +16,10 @@ from firearrow.runtime.clock import elapsed_ms
 class LockHandlers:
     """Locks and unlocks queues for clients."""
 
-    def __init__(self, locks: QueueLocks) -> None:
-        self._locks = locks
+    def __init__(self, tables: Tables) -> None:
+        self._locks = tables.locks
+        self._topics = tables.topics
+        self._groups = tables.groups
 
     def add_to(self, handlers: Handlers) -> None:
         """Register the handlers of this class."""
@@ -23,9 +29,14 @@ class LockHandlers:
     def lock(self, _request: LockBatchMq, call: Call) -> Answer:
         """Lock queues for a client."""
         asked = request_body(call.body, LockBatchBody)
-        client = asked.client_id or ""
-        gained = self._locks.lock(asked.consumer_group or "", asked.mq_set, client, elapsed_ms())
+        client, group = asked.client_id or "", asked.consumer_group or ""
+        known = [queue for queue in asked.mq_set if self._is_here(queue)] if self._groups.get(group) is not None else []
+        gained = self._locks.lock(group, known, client, elapsed_ms())
         return Answer(body=encode_body(LockedQueues(locked=gained)))
+
+    def _is_here(self, queue: MessageQueue) -> bool:
+        topic = self._topics.get(queue.topic)
+        return topic is not None and 0 <= queue.queue_id < max(topic.read_queue_nums, topic.write_queue_nums)
 
     def unlock(self, _request: UnlockBatchMq, call: Call) -> None:
         """Unlock queues."""

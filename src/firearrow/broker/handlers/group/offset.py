@@ -95,12 +95,24 @@ class OffsetHandlers:
         group, topic = request.consumer_group, request.topic
         if group not in self._groups.table:
             raise Refused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} not exist!")
-        if self._topics.get(topic) is None:
+        config = self._topics.get(topic)
+        if config is None:
             raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"Topic {topic} not exist!")
+        self._check_new(request, max(config.read_queue_nums, config.write_queue_nums))
         if not self._offsets.commit(group, topic, request.queue_id, request.commit_offset):
             return Answer(remark="Offset has been previously reset")
         self._on_commit()
         return None
+
+    def _check_new(self, request: UpdateConsumerOffset, queues: int) -> None:
+        """Refuse an offset of a queue that does not exist, and one more when there are too many."""
+        group, topic, queue_id = request.consumer_group, request.topic, request.queue_id
+        if not 0 <= queue_id < queues and self._store.queues.find(topic, queue_id) is None:
+            remark = f"queueId[{queue_id}] is illegal: topic {topic} has {queues} queues here; ask for its route again"
+            raise Refused(ResponseCode.INVALID_PARAMETER, remark)
+        if not self._offsets.has_room(group, topic, queue_id):
+            remark = f"there are {len(self._offsets)} offsets and no other is kept: delete groups that nobody uses, or "
+            raise Refused(ResponseCode.SYSTEM_BUSY, remark + "raise maxConsumerOffsets")
 
     def all_offsets(self, _request: GetAllConsumerOffset, call: Call) -> Later:
         """Return every offset, for slaves. The answer is built over several turns: there may be very many."""

@@ -207,7 +207,9 @@ class PullHandlers:
     def _commit(self, admitted: Admitted) -> None:
         request = admitted.request
         group, topic, queue_id = request.consumer_group, request.topic, request.queue_id
-        if request.sys_flag & COMMIT_FLAG and self._offsets.commit(group, topic, queue_id, request.commit_offset):
+        if not request.sys_flag & COMMIT_FLAG or not self._offsets.has_room(group, topic, queue_id):
+            return
+        if self._offsets.commit(group, topic, queue_id, request.commit_offset):
             self._on_commit()
 
     # ---- waiting

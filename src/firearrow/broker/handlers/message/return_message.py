@@ -40,9 +40,9 @@ class SendBackHandlers:
 
     def send_back(self, request: ConsumerSendMsgBack, call: Call) -> Later | None:
         """Store a message in the group's retry topic, or in its dead-letter topic after the last attempt."""
-        group = self._groups.get(request.group)
-        if group is None:
-            remark = f"subscription group not exist, {request.group}"
+        group = self._groups.of_client(request.group, call.peer)
+        if isinstance(group, str):
+            remark = f"subscription group not exist, {request.group}: {group}"
             raise Refused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
         if not self._settings.broker.is_writable:
             raise Refused(ResponseCode.NO_PERMISSION, f"the broker[{self._broker_ip}] sending message is forbidden")

@@ -65,6 +65,7 @@ class CheckedSends:
         self._tails = store.queues
         self._topics = tables.topics
         self._groups = tables.groups
+        self._new_names = tables.new_names
         self._locks = tables.locks
         self._checked = checked
         self._replies = replies
@@ -100,7 +101,7 @@ class CheckedSends:
         if topic is not None and topic.order and not self._settings.broker.is_writable:
             raise Refused(ResponseCode.NO_PERMISSION, f"the broker[{self._broker_ip}] sending message is forbidden")
         check_name(name)
-        topic = topic or self._made(request)
+        topic = topic or self._made(request, call)
         if topic is None:
             raise missing_topic(name)
         if request.queue_id >= max(topic.write_queue_nums, topic.read_queue_nums):
@@ -108,14 +109,19 @@ class CheckedSends:
             raise Refused(ResponseCode.INVALID_PARAMETER, remark)
         return topic
 
-    def _made(self, request: AnySend) -> TopicConfig | None:
+    def _made(self, request: AnySend, call: Call) -> TopicConfig | None:
         """Create the topic for its first message; None when the topic may not be created."""
+        auto_create = self._settings.broker.auto_create_topic_enable
+        if not self._topics.may_make(request.topic, request.default_topic, auto_create=auto_create):
+            return None
+        fault = self._new_names.topic_fault(len(self._topics.table), call.peer)
+        if fault is not None:
+            raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{request.topic}] not exist, and {fault}")
         return self._topics.make_for_message(
             request.topic,
             request.default_topic,
             request.default_topic_queue_nums,
             unit_mode=bool(request.unit_mode),
-            auto_create=self._settings.broker.auto_create_topic_enable,
         )
 
     def _queue(self, request: AnySend, topic: TopicConfig) -> int:
@@ -206,9 +212,9 @@ class CheckedSends:
     def _is_given_up(self, request: AnySend, call: Call) -> bool:
         """Whether a message that a consumer sends to its retry topic has used up its attempts."""
         group_name = request.topic.removeprefix(names.RETRY_PREFIX)
-        group = self._groups.get(group_name)
-        if group is None:
-            raise missing_group(group_name)
+        group = self._groups.of_client(group_name, call.peer)
+        if isinstance(group, str):
+            raise missing_group(group_name, group)
         most = group.retry_max_times
         if call.version >= COUNTS_RETRIES_SINCE and request.max_reconsume_times is not None:
             most = request.max_reconsume_times

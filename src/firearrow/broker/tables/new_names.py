@@ -1,0 +1,89 @@
+"""New names: the topics and groups that clients make a broker remember by using them. Pure; time is an argument.
+
+Both are bounded in number, and in how many are made within a minute: by one connection and by all. The last part of the
+common minute is kept for connections that have made few names, so that one that makes many leaves room for others.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from msgspec import Struct
+
+from firearrow.broker.settings.bound_settings import BoundsConfig
+
+MINUTE_MS: Final = 60_000
+KEPT_PART: Final = 5
+"""A fifth of the common minute is kept for connections that have made at most `FEW` names."""
+FEW: Final = 20
+
+
+class _Minute(Struct):
+    """What may still be made; grows again within a minute."""
+
+    left: float
+    at_ms: int
+
+    def refill(self, most: int, now_ms: int) -> None:
+        self.left = min(most, self.left + (now_ms - self.at_ms) * most / MINUTE_MS)
+        self.at_ms = now_ms
+
+
+class NewNames:
+    """Says whether one more topic or group may be made."""
+
+    def __init__(self, config: Callable[[], BoundsConfig], now_ms: Callable[[], int]) -> None:
+        self._config = config
+        self._now_ms = now_ms
+        self._all = _Minute(config().max_new_names, now_ms())
+        self._of_peer: dict[object, _Minute] = {}
+        self.refused = 0
+        """How many were not made for one of the bounds."""
+
+    def topic_fault(self, count: int, peer: object) -> str | None:
+        """Say why no topic is made beside ``count`` others, or count one and return None."""
+        most = self._config().max_auto_created_topics
+        if count >= most:
+            return self._full("topics", "maxAutoCreatedTopics", most, "updateTopic")
+        return self._take(peer)
+
+    def group_fault(self, count: int, peer: object) -> str | None:
+        """Say why no group is made beside ``count`` others, or count one and return None."""
+        most = self._config().max_auto_created_groups
+        if count >= most:
+            return self._full("consumer groups", "maxAutoCreatedGroups", most, "updateSubGroup")
+        return self._take(peer)
+
+    def disconnected(self, peer: object) -> None:
+        """Forget a connection that ended."""
+        self._of_peer.pop(peer, None)
+
+    def _full(self, what: str, key: str, most: int, verb: str) -> str:
+        self.refused += 1
+        return (
+            f"there are {most} {what} or more and no other is made by its first use: make it with mqadmin {verb}, "
+            f"delete those that nobody uses, or raise {key}"
+        )
+
+    def _take(self, peer: object) -> str | None:
+        config, now_ms = self._config(), self._now_ms()
+        most = config.max_new_names_of_connection
+        own = self._of_peer.get(peer)
+        if own is None:
+            own = self._of_peer[peer] = _Minute(most, now_ms)
+        own.refill(most, now_ms)
+        self._all.refill(config.max_new_names, now_ms)
+        kept = config.max_new_names / KEPT_PART if most - own.left >= FEW else 0.0
+        if own.left < 1:
+            return self._late("this connection has", "maxNewNamesOfConnection", most)
+        if self._all.left < 1 + kept:
+            return self._late("clients have", "maxNewNames", config.max_new_names)
+        own.left -= 1
+        self._all.left -= 1
+        return None
+
+    def _late(self, who: str, key: str, most: int) -> str:
+        self.refused += 1
+        return (
+            f"{who} made {most} topics and groups by using them within a minute: wait some seconds and try again, make "
+            f"them with mqadmin, or raise {key}"
+        )

@@ -14,6 +14,7 @@ from firearrow.broker.settings.failover_settings import FailoverConfig
 from firearrow.broker.settings.pull_settings import PullConfig
 from firearrow.broker.settings.replication_settings import ReplicationConfig
 from firearrow.broker.settings.transaction_settings import TransactionConfig
+from firearrow.quotas.settings import QuotaConfig
 from firearrow.remoting.limits import Limits
 from firearrow.remoting.operation_port import OperationConfig
 from firearrow.runtime.tls_settings import ClientTls, ServerTls
@@ -51,6 +52,7 @@ PARTS = (
     ("Checking what is stored", ScrubConfig),
     ("Metrics and health", OperationConfig),
     ("Access", AccessConfig),
+    ("Quotas", QuotaConfig),
     ("Limits of connections", Limits),
     ("TLS of connections to this broker: tls.mode and so on", ServerTls),
     ("TLS of connections to name servers and to a master: client_tls.enabled and so on", ClientTls),

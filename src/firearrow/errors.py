@@ -18,7 +18,8 @@ The tree:
     ├── ConnectionLost           the connection ended with the answer outstanding
     ├── RequestTimedOut          no answer within the deadline
     ├── RequestRefused           the server answered with an error code
-    │   └── AccessDenied         the account is unknown, its secret is wrong, or it may not do this
+    │   ├── AccessDenied         the account is unknown, its secret is wrong, or it may not do this
+    │   └── Throttled            a quota is used up; the server says how long to wait
     ├── Overloaded               a local limit is reached; nothing was sent
     ├── Unsupported              this version cannot do what was asked
     ├── IllegalMessage           a message, a name or an id breaks the rules; nothing was sent or stored
@@ -129,6 +130,16 @@ class AccessDenied(RequestRefused):
 
     Nothing happened, and asking again changes nothing: check ``access_key`` and ``secret_key``, or the permissions.
     """
+
+
+class Throttled(RequestRefused):
+    """A quota of the server is used up. Nothing happened; ask again after ``retry_after_ms`` milliseconds."""
+
+    retryable = True
+
+    def __init__(self, code: int, remark: str, retry_after_ms: int, *, asked: str = "", address: str = "") -> None:
+        self.retry_after_ms = retry_after_ms
+        super().__init__(code, remark, asked=asked, address=address)
 
 
 class Overloaded(FireArrowError):

@@ -53,6 +53,10 @@ PAGES = {
         "a wrong password is refused",
         " lines, as they were written; the last is line ",
     ],
+    "how-to/quotas.md": [
+        "sent 60 in more than a second",
+        "retryable True stored False told how long to wait True",
+    ],
     "how-to/filter-messages.md": ["passed ['Bonn', 'Köln']", "Aachen"],
     "how-to/delays.md": [
         "at once, after two seconds, at a time",

@@ -90,8 +90,8 @@ class _Remembered:
         self.user: User | None = None
         self.names = b""
         """How headers of requests name this user, who has signed a request of the connection."""
-        self.shapes: set[SendShape] = set()
-        """Shapes of sends by this user to topics where that is allowed."""
+        self.shapes: dict[SendShape, User] = {}
+        """Shapes of sends to topics where that is allowed, and the users who send them."""
 
 
 class Guard:
@@ -156,7 +156,8 @@ class Guard:
         if remembered is None or remembered.accounts is not self._accounts.value:
             return False
         shape = sends.shape
-        if shape in remembered.shapes:
+        self.asker = remembered.shapes.get(shape)
+        if self.asker is not None:
             return True
         user = remembered.user
         if user is None or not shape.holds(remembered.names):
@@ -166,7 +167,7 @@ class Guard:
             return False
         if len(remembered.shapes) >= REMEMBERED_MAX:
             remembered.shapes.clear()
-        remembered.shapes.add(shape)
+        self.asker = remembered.shapes[shape] = user
         return True
 
     def may_see(self, peer: Peer, topic: str) -> bool:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from firearrow.access.settings import inner_signer
 from firearrow.broker.consumer_side import Consuming, Registers
 from firearrow.broker.failover.group_part import GroupPart
-from firearrow.broker.guarded import guarded
+from firearrow.broker.guarded import Front, guarded
 from firearrow.broker.handlers.admin.broker_config import BrokerConfigHandlers
 from firearrow.broker.handlers.admin.replication import ReplicationHandlers
 from firearrow.broker.handlers.admin.runtime import RuntimeHandlers, begin_days
@@ -139,10 +139,10 @@ class Broker:
             handlers = Handlers()
             for part in parts:
                 part.add_to(handlers)
-            handlers = await guarded(life, handlers, tables, metrics.registry, transactions.producers, replication)
+            front = await guarded(life, handlers, tables, metrics.registry, transactions.producers, replication)
             await replication.start(life)
             if self._part is None or await self._part.serves():
-                await self._serve_clients(life, tables.store, handlers, consuming, registration)
+                await self._serve_clients(life, tables.store, front, consuming, registration)
             mending = Mending(tables.store, self._caller, self._name_servers, identity)
             life.spawn(mending.run(), "mending")
             life.spawn(self._certificates.run(), "certificates")
@@ -317,28 +317,29 @@ class Broker:
         ]
 
     async def _serve_clients(
-        self, life: Lifetime, store: Store, handlers: Handlers, consuming: Consuming, registration: Registration
+        self, life: Lifetime, store: Store, front: Front, consuming: Consuming, registration: Registration
     ) -> None:
-        await self._listen(life, handlers, consuming)
+        await self._listen(life, front, consuming)
         self._leave_when_fenced(store, registration)
         await self._register(life, registration)
 
-    async def _listen(self, life: Lifetime, handlers: Handlers, consuming: Consuming) -> None:
+    async def _listen(self, life: Lifetime, front: Front, consuming: Consuming) -> None:
         bind, port = self._settings.broker.bind_address, self._settings.broker.listen_port
-        await self._serve(life, Address(bind, port), handlers, consuming)
+        await self._serve(life, Address(bind, port), front, consuming)
         if port > FAST_PORT_BELOW:
-            fast = handlers.without(NOT_ON_FAST_PORT)
-            await self._serve(life, Address(bind, port - FAST_PORT_BELOW), fast, consuming)
+            fast = Address(bind, port - FAST_PORT_BELOW)
+            await self._serve(life, fast, front.without(NOT_ON_FAST_PORT), consuming)
 
-    async def _serve(self, life: Lifetime, address: Address, handlers: Handlers, consuming: Consuming) -> None:
+    async def _serve(self, life: Lifetime, address: Address, front: Front, consuming: Consuming) -> None:
         settings = self._settings.value
         server = Server(
             self._network,
-            handlers,
+            front.handlers,
             settings.limits,
             tls=self._certificates.server,
             tls_mode=settings.tls.mode,
             on_disconnect=consuming.disconnected,
+            per_address=front.per_address,
         )
         self._certificates.on_change.append(lambda: server.renew(self._certificates.server))
         await server.start(address)

@@ -1,13 +1,32 @@
-"""The handlers of a broker as requests reach them: behind the guard, if access is on. Wiring only."""
+"""The handlers of a broker as requests reach them: behind access, if it is on, and behind quotas. Wiring only."""
+
+from collections.abc import Collection
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from firearrow.access.access import Access, access_of, open_to_all
 from firearrow.broker.replication.replication import Replication
 from firearrow.broker.stored_topics import StoredTopics
 from firearrow.broker.tables.tables import Tables
 from firearrow.broker.transaction.producers import ConnectedProducers
+from firearrow.quotas.metrics import QuotaMetrics
+from firearrow.quotas.throttle import Throttle
 from firearrow.remoting.handlers import Handlers
+from firearrow.remoting.per_address import PerAddress
 from firearrow.runtime.service import Lifetime
 from firearrow.telemetry.metrics import Registry
+
+
+class Front(Struct, frozen=True, eq=False):
+    """What the ports of a broker share: the handlers, and the count of connections of every address."""
+
+    handlers: Handlers
+    per_address: PerAddress
+
+    def without(self, codes: Collection[int]) -> "Front":
+        """The same without the handlers of these codes."""
+        return replace(self, handlers=self.handlers.without(codes))
 
 
 async def guarded(
@@ -17,19 +36,44 @@ async def guarded(
     registry: Registry,
     producers: ConnectedProducers,
     replication: Replication,
-) -> Handlers:
-    """Return the handlers behind the guard; where rules count, producers are asked about their own topics alone."""
+) -> Front:
+    """Return the handlers behind their guards; where rules count, producers are asked about their own topics alone."""
     config = tables.settings.value.access
-    if open_to_all(config, "broker", tables.settings.broker.bind_address):
-        return handlers
-    access = access_of(config, tables.disk, tables.identity.cluster, tables.clock)
-    await access.open()
-    life.spawn(access.run(), "access")
-    registry.add(access.witness.families)
-    producers.may_see = access.guard.may_see
-    if isinstance(access, Access):
-        access.copies.add_to(handlers)
-        if replication.metadata is not None:
-            replication.metadata.accounts = access.copies
-    stored, identity = StoredTopics(tables.store.lookups, tables.jobs), tables.identity
-    return access.before(handlers, stored, identity.name, str(identity.address))
+    access = None
+    if not open_to_all(config, "broker", tables.settings.broker.bind_address):
+        access = access_of(config, tables.disk, tables.identity.cluster, tables.clock)
+        await access.open()
+        life.spawn(access.run(), "access")
+        registry.add(access.witness.families)
+        producers.may_see = access.guard.may_see
+        if isinstance(access, Access):
+            access.copies.add_to(handlers)
+            if replication.metadata is not None:
+                replication.metadata.accounts = access.copies
+
+    def user() -> str | None:
+        asker = None if access is None else access.guard.asker
+        return None if asker is None else asker.name
+
+    per_address = PerAddress()
+    handlers = _throttled(handlers, tables, Throttle(user, tables.clients.client_id), per_address, registry)
+    if access is not None:
+        stored, identity = StoredTopics(tables.store.lookups, tables.jobs), tables.identity
+        handlers = access.before(handlers, stored, identity.name, str(identity.address))
+    return Front(handlers, per_address)
+
+
+def _throttled(
+    handlers: Handlers, tables: Tables, throttle: Throttle, per_address: PerAddress, registry: Registry
+) -> Handlers:
+    """Return the handlers behind a throttle that follows the settings."""
+
+    def configure() -> None:
+        quotas = tables.settings.value.quotas
+        throttle.configure(quotas)
+        per_address.limit = quotas.quota_connections_per_address
+
+    configure()
+    tables.settings.on_change.append(configure)
+    registry.add(QuotaMetrics(throttle, per_address).families)
+    return throttle.before(handlers)

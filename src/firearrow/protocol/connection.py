@@ -62,6 +62,8 @@ OUTSTANDING_MAX: Final = 65_535
 _OPAQUE_MASK: Final = 0x7FFF_FFFF
 _COMPACT_CODE_MAX: Final = 0x7FFF
 _NEVER: Final = float("inf")
+_BUSY: Final = frozenset({int(ResponseCode.SYSTEM_BUSY), int(ResponseCode.FLOW_CONTROL)})
+_LONGEST_WAIT_MS: Final = 3_600_000
 
 Buffer = bytes | bytearray | memoryview
 
@@ -119,6 +121,8 @@ class AnswerArrived(msgspec.Struct):
     answer: Fields | None
     body: bytes
     fault: BadHeader | None = None
+    retry_after_ms: int | None = None
+    """How long to wait before asking again, if the peer refuses and says so."""
 
     @property
     def code(self) -> int:
@@ -256,7 +260,8 @@ class Connection:
             return None
         del self._outstanding[heading.opaque]
         answer, heading.request = heading.request, None
-        return AnswerArrived(asked, heading, answer, body)
+        after = _retry_after_ms(Encoding.JSON, header) if heading.code in _BUSY else None
+        return AnswerArrived(asked, heading, answer, body, retry_after_ms=after)
 
     def _answered(
         self,
@@ -271,12 +276,13 @@ class Connection:
             self.late_answers += 1
             return None
         kind = type(asked.request).answer
+        after = _retry_after_ms(encoding, header) if heading.code in _BUSY else None
         try:
             answer = read_fields(encoding, heading, header, rest, kind)
         except BadFields as error:
-            return AnswerArrived(asked, heading, None, body, None if heading.code else error)
+            return AnswerArrived(asked, heading, None, body, None if heading.code else error, after)
         self._likely = kind
-        return AnswerArrived(asked, heading, answer, body)
+        return AnswerArrived(asked, heading, answer, body, retry_after_ms=after)
 
     def _decline(self, encoding: int, heading: Heading[Any], refusal: Refused) -> RequestDeclined | None:
         if heading.flag & ANSWER_FLAG:
@@ -431,3 +437,9 @@ class Connection:
         unanswered = list(self._outstanding.values())
         self._outstanding.clear()
         return unanswered
+
+
+def _retry_after_ms(encoding: int, header: bytes) -> int | None:
+    """Return how long a refused request should wait, as the peer says; None if it does not."""
+    text = ext_fields(encoding, header).get("retryAfterMs", "")
+    return min(int(text[:18]), _LONGEST_WAIT_MS) if text.isascii() and text.isdigit() else None

@@ -9,8 +9,9 @@ Apache's words, because operators search for them. ``request_body`` refuses a re
 from typing import Final, TypeVar
 
 from firearrow import fastjson
-from firearrow.errors import AccessDenied, BadBody, FireArrowError, RequestRefused
+from firearrow.errors import AccessDenied, BadBody, FireArrowError, RequestRefused, Throttled
 from firearrow.protocol.codes import RequestCode, ResponseCode
+from firearrow.protocol.conversation import Fields
 
 T = TypeVar("T")
 
@@ -32,12 +33,19 @@ _REPLACED: Final = {
 }
 
 
-class Refused(FireArrowError):
-    """A request is refused with a response code and a reason for people to read."""
+class RetryAfter(Fields, frozen=True, kw_only=True, gc=False):
+    """The field of a flow-control answer that says how long to wait. Stock clients ignore it."""
 
-    def __init__(self, code: int, remark: str) -> None:
+    retry_after_ms: int
+
+
+class Refused(FireArrowError):
+    """A request is refused with a response code, a reason for people to read, and perhaps fields for programs."""
+
+    def __init__(self, code: int, remark: str, fields: Fields | None = None) -> None:
         self.code = code
         self.remark = remark
+        self.fields = fields
         super().__init__(f"refused with code {code}: {remark}")
 
 
@@ -69,8 +77,12 @@ def server_body(data: bytes, kind: type[T]) -> T:
         raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
 
 
-def refusal_of(code: int, remark: str, *, asked: str, address: str) -> RequestRefused:
+def refusal_of(
+    code: int, remark: str, *, asked: str, address: str, retry_after_ms: int | None = None
+) -> RequestRefused:
     """The error for an answer with an error code. 4.9 brokers mark refused accounts only by a Java class name."""
+    if retry_after_ms is not None:
+        return Throttled(code, remark, retry_after_ms, asked=asked, address=address)
     denied = code == ResponseCode.SYSTEM_ERROR and _OF_4_9 in remark
     if code == ResponseCode.NO_PERMISSION:
         denied = not any(words in remark for words in _OF_A_TOPIC_OR_BROKER)

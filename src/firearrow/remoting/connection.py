@@ -213,7 +213,9 @@ class Connection(Owing):
             outcome = Reply(event.answer, event.body, event.code, event.heading.remark, event.heading.version)
         else:
             asked = type(event.asked.request).__name__
-            outcome = refusal_of(event.code, event.remark, asked=asked, address=str(self.address))
+            outcome = refusal_of(
+                event.code, event.remark, asked=asked, address=str(self.address), retry_after_ms=event.retry_after_ms
+            )
         self._report(asker, outcome)
         if self.is_leaving and not self._talk.outstanding:
             self.close()
@@ -231,7 +233,7 @@ class Connection(Owing):
         if isinstance(error, BrokenInvariant):
             raise error
         if isinstance(error, Refused):
-            return Answer(code=error.code, remark=error.remark)
+            return Answer(error.fields, code=error.code, remark=error.remark)
         what, reason = RequestCode(asked.heading.code).name, f"{type(error).__name__}: {error}"
         self._endpoint.handlers.failures.count += 1
         extra = {"peer": str(self.address), "request": what, "reason": reason}
@@ -244,7 +246,7 @@ class Connection(Owing):
         if call.owed is not None:
             call.owed.answer(answer)
         else:
-            self._talk.answer(call.asked, code=answer.code, remark=answer.remark)
+            self._talk.answer(call.asked, answer.fields, code=answer.code, remark=answer.remark)
 
     # -- sending
 

@@ -20,6 +20,7 @@ from firearrow.protocol.frame import FrameLimits
 from firearrow.remoting.flow import RESTING, Budget, Dribbler, Partials, Promises, Reading, Slow, Unsent, Waiting
 from firearrow.remoting.handlers import Handlers, Peer
 from firearrow.remoting.limits import Limits
+from firearrow.remoting.per_address import PerAddress
 from firearrow.runtime.process import give_back_memory
 from firearrow.telemetry.damped import Damped
 
@@ -86,6 +87,7 @@ class Endpoint:
         on_connect: PeerHook | None = None,
         on_disconnect: PeerHook | None = None,
         sign: Sign | None = None,
+        per_address: PerAddress | None = None,
         is_server: bool,
     ) -> None:
         self.loop = asyncio.get_running_loop()
@@ -93,6 +95,7 @@ class Endpoint:
         self.frame_limits = FrameLimits(limits.max_frame_bytes, limits.max_header_bytes)
         self.handlers = handlers
         self.is_server = is_server
+        self.per_address: Final = per_address or PerAddress()
         self.sign = sign
         self.on_connect = on_connect
         self.on_disconnect = on_disconnect
@@ -138,6 +141,7 @@ class Endpoint:
     def ended(self, connection: Member) -> None:
         """Remove an ended connection from all tables."""
         del self.connections[connection]
+        self.per_address.leave(connection)
         self._waiting.pop(connection, None)
         self.partials.forget(connection)
         self.unsent.forget(connection)

@@ -35,6 +35,8 @@ from firearrow.remoting.reply import CALL_TIMEOUT_MS, SUCCESS_ONLY, OnOutcome, R
 from firearrow.runtime.network import Address
 
 Buffer = bytes | bytearray | memoryview
+Charge = Callable[[int], None]
+"""Takes the number of bytes in the body of an answer, when it is sent."""
 
 OWED_OVERHEAD_BYTES: Final = 512
 """What a request whose answer is owed costs beside its own bytes, as the in-flight limits count it."""
@@ -148,6 +150,7 @@ class Later(msgspec.Struct, eq=False, gc=False):
     _size: int
     _is_open: bool = True
     _promised: int = 0
+    _charge: Charge | None = None
 
     @property
     def is_owed(self) -> bool:
@@ -164,6 +167,8 @@ class Later(msgspec.Struct, eq=False, gc=False):
         if not self._peer.is_open:
             return False
         self._peer.pay(self._asked, answer or SUCCESS, self._size)
+        if self._charge is not None and answer is not None:
+            self._charge(len(answer.body))
         return True
 
     def promise(self, size: int) -> None:
@@ -220,6 +225,8 @@ class Call(msgspec.Struct, eq=False, gc=False):
     asked: RequestArrived
     peer: Creditor
     owed: Later | None = None
+    charge: Charge | None = None
+    """What is told the size of an answer that comes later."""
 
     @property
     def body(self) -> bytes:
@@ -251,13 +258,13 @@ class Call(msgspec.Struct, eq=False, gc=False):
         if self.owed is None:
             size = len(self.asked.body) + len(self.asked.header) + OWED_OVERHEAD_BYTES
             self.peer.owe(size)
-            self.owed = Later(self.peer, self.asked, size)
+            self.owed = Later(self.peer, self.asked, size, _charge=self.charge)
         return self.owed
 
     def hold(self) -> Later:
         """Return a `Later` for a long wait. The request does not count as in flight; its holder bounds the number."""
         if self.owed is None:
-            self.owed = Later(self.peer, _bare(self.asked), 0)
+            self.owed = Later(self.peer, _bare(self.asked), 0, _charge=self.charge)
         else:
             self.owed.let_go()
         return self.owed
@@ -322,13 +329,18 @@ class Handlers:
         left.failures = self.failures
         return left
 
-    def guarded(self, guard: Guard, passes: PassesSends | None = None) -> "Handlers":
-        """A copy in which every request passes the guard before its handler.
+    def guarded(
+        self, guard: Guard, passes: PassesSends | None = None, *, codes: Collection[int] | None = None
+    ) -> "Handlers":
+        """A copy in which every request, or those of ``codes``, pass the guard before their handler.
 
         Sends that arrive as one event are handled as one if ``passes`` says so, else one by one.
         """
         behind = Handlers()
-        behind.by_code.update({code: _behind(guard, handler) for code, handler in self.by_code.items()})
+        guarded = self.by_code.keys() if codes is None else codes
+        behind.by_code.update(
+            {code: _behind(guard, one) if code in guarded else one for code, one in self.by_code.items()}
+        )
         behind.urgent.update(self.urgent)
         behind.shedding, behind.failures = self.shedding, self.failures
         if passes is not None and self.many_sends is not None:

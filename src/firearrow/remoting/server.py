@@ -17,6 +17,7 @@ from firearrow.remoting.endpoint import Endpoint, PeerHook
 from firearrow.remoting.greeting import Greeting, Opening, StreamKind
 from firearrow.remoting.handlers import Handlers, Peer
 from firearrow.remoting.limits import Limits
+from firearrow.remoting.per_address import PerAddress
 from firearrow.runtime.network import Address, Listener, Network
 from firearrow.runtime.tls import TlsLayer
 from firearrow.runtime.tls_settings import TlsMode
@@ -56,6 +57,7 @@ class Server:
         tls_mode: TlsMode = TlsMode.PERMISSIVE,
         on_connect: PeerHook | None = None,
         on_disconnect: PeerHook | None = None,
+        per_address: PerAddress | None = None,
     ) -> None:
         if tls is None and tls_mode is TlsMode.ENFORCING:
             raise SettingsError("TLS is enforced and there is no certificate: give a certificate, or change the mode")
@@ -66,6 +68,7 @@ class Server:
         self._limits = limits or Limits()
         self._on_connect = on_connect
         self._on_disconnect = on_disconnect
+        self._per_address = per_address
         self._endpoint: Endpoint | None = None
         self._listener: Listener | None = None
 
@@ -109,6 +112,7 @@ class Server:
             self._handlers,
             on_connect=self._on_connect,
             on_disconnect=self._on_disconnect,
+            per_address=self._per_address,
             is_server=True,
         )
         self._listener = await self._network.listen(lambda: _Arrival(endpoint, self._tls, self._tls_mode), address)
@@ -152,9 +156,26 @@ class _Arrival(asyncio.Protocol):
             self._refuse(str(transport.get_extra_info("peername")))
             self._transport.abort()
             return
-        self._connection = Connection(endpoint)
-        self._connection.wait_for_greeting()
-        self._connection.connection_made(transport)
+        connection = Connection(endpoint)
+        if not endpoint.limits.proxy_protocol and not self._enters(connection, transport.get_extra_info("peername")[0]):
+            self._transport.abort()
+            return
+        self._connection = connection
+        connection.wait_for_greeting()
+        connection.connection_made(transport)
+
+    def _enters(self, connection: Connection, host: str) -> bool:
+        """Whether the host has room for one more connection, which counts from now on."""
+        endpoint = self._endpoint
+        per_address = endpoint.per_address
+        if per_address.enter(connection, host):
+            return True
+        number = per_address.refused.count(endpoint.loop.time())
+        if number:
+            limit = per_address.limit
+            extra = {"peer": host, "limit": limit, "refused": number, "total": per_address.refused.total}
+            log.warning("connection of %s refused: it has %d already", host, limit, extra=extra)
+        return False
 
     def _refuse(self, peer: str) -> None:
         endpoint = self._endpoint
@@ -175,6 +196,11 @@ class _Arrival(asyncio.Protocol):
             return
         if opening is None:
             return
+        if self._endpoint.limits.proxy_protocol:
+            source = opening.source or connection.address
+            if not self._enters(connection, source.host):
+                connection.cut("its address has as many connections as it may")
+                return
         if opening.kind is StreamKind.PLAIN:
             self._plain(connection, transport, opening)
         else:

@@ -22,6 +22,7 @@ from tests.simulation.client import (
     test_ordering,
     test_pausing,
     test_poison,
+    test_quotas,
     test_rebalance_listener,
     test_restarts,
 )
@@ -106,6 +107,19 @@ def commits_behind_another_member(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Departures, "_commit_unless_behind", always)
 
 
+def asks_again_at_once_when_told_to_wait(patch: pytest.MonkeyPatch) -> None:
+    for module in ("producer.retry_policy", "consumer.broker_queries"):
+        patch.setattr(f"firearrow.client.{module}.told_pause_s", lambda *_: 0.001)
+
+
+def counts_no_answers(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("firearrow.quotas.throttle._charged", lambda _costs, request, call, handler: handler(request, call))
+
+
+def counts_all_topics_together(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("firearrow.quotas.throttle._topic", lambda *_: "slow")
+
+
 PLANTS: list[tuple[Plant, Question]] = [
     (
         hands_out_what_was_pulled_before_a_pause,
@@ -120,6 +134,19 @@ PLANTS: list[tuple[Plant, Question]] = [
     (
         commits_behind_another_member,
         lambda _: test_rebalance_listener.test_what_handlers_finish_late_takes_no_commit_of_another_member_back(),
+    ),
+    (
+        asks_again_at_once_when_told_to_wait,
+        lambda _: test_quotas.test_a_producer_waits_as_told_and_another_topic_is_not_slowed(in_flight=1),
+    ),
+    (
+        asks_again_at_once_when_told_to_wait,
+        lambda _: test_quotas.test_a_consumer_waits_as_told_and_gets_everything("push"),
+    ),
+    (counts_no_answers, lambda _: test_quotas.test_a_consumer_waits_as_told_and_gets_everything("pull")),
+    (
+        counts_all_topics_together,
+        lambda _: test_quotas.test_a_producer_waits_as_told_and_another_topic_is_not_slowed(in_flight=1),
     ),
     (gives_up_at_once, lambda _: test_restarts.test_name_servers_that_cannot_be_reached_for_a_while_cost_no_send()),
     (fails_the_pull_for_one_bad_body, lambda _: test_poison.test_it_is_in_no_batch_with_others()),

@@ -25,6 +25,7 @@ from firearrow.broker.settings.transaction_settings import TransactionConfig
 from firearrow.errors import SettingsError
 from firearrow.model.delays import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from firearrow.model.flags import PERM_READ, PERM_WRITE
+from firearrow.quotas.settings import QuotaConfig, check_quotas
 from firearrow.remoting.limits import Limits
 from firearrow.remoting.operation_port import OperationConfig
 from firearrow.runtime.tls_settings import ClientTls, ServerTls
@@ -197,6 +198,7 @@ class BrokerSettings(Struct, frozen=True):
     timers: TimerConfig = field(default_factory=TimerConfig)
     operation: OperationConfig = field(default_factory=OperationConfig)
     access: AccessConfig = field(default_factory=AccessConfig)
+    quotas: QuotaConfig = field(default_factory=QuotaConfig)
     limits: Limits = field(default_factory=Limits)
     tls: ServerTls = field(default_factory=ServerTls)
     client_tls: ClientTls = field(default_factory=ClientTls)
@@ -238,6 +240,16 @@ CHANGEABLE: Final = frozenset(
         "maxSubscriptionBytes",
         "maxSubscriptionBytesOfConnection",
         "minInSyncReplicas",
+        "quotaClientBytes",
+        "quotaClientRequests",
+        "quotaConnectionsPerAddress",
+        "quotaGroupBytes",
+        "quotaGroupRequests",
+        "quotaOverrides",
+        "quotaTopicBytes",
+        "quotaTopicRequests",
+        "quotaUserBytes",
+        "quotaUserRequests",
         "recallMessageEnable",
         "maxTransferBytesBesideSends",
         "maxTransferBytesOnMessageInDisk",
@@ -288,6 +300,7 @@ def load_settings(sources: list[Source]) -> LoadedSettings:
         check_role(value.replication, value.broker.broker_id)
     check_precision(value.timers.timer_precision_ms)
     check_access(value.access)
+    check_quotas(value.quotas)
     limits = msgspec.structs.replace(value.limits, idle_s=value.broker.server_channel_max_idle_time_seconds)
     warnings = tuple(w for w in loaded.warnings if not w.endswith("has no effect: it is the default"))
     return LoadedSettings(msgspec.structs.replace(value, limits=limits), warnings)

@@ -118,6 +118,14 @@ class ClientTable:
         """Iterate over the producer groups and their members."""
         return iter(self._producers.items())
 
+    def client_id(self, connection: object) -> str | None:
+        """Return the client id that a connection has told with a heartbeat; None when it has told none."""
+        for name in self._producing.get(connection, ()):
+            return self._producers[name][connection].client_id
+        for name in self._consuming.get(connection, ()):
+            return self._consumers[name].members[connection].client_id
+        return None
+
     def groups_of_topic(self, topic: str) -> list[str]:
         """Return the names of the consumer groups whose members subscribe to a topic."""
         return [group.name for group in self._consumers.values() if topic in group.subscriptions]

@@ -1,8 +1,10 @@
 """Requests to brokers for messages, offsets and the bounds of queues, shared by push and pull consumers.
 
 A pull goes to the broker id that the last answer suggested (a slave, when the master is busy with old messages), or to
-another member when the master cannot be reached. A member that could not be reached is skipped for a few seconds if
-there is another, because name servers may still list it. Java: ``PullAPIWrapper``, ``MQClientAPIImpl``.
+another member when the master cannot be reached. A pull that a broker refuses because a quota is used up waits as long
+as the broker says, if that is within its timeout, and is sent again. A member that could not be reached is skipped for
+a few seconds if there is another, because name servers may still list it. Java: ``PullAPIWrapper``,
+``MQClientAPIImpl``.
 """
 
 import asyncio
@@ -16,7 +18,8 @@ from firearrow import fastjson
 from firearrow.client.consumer.subscription import Subscription
 from firearrow.client.instance import Instance
 from firearrow.client.routes import MASTER_ID
-from firearrow.errors import BadBody, ConnectionFailed, NoRoute
+from firearrow.client.told_pause import told_pause_s
+from firearrow.errors import BadBody, ConnectionFailed, NoRoute, Throttled
 from firearrow.model import MessageQueue, StoredMessage
 from firearrow.model.flags import is_wrapped_batch
 from firearrow.protocol.bodies.admin.topic import TopicStatsTable
@@ -162,7 +165,21 @@ class Puller:
             raise
 
     async def pull(self, order: PullOrder) -> PulledBytes:
-        """Pull once. Without messages the pull returns after ``suspend_ms``."""
+        """Pull once, when quotas allow it. Without messages the pull returns after ``suspend_ms``."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + order.timeout_ms / 1000
+        while True:
+            try:
+                return await self._pull_now(order)
+            except Throttled as error:
+                pause_s = told_pause_s(error, self._instance.doors.chance)
+                if loop.time() + pause_s >= deadline:
+                    raise
+                what, topic = "pulls of topic %s wait for a quota: %s", order.queue.topic
+                self._instance.trouble.say(loop.time(), f"quota {topic}", what, topic, error, topic=topic)
+                await asyncio.sleep(pause_s)
+
+    async def _pull_now(self, order: PullOrder) -> PulledBytes:
         number, address = self.where(order.queue.broker_name, order.broker_id)
         flags = SUSPENDS if order.suspend_ms else 0
         commits = order.commit_offset is not None and number == MASTER_ID

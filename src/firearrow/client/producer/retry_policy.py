@@ -3,7 +3,9 @@
 Another broker is tried at once. After all brokers have been tried there is a back-off that grows with each round, with
 jitter, so that many producers do not retry at the same moment. ``retries`` limits the attempts in which a broker was
 asked. Attempts in which nothing was sent (connection refused, no route, the broker says that it is leaving) may go on
-until the deadline, so that no send fails because a lone broker is restarted within ``send_timeout_ms``.
+until the deadline, so that no send fails because a lone broker is restarted within ``send_timeout_ms``. The same holds
+for a broker that refuses because a quota is used up: the back-off is then at least as long as the broker says, and a
+send that would have to wait beyond its deadline is given up at once.
 
 A message that must keep an order goes to its own queue again, and only if the failed attempt can no longer be stored
 behind a later message: nothing was sent, the broker refused it, or the connection is lost. After a timeout the send is
@@ -17,6 +19,7 @@ import random
 from collections.abc import Iterable
 from typing import Final
 
+from firearrow.client.told_pause import told_pause_s
 from firearrow.errors import (
     AccessDenied,
     ConnectionFailed,
@@ -26,6 +29,7 @@ from firearrow.errors import (
     RequestRefused,
     RequestTimedOut,
     SendFailed,
+    Throttled,
 )
 from firearrow.protocol.codes import ResponseCode
 
@@ -59,6 +63,7 @@ class Attempts:
         self._is_fixed = is_fixed
         self._has_one_attempt = is_fixed and not retries
         self._pause_s = FIRST_PAUSE_S
+        self._told: Throttled | None = None
         self.errors: list[FireArrowError] = []
         self.tried: set[str] = set()
         """Brokers that have failed since the last back-off."""
@@ -69,6 +74,8 @@ class Attempts:
         self.errors.append(error)
         if broker is not None:
             self.tried.add(broker)
+        if isinstance(error, Throttled) and (self._told is None or error.retry_after_ms < self._told.retry_after_ms):
+            self._told = error
         self.may_have_happened |= was_asked and error.may_have_happened
         if self._has_one_attempt or isinstance(error, AccessDenied):
             return False
@@ -95,6 +102,9 @@ class Attempts:
         if not self._is_fixed and any(broker not in self.tried for broker in brokers):
             return 0.0
         self.tried.clear()
+        told, self._told = self._told, None
+        if told is not None:
+            return told_pause_s(told, chance)
         pause_s, self._pause_s = self._pause_s, min(2 * self._pause_s, LONGEST_PAUSE_S)
         return pause_s * chance.uniform(0.5, 1.0)
 
@@ -113,7 +123,7 @@ class Attempts:
 
 
 def is_free(error: FireArrowError, *, was_asked: bool) -> bool:
-    """Whether an attempt does not count against ``retries``, because nothing was sent."""
+    """Whether an attempt does not count against ``retries``: nothing was sent, or the broker says when to try again."""
     if isinstance(error, RequestRefused):
-        return error.code == ResponseCode.GO_AWAY
+        return error.code == ResponseCode.GO_AWAY or isinstance(error, Throttled)
     return not was_asked or isinstance(error, ConnectionFailed | NoRoute) or not error.may_have_happened

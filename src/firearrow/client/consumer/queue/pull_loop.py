@@ -21,7 +21,8 @@ from firearrow.client.consumer.queue.owned_queue import OwnedQueue
 from firearrow.client.consumer.settings import DEFAULT_TIMESTAMP_AGO_MS, FIRST, LAST, ConsumerSettings
 from firearrow.client.consumer.subscription import EVERYTHING, Subscription
 from firearrow.client.instance import Instance
-from firearrow.errors import FireArrowError, RequestRefused
+from firearrow.client.told_pause import told_pause_s
+from firearrow.errors import FireArrowError, RequestRefused, Throttled
 from firearrow.model import MessageQueue, StoredMessage
 from firearrow.model.names import is_retry_topic
 from firearrow.protocol.codes import ResponseCode
@@ -172,6 +173,8 @@ class PullLoop:
             if error.code == ResponseCode.SUBSCRIPTION_NOT_EXIST:
                 await self._instance.beat()
                 return LONGEST_BACKOFF_S
+            if isinstance(error, Throttled):
+                return told_pause_s(error, self._instance.doors.chance)
             return self._settings.pull_error_pause_ms / 1000 if is_hopeless(error) else BUSY_S
         self._instance.hurry()
         flow.broker_id = 0

@@ -1,0 +1,1 @@
+"""Quotas: how much of a broker users, clients, topics, groups and addresses may use."""

@@ -1,0 +1,40 @@
+"""The metrics of quotas."""
+
+from collections.abc import Iterator
+
+from firearrow.quotas.throttle import Throttle
+from firearrow.remoting.per_address import PerAddress
+from firearrow.telemetry.metrics import Family
+
+PER_ADDRESS = (("quota", "address"), ("measure", "connections"))
+
+
+class QuotaMetrics:
+    """What quotas show to operators: refusals since the start, and the limits in force."""
+
+    def __init__(self, throttle: Throttle, per_address: PerAddress) -> None:
+        self._throttle = throttle
+        self._per_address = per_address
+
+    def families(self) -> Iterator[Family]:
+        """Yield the metrics."""
+        throttle, per_address = self._throttle, self._per_address
+        refused = [
+            ((("quota", kind.value), ("measure", measure.value)), float(count))
+            for (kind, measure), count in throttle.throttled.items()
+        ]
+        refused.append((PER_ADDRESS, float(per_address.refused.total)))
+        says = "Requests and connections refused because a quota was used up"
+        yield Family("firearrow_quota_throttled_total", "counter", says, refused)
+        limits = dict.fromkeys(throttle.throttled, 0)
+        limits |= {(buckets.limit.kind, buckets.limit.measure): buckets.limit.each for buckets in throttle.buckets()}
+        rows = [
+            ((("quota", kind.value), ("measure", measure.value)), float(each))
+            for (kind, measure), each in limits.items()
+        ]
+        rows.append((PER_ADDRESS, float(per_address.limit)))
+        yield Family("firearrow_quota_limit", "gauge", "Limits of names without one of their own; 0: none", rows)
+        held = [((), float(throttle.held.count))]
+        yield Family("firearrow_quota_held", "gauge", "Refusals that are held back for stock clients now", held)
+        names = [((), float(sum(map(len, throttle.buckets()))))]
+        yield Family("firearrow_quota_names", "gauge", "Users, clients, topics and groups that are counted now", names)

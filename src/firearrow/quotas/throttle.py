@@ -1,0 +1,206 @@
+"""The one place where requests are counted against quotas, before their handlers and behind access.
+
+Counted are sends, pulls and queries of messages. Heartbeats, offsets, locks, ends of transactions and administration
+are not: refusing them would break groups that keep to their quota, or shut out the operator who wants to raise a limit.
+
+A request counts for its user, its client, its topic and its consumer group, with one request and with the bytes of its
+header and body; the body of its answer counts when it is known. If one of them is over its quota, the request is
+refused and counts for none. The refusal is Apache's flow-control answer (SYSTEM_BUSY, for pulls FLOW_CONTROL) with how
+long to wait, in words and as a field. A client that does not read the field (every stock client) would ask again at
+once or far too late, so its refusal is held back for that time (`HeldRefusals`).
+
+With no limit set a request costs one look at ``is_on``.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+from msgspec import Struct
+
+from firearrow.protocol.codes import ResponseCode
+from firearrow.protocol.command import OUR_LANGUAGE
+from firearrow.protocol.conversation import Request
+from firearrow.protocol.refusal import Refused, RetryAfter
+from firearrow.protocol.requests.message.pull import LitePullMessage, PullMessage
+from firearrow.protocol.requests.message.query import QueryConsumeQueue, QueryMessage, ViewMessageById
+from firearrow.protocol.requests.message.send import RecallMessage, SendBatchMessage, SendMessage, SendMessageV2
+from firearrow.protocol.sends import SendsArrived
+from firearrow.quotas.bucket import Bucket
+from firearrow.quotas.bucket_table import Buckets
+from firearrow.quotas.held import HeldRefusals
+from firearrow.quotas.settings import Kind, Measure, QuotaConfig
+from firearrow.remoting.handlers import Answer, Call, Creditor, Handler, Handlers, Later, ManySends, Peer
+
+SENDS: Final[tuple[type[Request[Any]], ...]] = (SendMessage, SendMessageV2, SendBatchMessage)
+PULLS: Final[tuple[type[Request[Any]], ...]] = (PullMessage, LitePullMessage)
+COUNTED: Final[tuple[type[Request[Any]], ...]] = (
+    *SENDS,
+    *PULLS,
+    RecallMessage,
+    QueryMessage,
+    ViewMessageById,
+    QueryConsumeQueue,
+)
+"""The requests that count."""
+TOLD_MAX_S: Final = 30.0
+"""The longest wait that a client is told; after it, it is told again."""
+_PULL_CODES: Final = frozenset(int(kind.code) for kind in PULLS)
+
+NameOf = Callable[[Any, Peer], str | None]
+"""Returns the name that a request of a peer counts for; None: it counts for none of this kind."""
+
+
+class _Cost(Struct, gc=False):
+    """What a request costs in one bucket."""
+
+    bucket: Bucket
+    cost: int
+    buckets: Buckets
+    name: str
+
+
+class Throttle:
+    """Lets requests pass, or tells them when to come again.
+
+    ``user_of`` returns the user that asks what is handled now, ``client_of`` the client id of a peer.
+    """
+
+    def __init__(self, user_of: Callable[[], str | None], client_of: Callable[[Peer], str | None]) -> None:
+        self._user_of = user_of
+        self._client_of = client_of
+        self._name_of: Final[dict[Kind, NameOf]] = {
+            Kind.USER: self._user,
+            Kind.CLIENT: self._client,
+            Kind.TOPIC: _topic,
+            Kind.GROUP: _group,
+        }
+        self._counts: list[tuple[NameOf, Buckets]] = []
+        self.throttled: Final = {(kind, measure): 0 for kind in Kind for measure in Measure}
+        """How many requests were refused, by the quota that was used up."""
+        self.held: Final = HeldRefusals()
+        self.is_on = False
+        """Whether there is a limit at all."""
+
+    def configure(self, config: QuotaConfig) -> None:
+        """Use these limits from now on; everybody begins with a full bucket where a limit has changed."""
+        before = [buckets for _, buckets in self._counts]
+        counts = []
+        for limit in config.limits():
+            same = next((buckets for buckets in before if buckets.limit == limit), None)
+            counts.append((self._name_of[limit.kind], Buckets(limit) if same is None else same))
+        self._counts = counts
+        self.is_on = bool(counts)
+
+    # ---- in front of handlers
+
+    def before(self, handlers: Handlers) -> Handlers:
+        """Return the handlers behind this throttle."""
+        codes = frozenset(int(kind.code) for kind in COUNTED)
+        behind = handlers.guarded(self, codes=codes)
+        behind.send_shapes = handlers.send_shapes
+        many = handlers.many_sends
+        if many is not None:
+            behind.many_sends = lambda sends, peer: self._many(sends, peer, many) if self.is_on else many(sends, peer)
+        return behind
+
+    def __call__(self, request: Request[Any], call: Call, handler: Handler) -> Answer | Later | None:
+        """Call the handler if the request may pass; hold back or raise ``Refused`` when it may not."""
+        if not self.is_on:
+            return handler(request, call)
+        costs = self._costs(request, call.peer, len(call.asked.header) + len(call.asked.body), 1)
+        now = _now()
+        if not all(cost.bucket.may_pass(now) for cost in costs):
+            return self._refuse(costs, call, now)
+        for cost in costs:
+            cost.bucket.take(cost.cost)
+        if isinstance(request, SENDS):
+            return handler(request, call)
+        return _charged(costs, request, call, handler)
+
+    def _many(self, sends: SendsArrived, peer: Creditor, take: ManySends) -> bool:
+        """Let many sends pass at once; return False if they must be taken one by one."""
+        costs = self._costs(sends.shape.request, peer, sends.columns.end, len(sends.columns.bodies))
+        now = _now()
+        if not all(cost.bucket.may_pass(now) for cost in costs) or not take(sends, peer):
+            return False
+        for cost in costs:
+            cost.bucket.take(cost.cost)
+        return True
+
+    def _costs(self, request: Request[Any], peer: Peer, size: int, count: int) -> list[_Cost]:
+        now, costs = _now(), []
+        for name_of, buckets in self._counts:
+            name = name_of(request, peer)
+            bucket = None if name is None else buckets.of(name, now)
+            if name is not None and bucket is not None:
+                costs.append(_Cost(bucket, size if buckets.limit.measure is Measure.BYTES else count, buckets, name))
+        return costs
+
+    def _refuse(self, costs: Sequence[_Cost], call: Call, now: float) -> Later:
+        waits = [(cost.bucket.wait_s(cost.cost, now), cost) for cost in costs if not cost.bucket.may_pass(now)]
+        wait_s, worst = max(waits, key=lambda wait: wait[0])
+        self.throttled[worst.buckets.limit.kind, worst.buckets.limit.measure] += 1
+        refusal = _refusal(worst, min(wait_s, TOLD_MAX_S), is_pull=call.asked.heading.code in _PULL_CODES)
+        if call.language == OUR_LANGUAGE.name or call.asked.is_oneway:
+            raise refusal
+        return self.held.hold(refusal, call, wait_s)
+
+    # ---- names
+
+    def _user(self, _request: object, _peer: Peer) -> str | None:
+        return self._user_of()
+
+    def _client(self, _request: object, peer: Peer) -> str:
+        return self._client_of(peer) or str(peer.address)
+
+    # ---- looking
+
+    def buckets(self) -> Iterator[Buckets]:
+        """Iterate over the buckets of every limit in force."""
+        return (buckets for _, buckets in self._counts)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _topic(request: Any, _peer: Peer) -> str | None:  # noqa: ANN401 - a request of any type
+    return getattr(request, "topic", None)
+
+
+def _group(request: Any, _peer: Peer) -> str | None:  # noqa: ANN401 - a request of any type
+    return getattr(request, "consumer_group", None)
+
+
+def _charged(costs: Sequence[_Cost], request: Request[Any], call: Call, handler: Handler) -> Answer | Later | None:
+    """Call the handler, and take what its answer costs when it is known."""
+    buckets = [cost.bucket for cost in costs if cost.buckets.limit.measure is Measure.BYTES]
+    if not buckets:
+        return handler(request, call)
+
+    def charge(size: int) -> None:
+        for bucket in buckets:
+            bucket.take(size)
+
+    call.charge = charge
+    answer = handler(request, call)
+    if isinstance(answer, Answer):
+        charge(len(answer.body))
+    return answer
+
+
+def _refusal(cost: _Cost, wait_s: float, *, is_pull: bool) -> Refused:
+    limit, wait_ms = cost.buckets.limit, int(wait_s * 1000) + 1
+    rate = limit.of(cost.name)
+    where = (
+        f"quotaOverrides={limit.kind}{limit.measure.capitalize()}:{cost.name}"
+        if cost.name in limit.named
+        else limit.key
+    )
+    remark = (
+        f"[QUOTA]broker busy, start flow control for a while: {limit.kind} {cost.name} has used up its quota "
+        f"({where}={rate} a second); try again in {wait_ms} ms"
+    )
+    code = ResponseCode.FLOW_CONTROL if is_pull else ResponseCode.SYSTEM_BUSY
+    return Refused(code, remark, RetryAfter(retry_after_ms=wait_ms))

@@ -1,0 +1,91 @@
+"""A bucket lets pass what its rate allows, whatever comes when; and who waits as told may pass."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from firearrow.quotas.bucket import BURST_S, SPREAD_S, Bucket
+from firearrow.quotas.bucket_table import Buckets
+from firearrow.quotas.settings import Kind, Limit, Measure
+
+RATES = st.integers(1, 10**9)
+STEPS = st.lists(st.tuples(st.floats(0, 5), st.integers(0, 10**9)), max_size=60)
+"""How long after the last one a request comes, and what it costs."""
+SLACK = 1e-6
+
+
+@given(RATES, STEPS)
+def test_what_passes_is_bounded_by_the_rate(rate: int, steps: list[tuple[float, int]]) -> None:
+    bucket, now, passed = Bucket(rate, 0.0), 0.0, 0
+    for pause, cost in steps:
+        now += pause
+        if bucket.may_pass(now):
+            before_this = passed
+            passed += cost
+            bucket.take(cost)
+            assert before_this <= rate * (BURST_S + now) * (1 + SLACK)
+
+
+@given(RATES, STEPS)
+def test_nobody_is_refused_below_the_rate(rate: int, steps: list[tuple[float, int]]) -> None:
+    bucket, now, passed = Bucket(rate, 0.0), 0.0, 0
+    filled_at = 0.0
+    for pause, cost in steps:
+        now += pause
+        if bucket.is_full(now):
+            filled_at, passed = now, 0
+        if passed < rate * (BURST_S + now - filled_at) * (1 - SLACK):
+            assert bucket.may_pass(now)
+        if bucket.may_pass(now):
+            bucket.take(cost)
+            passed += cost
+
+
+@given(RATES, STEPS, st.integers(0, 10**9))
+def test_who_waits_as_told_may_pass(rate: int, steps: list[tuple[float, int]], cost: int) -> None:
+    bucket, now = Bucket(rate, 0.0), 0.0
+    for pause, each in steps:
+        now += pause
+        bucket.take(each)
+    if bucket.may_pass(now):
+        return
+    waits = [bucket.wait_s(cost, now) for _ in range(5)]
+    assert waits == sorted(waits)
+    assert waits[-1] - waits[0] <= SPREAD_S * (1 + SLACK)
+    later = now + waits[0] + max(0.001, waits[0] * SLACK)  # a broker adds a millisecond to what it tells
+    assert bucket.may_pass(later)
+
+
+@given(RATES, STEPS)
+def test_a_full_bucket_is_as_good_as_a_new_one(rate: int, steps: list[tuple[float, int]]) -> None:
+    bucket, now = Bucket(rate, 0.0), 0.0
+    for pause, cost in steps:
+        now += pause
+        bucket.take(cost)
+    while not bucket.is_full(now):
+        now += 1 + bucket.wait_s(0, now)
+    new = Bucket(rate, now)
+    for pause, cost in steps:
+        now += pause
+        assert bucket.may_pass(now) == new.may_pass(now)
+        bucket.take(cost)
+        new.take(cost)
+
+
+@given(st.lists(st.tuples(st.floats(0, 2), st.integers(0, 30), st.integers(0, 20)), max_size=200), st.integers(1, 8))
+def test_buckets_are_bounded_and_forgetting_lets_nothing_pass(steps: list[tuple[float, int, int]], most: int) -> None:
+    limit = Limit(Kind.CLIENT, Measure.REQUESTS, 10, {"7": 5, "8": 0})
+    bounded, all_of_them = Buckets(limit, most), Buckets(limit)
+    now = 0.0
+    for pause, number, cost in steps:
+        now += pause
+        name = str(number)
+        few, many = bounded.of(name, now), all_of_them.of(name, now)
+        assert len(bounded) <= most + 1  # and the one with a limit of its own
+        if few is None or many is None:
+            assert few is many is None
+            assert name == "8"
+            continue
+        if few.may_pass(now):
+            assert many.may_pass(now)
+            few.take(cost)
+            many.take(cost)

@@ -38,10 +38,11 @@ def ask(
     fields: dict[str, str] | None = None,
     body: bytes = b"",
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+    version: int = 0,
 ) -> Answer:
     """Say one request to `HOST:PORT` over a connection of its own and return the answer; raises OSError."""
     host, _, port = address.rpartition(":")
-    members = {"code": code, "language": "OTHER", "version": 0, "opaque": 1, "flag": 0, "extFields": fields or {}}
+    members = {"code": code, "language": "OTHER", "version": version, "opaque": 1, "flag": 0, "extFields": fields or {}}
     header = json.dumps(members).encode()
     with socket.create_connection((host, int(port)), timeout_seconds) as peer:
         peer.sendall((4 + len(header) + len(body)).to_bytes(4, "big"))

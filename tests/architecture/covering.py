@@ -29,7 +29,6 @@ PROGRAM: Final = re.compile(r"\bfirearrow( |\.cli\b|$)")
 """A string of a test that runs a command line, or imports the commands."""
 FURTHER: Final = {
     "firearrow.__main__": ["tests/unit/client/test_mistakes.py"],
-    "firearrow.broker.settings.changes": ["tests/unit/broker/test_admin.py"],
     "firearrow.client.consumer.division.rebalance": ["tests/simulation/client/test_rebalance_listener.py"],
     "firearrow.mirror.target_tail": ["tests/integration/mirror/test_both_ways.py"],
     "firearrow.runtime.forks": ["tests/integration/client/test_workers.py"],

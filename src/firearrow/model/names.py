@@ -97,6 +97,11 @@ def _fault(noun: str, name: str, limit: int) -> str | None:
     return None
 
 
+def is_legal(name: str) -> bool:
+    """Whether a name from a file or another server may be used: the longest that Apache ever allowed is 255."""
+    return len(name) <= MAX_DERIVED_TOPIC_LENGTH and _legal(name) is not None
+
+
 def is_system_topic(topic: str) -> bool:
     """Whether the topic belongs to the brokers themselves."""
     return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_TOPIC_PREFIX)

@@ -14,6 +14,7 @@ from msgspec import structs
 
 from firearrow import fastjson
 from firearrow.broker.state.state_file import decode_line, in_pieces
+from firearrow.broker.tables.legal_names import with_legal_names
 from firearrow.model.names import PREDEFINED_GROUPS, group_fault, is_system_group
 from firearrow.protocol.bodies.body import encode_body
 from firearrow.protocol.bodies.group.group import SubscriptionGroupConfig, SubscriptionGroupTable
@@ -106,10 +107,7 @@ class SubscriptionGroups:
     def _take(self, table: SubscriptionGroupTable) -> None:
         self.version = table.data_version
         self._forbidden = {name: dict(topics) for name, topics in table.forbidden_table.items()}
-        self._groups = {
-            name: group if group.group_name else structs.replace(group, group_name=name)
-            for name, group in table.subscription_group_table.items()
-        }
+        self._groups = _named(table)
 
     def _changed(self, name: str, now_ms: int) -> None:
         self.changes[name] = self.changes[_VERSION] = None
@@ -139,8 +137,7 @@ class SubscriptionGroups:
         stored = fastjson.decode(data, SubscriptionGroupTable)
         self.version = stored.data_version
         self._forbidden = {name: dict(topics) for name, topics in stored.forbidden_table.items()}
-        for name, group in stored.subscription_group_table.items():
-            self._groups[name] = group if group.group_name else structs.replace(group, group_name=name)
+        self._groups.update(_named(stored))
 
     def line(self, key: str) -> bytes:
         """Return the journal line of a group, or of the data version."""
@@ -167,6 +164,15 @@ class _Line(msgspec.Struct, array_like=True):
 
 
 _VERSION: Final = ""
+
+
+def _named(table: SubscriptionGroupTable) -> dict[str, SubscriptionGroupConfig]:
+    """Return the groups of a table from elsewhere by their names, those with illegal names left out."""
+    groups = with_legal_names(table.subscription_group_table, "consumer groups")
+    return {
+        name: group if group.group_name == name else structs.replace(group, group_name=name)
+        for name, group in groups.items()
+    }
 
 
 def _rows(groups: list[tuple[str, SubscriptionGroupConfig]]) -> Iterator[bytes]:

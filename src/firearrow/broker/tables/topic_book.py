@@ -13,10 +13,11 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from firearrow.broker.state.state_file import OnSaved, StateFile
+from firearrow.broker.tables.legal_names import with_legal_names
 from firearrow.broker.tables.topics import PATH, Changed, TopicTable
 from firearrow.errors import FireArrowError
 from firearrow.model.flags import topic_sys_flag
-from firearrow.model.names import AUTO_CREATE_TOPIC, RETRY_PREFIX, is_system_topic
+from firearrow.model.names import AUTO_CREATE_TOPIC, RETRY_PREFIX, is_legal, is_system_topic
 from firearrow.protocol.bodies.admin.topic import TopicConfig, TopicConfigAndMappingTable
 from firearrow.runtime.clock import Clock
 from firearrow.runtime.disk.door import Disk
@@ -55,7 +56,7 @@ class Topics:
         """
         counts: dict[str, int] = {}
         for topic, queue_id in queues:
-            if not is_system_topic(topic):
+            if not is_system_topic(topic) and is_legal(topic):
                 counts[topic] = max(counts.get(topic, 0), queue_id + 1)
         for topic, count in counts.items():
             found = self.get(topic)
@@ -145,7 +146,8 @@ class Topics:
         """Take over the topics of the master whose copy this broker is."""
         if table.data_version == self.table.version:
             return
-        theirs = {name: named(topic, name) for name, topic in table.topic_config_table.items()}
+        theirs = with_legal_names(table.topic_config_table, "topics of the master")
+        theirs = {name: named(topic, name) for name, topic in theirs.items()}
         for name in [name for name in self.table if name not in theirs]:
             self.table.delete(name, self._clock.now_ms())
             for tell in self.on_deleted:

@@ -16,6 +16,7 @@ from msgspec import structs
 from firearrow import fastjson
 from firearrow.broker.settings.config import BrokerConfig
 from firearrow.broker.state.state_file import decode_line, in_pieces
+from firearrow.broker.tables.legal_names import with_legal_names
 from firearrow.model import names
 from firearrow.model.flags import PERM_INHERIT, PERM_READ, PERM_WRITE, perm_text
 from firearrow.protocol.bodies.admin.topic import TopicConfig, TopicConfigTable
@@ -163,8 +164,8 @@ class TopicTable:
         """Load the table from the bytes of its file."""
         stored = fastjson.decode(data, TopicConfigTable)
         self.version = stored.data_version
-        for name, topic in stored.topic_config_table.items():
-            self.topics[name] = topic if topic.topic_name else structs.replace(topic, topic_name=name)
+        for name, topic in with_legal_names(stored.topic_config_table, "topics of the file").items():
+            self.topics[name] = topic if topic.topic_name == name else structs.replace(topic, topic_name=name)
             self.changes.pop(name, None)
 
     def line(self, key: str) -> bytes:

@@ -3,19 +3,29 @@
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
 
+from firearrow.access.accounts import Accounts
+from firearrow.access.guard import Guard
+from firearrow.access.rules import Action, Decision, Kind, Pattern, Resource, Rule, User
 from firearrow.access.settings import STATEFUL
+from firearrow.access.witness import Witness
 from firearrow.broker.handlers.message.send_bulk import BulkSends
 from firearrow.protocol.auth import ACCESS_KEY, Credentials, Signer
+from firearrow.protocol.command import Encoding
+from firearrow.protocol.connection import Connection, RequestArrived
 from firearrow.protocol.conversation import Request
 from firearrow.protocol.requests.admin.auth import AuthDeleteAcl
+from firearrow.protocol.send_shape import SendShape
 from firearrow.protocol.sends import SendsArrived
+from firearrow.protocol.serialize import encode_request
 from firearrow.remoting.caller import Caller
-from firearrow.remoting.handlers import Creditor
+from firearrow.remoting.handlers import Call, Creditor
+from firearrow.runtime.clock import SystemClock
+from firearrow.runtime.network import Address
 from tests.unit.access.servers import ALICE, CONFIG, ROOT, Place, refusal, served
 from tests.unit.broker.test_send_bulk import said
 from tests.unit.broker.whole import Client
@@ -107,3 +117,44 @@ def test_where_every_signature_is_checked_sends_are_handled_one_by_one(
         assert handled_at_once == []
 
     served(main)
+
+
+class OnePeer:
+    """What a guard uses of a peer."""
+
+    def __init__(self) -> None:
+        self.slots: dict[object, Any] = {}
+        self.address = Address("10.0.0.1", 1)
+        self.certificate_name = ""
+
+
+class Known:
+    """Accounts that a test changes."""
+
+    def __init__(self) -> None:
+        alice = User(*ALICE)
+        rule = Rule(Resource(Kind.TOPIC, Pattern.LITERAL, "T"), (Action.PUB,), Decision.ALLOW)
+        self.value = Accounts({alice.name: alice}).put_rules("User:alice", [rule])
+
+
+def test_what_is_remembered_ends_with_any_change_of_users_or_rules() -> None:
+    known, peer, clock = Known(), cast("Creditor", OnePeer()), SystemClock()
+    guard = Guard(REMEMBERING, known, "C", Witness(None), clock)
+    request, body = said(1, topic="T")
+    frame = encode_request(
+        Encoding.JSON, request, 7, body_size=len(body), extra=Signer(Credentials(*ALICE))(request, body)
+    )
+    (event,) = Connection().receive_data(frame + body)
+    assert isinstance(event, RequestArrived)
+    shape = SendShape.learn(event.encoding, event.header)
+    assert shape is not None
+    columns = shape.cut(frame + body)
+    assert columns is not None
+    sends, passes = SendsArrived(shape, columns, frame + body), guard.passes_sends
+    assert passes is not None
+    assert not passes(sends, peer), "nobody has signed yet"
+    guard(event.request, Call(event, peer), lambda _request, _call: None)
+    assert passes(sends, peer)
+    assert passes(sends, peer)
+    known.value = known.value.delete_rules("User:alice")
+    assert not passes(sends, peer)

@@ -1,5 +1,8 @@
 """Timer files of any bytes open, their slots are read to the end, and a new message is found again."""
 
+import gc
+from itertools import count
+
 from fuzz.harness import instrumented, run
 
 with instrumented():
@@ -16,6 +19,9 @@ with instrumented():
 NOW_MS = 1_700_000_000_000
 CONFIG = TimerConfig(mapped_file_size_timer_log=4096)
 LOG_BYTES = 4096
+COLLECT_EVERY = 100
+"""A simulated world is a cycle that holds its disk: collected seldom, garbage looks like a leak."""
+executions = count(1)
 
 
 async def write(disk: Disk, data: bytes) -> None:
@@ -63,6 +69,8 @@ def target(data: bytes) -> None:
         await scenario(world, data)
 
     World(1).run(body)
+    if next(executions) % COLLECT_EVERY == 0:
+        gc.collect()
 
 
 UNITS = b"".join(UNIT.pack(52, -1 if n == 0 else (n - 1) * 52, 1, NOW_MS, 7000, n * 100, 99, 5, 0) for n in range(90))

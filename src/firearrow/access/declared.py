@@ -33,6 +33,8 @@ from firearrow.protocol.requests.pop import pop
 from firearrow.protocol.requests.replication import replication
 from firearrow.protocol.requests.transaction import transaction
 
+ALL_THINGS: Final = "*"
+"""No topic and no group has this name: only a rule about all of them covers it."""
 PUB: Final = (Action.PUB,)
 SUB: Final = (Action.SUB,)
 CREATE: Final = (Action.CREATE,)
@@ -56,6 +58,8 @@ class Touch(Struct, frozen=True):
     field: str
     actions: Actions
     separator: str = ""
+    empty_is_all: bool = False
+    """Whether a request that leaves the field out touches all things of the kind; only a rule about all allows it."""
 
 
 class Named(Struct, frozen=True):
@@ -97,6 +101,8 @@ def needs_of(declaration: Declaration, request: Request[Any], body: bytes, clust
     for touch in declaration.touches:
         value = getattr(request, touch.field)
         if not value and touch.field in _optional(type(request)):
+            if touch.empty_is_all:
+                needs[Need(touch.kind, ALL_THINGS, touch.actions)] = None
             continue
         for name in _names(value, touch.separator):
             needs[thing(touch.kind, name, touch.actions)] = None
@@ -225,7 +231,7 @@ DECLARED: Final[dict[type[Request[Any]], Declaration]] = {
         (
             Touch(Kind.GROUP, "src_group", GET),
             Touch(Kind.GROUP, "dest_group", UPDATE),
-            Touch(Kind.TOPIC, "topic", UPDATE),
+            Touch(Kind.TOPIC, "topic", UPDATE, empty_is_all=True),
         )
     ),
     reset.QueryCorrectionOffset: Declaration(

@@ -30,6 +30,7 @@ from firearrow.protocol.requests.admin.auth import (
 )
 from firearrow.protocol.requests.admin.config import GetBrokerConfig
 from firearrow.protocol.requests.group.heartbeat import GetConsumerListByGroup, HeartBeat, UnregisterClient
+from firearrow.protocol.requests.group.reset import CloneGroupOffset
 from firearrow.protocol.requests.message.query import QueryMessage
 from firearrow.protocol.requests.naming.route import GetRouteInfoByTopic
 from firearrow.remoting.caller import Caller
@@ -303,3 +304,17 @@ def test_a_user_who_has_signed_is_remembered_if_the_settings_want_that(strategy:
         assert (await refusal(alice, a_send("orders"), b"x"))[1] == "check signature failed."
 
     served(main, replace(CONFIG, authentication_strategy=strategy))
+
+
+def test_offsets_of_all_topics_are_cloned_by_who_may_change_all_topics() -> None:
+    async def main(place: Place) -> None:
+        rules = [("Group:*", "All", "Allow"), ("Topic:T", "All", "Allow")]
+        alice = await place.make(ALICE, *rules)
+        request = CloneGroupOffset(src_group="a", dest_group="b", topic="T")
+        assert (await refusal(alice, request))[0] != NO_PERMISSION
+        everything = CloneGroupOffset(src_group="a", dest_group="b")
+        assert (await refusal(alice, everything))[0] == NO_PERMISSION
+        await place.allow(ALICE[0], "Topic:*", "Update")
+        assert (await refusal(alice, everything))[0] != NO_PERMISSION
+
+    served(main)

@@ -14,7 +14,10 @@ from typing import Final
 
 NUMBERS: Final = 1024
 """How far a request may be overtaken by later ones of its sender."""
-SENDERS_MAX: Final = 20_000
+SENDERS_OF_A_USER_MAX: Final = 1000
+SENDERS_MAX: Final = 100_000
+"""The most senders that are remembered: of one user, so that nobody takes the room of others, and of all users."""
+FORGETS_IN_A_WINDOW: Final = 4
 
 
 class _Sender:
@@ -31,12 +34,22 @@ class _Sender:
 class Freshness:
     """The senders that a server has heard of, and what has come from them."""
 
-    def __init__(self, window_ms: int, started_ms: int, senders_max: int = SENDERS_MAX) -> None:
+    def __init__(
+        self,
+        window_ms: int,
+        started_ms: int,
+        senders_of_a_user_max: int = SENDERS_OF_A_USER_MAX,
+        senders_max: int = SENDERS_MAX,
+    ) -> None:
         self._window_ms = window_ms
         self._since_ms = started_ms
         """Requests signed before this time are refused: who sent them may be forgotten."""
-        self._senders_max = senders_max
-        self._senders: dict[tuple[str, str], _Sender] = {}
+        self._of_a_user_max = senders_of_a_user_max
+        self._max = senders_max
+        self._senders: dict[str, dict[str, _Sender]] = {}
+        """By user, then by sender."""
+        self._count = 0
+        self._forgot_ms = 0
 
     def fault(self, user: str, sender: str, number: int, time_ms: int, now_ms: int) -> str:
         """Return why a request is not fresh, or an empty text; a fresh one is remembered."""
@@ -46,23 +59,35 @@ class Freshness:
             return f"it was signed {off:+.1f} s from the time here, {allowed:g} s are allowed: set the clocks"
         if time_ms < self._since_ms:
             return "it was signed before the time from which this server remembers requests: sign it again"
-        known = self._senders.get((user, sender))
+        known = self._senders.get(user, {}).get(sender)
         if known is None:
             return self._begin(user, sender, number, time_ms, now_ms)
         return _repeated(known, number, time_ms)
 
     def _begin(self, user: str, sender: str, number: int, time_ms: int, now_ms: int) -> str:
-        if len(self._senders) >= self._senders_max:
+        if not self._has_room(user):
             self._forget(now_ms)
-        if len(self._senders) >= self._senders_max:
-            return f"{self._senders_max} senders are remembered, and there is no room for another: ask again later"
-        self._senders[user, sender] = _Sender(number, time_ms)
+        if not self._has_room(user):
+            return "too many senders are remembered, and there is no room for another: ask again later"
+        self._senders.setdefault(user, {})[sender] = _Sender(number, time_ms)
+        self._count += 1
         return ""
 
+    def _has_room(self, user: str) -> bool:
+        return self._count < self._max and len(self._senders.get(user, ())) < self._of_a_user_max
+
     def _forget(self, now_ms: int) -> None:
-        """Forget senders of whom every request would be refused for its time."""
+        """Forget senders of whom every request would be refused for its time; not at every request of a crowd."""
+        if abs(now_ms - self._forgot_ms) < self._window_ms / FORGETS_IN_A_WINDOW:
+            return
+        self._forgot_ms = now_ms
         oldest = now_ms - self._window_ms
-        self._senders = {key: sender for key, sender in self._senders.items() if sender.time_ms >= oldest}
+        kept = {
+            user: {name: sender for name, sender in senders.items() if sender.time_ms >= oldest}
+            for user, senders in self._senders.items()
+        }
+        self._senders = {user: senders for user, senders in kept.items() if senders}
+        self._count = sum(map(len, self._senders.values()))
         self._since_ms = max(self._since_ms, oldest)
 
 

@@ -39,7 +39,7 @@ requests = st.tuples(st.sampled_from("abc"), st.integers(0, 2 * NUMBERS), times,
 @given(st.lists(requests, max_size=60), st.integers(0, 2 * WINDOW_MS))
 def test_nothing_is_accepted_twice(asked: list[tuple[str, int, int, int]], started: int) -> None:
     """The clock of the server jumps at will, and it has room for two senders of three."""
-    freshness = Freshness(WINDOW_MS, started, senders_max=2)
+    freshness = Freshness(WINDOW_MS, started, senders_of_a_user_max=2)
     accepted = set()
     for sender, number, signed, now in asked + asked:
         if not freshness.fault("user", sender, number, signed, now):
@@ -56,11 +56,21 @@ def test_requests_may_overtake_one_another(order: list[int], skipped: int) -> No
 
 
 def test_a_sender_gets_room_once_others_are_too_old() -> None:
-    freshness = Freshness(WINDOW_MS, 0, senders_max=1)
+    freshness = Freshness(WINDOW_MS, 0, senders_of_a_user_max=1)
     assert not freshness.fault("user", "first", 1, 10, 10)
     assert "room" in freshness.fault("user", "second", 1, 10, 10)
     later = 10 + 2 * WINDOW_MS
     assert not freshness.fault("user", "second", 1, later, later)
+
+
+def test_a_user_does_not_take_the_room_of_others() -> None:
+    freshness = Freshness(WINDOW_MS, 0, senders_of_a_user_max=3, senders_max=5)
+    assert not any(freshness.fault("a", f"s{number}", 1, 10, 10) for number in range(3))
+    assert "room" in freshness.fault("a", "s4", 1, 10, 10)
+    assert not freshness.fault("b", "s4", 1, 10, 10)
+    assert not freshness.fault("c", "s4", 1, 10, 10)
+    assert "room" in freshness.fault("d", "s4", 1, 10, 10)
+    assert not freshness.fault("a", "s1", 2, 10, 10)
 
 
 @dataclass

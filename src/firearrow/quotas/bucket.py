@@ -49,10 +49,14 @@ class Bucket:
         """Take the cost of a request that passes, or of its answer."""
         self._balance -= cost
 
-    def wait_s(self, cost: float, now: float) -> float:
-        """Return how long a refused request of this cost should wait."""
+    def wait_s(self, now: float) -> float:
+        """Return how long it takes until the debt is paid."""
         self._fill(now)
-        paid_at = now + max(-self._balance, 0.0) / self.rate
+        return max(-self._balance, 0.0) / self.rate
+
+    def tell_s(self, cost: float, now: float) -> float:
+        """Return how long a request of this cost should wait, behind others that were told to."""
+        paid_at = now + self.wait_s(now)
         told_at = min(max(self._line, paid_at), paid_at + SPREAD_S)
         self._line = told_at + cost / self.rate
         return told_at - now

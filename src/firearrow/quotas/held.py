@@ -1,43 +1,120 @@
-"""Refusals that are held back, for clients that do not read how long they should wait.
+"""Requests over a quota that are held back, for clients that do not read how long they should wait.
 
-A stock producer tries again at once after a flow-control answer, and gives up after three attempts; a stock consumer
-asks again after 20 ms (FLOW_CONTROL) or three seconds (any other error). So the answer itself waits: for as long as the
-client should, up to `HOLD_S`, which leaves a producer two more attempts within its three seconds. Then the client's own
-next attempt comes at the right time.
+Stock clients do not obey a flow-control answer: a Java producer tries again at once, three times in all; a Go producer,
+and a Java one that sends asynchronously or to a chosen queue, not at all; a Java consumer after 20 ms (FLOW_CONTROL) or
+three seconds. So a request of theirs waits here until its quota allows it, up to `HOLD_S`, which leaves a Java producer
+two more attempts within its three seconds. Only then is it refused.
 
-The number is bounded. Beyond it refusals leave at once, those of pulls as SYSTEM_BUSY: then a stock consumer waits for
-three seconds.
+Requests of one connection for one queue pass in the order in which they came. The number and the bytes of held requests
+are bounded; beyond that requests are refused at once, pulls with SYSTEM_BUSY: then a stock consumer waits three
+seconds. The bytes also count as in flight, like those of every request whose answer is owed.
 """
 
 import asyncio
-from typing import Final
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+from msgspec import Struct
 
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.refusal import Refused
-from firearrow.remoting.handlers import Answer, Call, Later
+from firearrow.remoting.handlers import Answer, Call, Handler, Later
 
 HOLD_S: Final = 1.0
+"""The longest that a request is held back."""
 HELD_MAX: Final = 10_000
-"""Refusals that are held back at a time; each keeps a few hundred bytes and nothing of the request's body."""
+HELD_BYTES_MAX: Final = 16 << 20
+
+Key = tuple[object, str | None, int | None]
+"""A connection, a topic and a queue: what keeps an order."""
+WaitOf = Callable[[], float]
+"""Lets a request pass and returns 0, or returns how long it should wait."""
+RefusalOf = Callable[[], Refused]
 
 
-class HeldRefusals:
-    """Answers refused requests after a while."""
+class HeldRequest(Struct, eq=False):
+    """A request that waits for its quota."""
+
+    request: Any
+    call: Call
+    handler: Handler
+    wait_of: WaitOf
+    refusal_of: RefusalOf
+
+    @property
+    def size(self) -> int:
+        """The bytes that it keeps."""
+        return len(self.call.asked.header) + len(self.call.asked.body)
+
+    @property
+    def key(self) -> Key:
+        """What its order is kept in."""
+        return self.call.peer, getattr(self.request, "topic", None), getattr(self.request, "queue_id", None)
+
+
+class _Place(Struct, eq=False):
+    held: HeldRequest
+    later: Later
+    until: float
+
+
+class HeldRequests:
+    """The lines of held requests."""
 
     def __init__(self, most: int = HELD_MAX) -> None:
         self._most = most
+        self._bytes = 0
+        self._lines: dict[Key, deque[_Place]] = {}
         self.count = 0
         """How many are held back now."""
 
-    def hold(self, refusal: Refused, call: Call, wait_s: float) -> Later:
-        """Answer a call after the time that it should wait; raise the refusal when too many are held back."""
-        if self.count >= self._most:
+    def is_behind(self, held: HeldRequest) -> bool:
+        """Whether an earlier request waits that this one must not overtake."""
+        return bool(self.count) and held.key in self._lines
+
+    def hold(self, held: HeldRequest, wait_s: float) -> Later:
+        """Call the handler when the quota allows it; raise the refusal when too many are held back."""
+        if self.count >= self._most or self._bytes + held.size > HELD_BYTES_MAX:
+            refusal = held.refusal_of()
             raise Refused(ResponseCode.SYSTEM_BUSY, refusal.remark, refusal.fields)
+        loop, key = asyncio.get_running_loop(), held.key
+        later = held.call.later()
         self.count += 1
-        later = call.hold()
-        asyncio.get_running_loop().call_later(min(wait_s, HOLD_S), self._release, later, refusal)
+        self._bytes += held.size
+        line = self._lines.setdefault(key, deque())
+        line.append(_Place(held, later, loop.time() + HOLD_S))
+        if len(line) == 1:
+            loop.call_later(min(wait_s, HOLD_S), self._move, key)
         return later
 
-    def _release(self, later: Later, refusal: Refused) -> None:
-        self.count -= 1
+    def _move(self, key: Key) -> None:
+        """Let the first requests of a line pass, as many as quotas allow, and come back for the next."""
+        loop, line = asyncio.get_running_loop(), self._lines[key]
+        while line:
+            place = line[0]
+            if place.later.is_owed:
+                left_s, wait_s = place.until - loop.time(), place.held.wait_of()
+                if wait_s and left_s > 0:
+                    loop.call_later(min(wait_s, left_s), self._move, key)
+                    return
+                _end(place, is_refused=wait_s > 0)
+            line.popleft()
+            self.count -= 1
+            self._bytes -= place.held.size
+        del self._lines[key]
+
+
+def _end(place: _Place, *, is_refused: bool) -> None:
+    held, later = place.held, place.later
+    if is_refused:
+        refusal = held.refusal_of()
         later.answer(Answer(refusal.fields, code=refusal.code, remark=refusal.remark))
+        return
+    try:
+        answer = held.handler(held.request, held.call)
+    except Exception as error:  # noqa: BLE001 - what `Connection` does with the exceptions of handlers
+        later.fail(error)
+        return
+    if not isinstance(answer, Later):
+        later.answer(answer)

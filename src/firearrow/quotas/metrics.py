@@ -35,6 +35,6 @@ class QuotaMetrics:
         rows.append((PER_ADDRESS, float(per_address.limit)))
         yield Family("firearrow_quota_limit", "gauge", "Limits of names without one of their own; 0: none", rows)
         held = [((), float(throttle.held.count))]
-        yield Family("firearrow_quota_held", "gauge", "Refusals that are held back for stock clients now", held)
+        yield Family("firearrow_quota_held", "gauge", "Requests of stock clients that are held back now", held)
         names = [((), float(sum(map(len, throttle.buckets()))))]
         yield Family("firearrow_quota_names", "gauge", "Users, clients, topics and groups that are counted now", names)

@@ -6,14 +6,15 @@ are not: refusing them would break groups that keep to their quota, or shut out 
 A request counts for its user, its client, its topic and its consumer group, with one request and with the bytes of its
 header and body; the body of its answer counts when it is known. If one of them is over its quota, the request is
 refused and counts for none. The refusal is Apache's flow-control answer (SYSTEM_BUSY, for pulls FLOW_CONTROL) with how
-long to wait, in words and as a field. A client that does not read the field (every stock client) would ask again at
-once or far too late, so its refusal is held back for that time (`HeldRefusals`).
+long to wait, in words and as a field. Stock clients do not read the field: their requests are held back for a while
+first, and refused only if that was not enough (`held`).
 
 With no limit set a request costs one look at ``is_on``.
 """
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final
 
 from msgspec import Struct
@@ -28,9 +29,9 @@ from firearrow.protocol.requests.message.send import RecallMessage, SendBatchMes
 from firearrow.protocol.sends import SendsArrived
 from firearrow.quotas.bucket import Bucket
 from firearrow.quotas.bucket_table import Buckets
-from firearrow.quotas.held import HeldRefusals
+from firearrow.quotas.held import HeldRequest, HeldRequests
 from firearrow.quotas.settings import Kind, Measure, QuotaConfig
-from firearrow.remoting.handlers import Answer, Call, Creditor, Handler, Handlers, Later, ManySends, Peer
+from firearrow.remoting.handlers import Answer, Call, Charge, Creditor, Handler, Handlers, Later, ManySends, Peer
 
 SENDS: Final[tuple[type[Request[Any]], ...]] = (SendMessage, SendMessageV2, SendBatchMessage)
 PULLS: Final[tuple[type[Request[Any]], ...]] = (PullMessage, LitePullMessage)
@@ -45,6 +46,8 @@ COUNTED: Final[tuple[type[Request[Any]], ...]] = (
 """The requests that count."""
 TOLD_MAX_S: Final = 30.0
 """The longest wait that a client is told; after it, it is told again."""
+SHORTEST_S: Final = 0.001
+"""The shortest wait: event loops round shorter ones down to none."""
 _PULL_CODES: Final = frozenset(int(kind.code) for kind in PULLS)
 
 NameOf = Callable[[Any, Peer], str | None]
@@ -78,7 +81,7 @@ class Throttle:
         self._counts: list[tuple[NameOf, Buckets]] = []
         self.throttled: Final = {(kind, measure): 0 for kind in Kind for measure in Measure}
         """How many requests were refused, by the quota that was used up."""
-        self.held: Final = HeldRefusals()
+        self.held: Final = HeldRequests()
         self.is_on = False
         """Whether there is a limit at all."""
 
@@ -105,24 +108,29 @@ class Throttle:
         return behind
 
     def __call__(self, request: Request[Any], call: Call, handler: Handler) -> Answer | Later | None:
-        """Call the handler if the request may pass; hold back or raise ``Refused`` when it may not."""
+        """Call the handler if the request may pass; hold it back or raise ``Refused`` when it may not."""
         if not self.is_on:
             return handler(request, call)
         costs = self._costs(request, call.peer, len(call.asked.header) + len(call.asked.body), 1)
-        now = _now()
-        if not all(cost.bucket.may_pass(now) for cost in costs):
-            return self._refuse(costs, call, now)
-        for cost in costs:
-            cost.bucket.take(cost.cost)
-        if isinstance(request, SENDS):
-            return handler(request, call)
-        return _charged(costs, request, call, handler)
+        if costs and not isinstance(request, SENDS):
+            call.charge = _charge(costs)
+        if call.language == OUR_LANGUAGE.name or call.asked.is_oneway:
+            if _pass(costs):
+                raise self._refusal(costs, call)
+        elif costs:
+            held = HeldRequest(request, call, handler, partial(_pass, costs), partial(self._refusal, costs, call))
+            if self.held.is_behind(held) or _pass(costs):
+                return self.held.hold(held, _worst(costs)[0])
+        answer = handler(request, call)
+        if call.charge is not None and isinstance(answer, Answer):
+            call.charge(len(answer.body))
+        return answer
 
     def _many(self, sends: SendsArrived, peer: Creditor, take: ManySends) -> bool:
         """Let many sends pass at once; return False if they must be taken one by one."""
         costs = self._costs(sends.shape.request, peer, sends.columns.end, len(sends.columns.bodies))
         now = _now()
-        if not all(cost.bucket.may_pass(now) for cost in costs) or not take(sends, peer):
+        if self.held.count or not all(cost.bucket.may_pass(now) for cost in costs) or not take(sends, peer):
             return False
         for cost in costs:
             cost.bucket.take(cost.cost)
@@ -137,14 +145,12 @@ class Throttle:
                 costs.append(_Cost(bucket, size if buckets.limit.measure is Measure.BYTES else count, buckets, name))
         return costs
 
-    def _refuse(self, costs: Sequence[_Cost], call: Call, now: float) -> Later:
-        waits = [(cost.bucket.wait_s(cost.cost, now), cost) for cost in costs if not cost.bucket.may_pass(now)]
-        wait_s, worst = max(waits, key=lambda wait: wait[0])
-        self.throttled[worst.buckets.limit.kind, worst.buckets.limit.measure] += 1
-        refusal = _refusal(worst, min(wait_s, TOLD_MAX_S), is_pull=call.asked.heading.code in _PULL_CODES)
-        if call.language == OUR_LANGUAGE.name or call.asked.is_oneway:
-            raise refusal
-        return self.held.hold(refusal, call, wait_s)
+    def _refusal(self, costs: Sequence[_Cost], call: Call) -> Refused:
+        """Count a refusal, and return it."""
+        wait_s, worst = _worst(costs)
+        limit = worst.buckets.limit
+        self.throttled[limit.kind, limit.measure] += 1
+        return _refused(worst, min(wait_s, TOLD_MAX_S), is_pull=call.asked.heading.code in _PULL_CODES)
 
     # ---- names
 
@@ -173,24 +179,35 @@ def _group(request: Any, _peer: Peer) -> str | None:  # noqa: ANN401 - a request
     return getattr(request, "consumer_group", None)
 
 
-def _charged(costs: Sequence[_Cost], request: Request[Any], call: Call, handler: Handler) -> Answer | Later | None:
-    """Call the handler, and take what its answer costs when it is known."""
+def _pass(costs: Sequence[_Cost]) -> float:
+    """Take what a request costs and return 0, or return how long it should wait."""
+    now = _now()
+    if not all(cost.bucket.may_pass(now) for cost in costs):
+        return max(SHORTEST_S, *(cost.bucket.wait_s(now) for cost in costs))
+    for cost in costs:
+        cost.bucket.take(cost.cost)
+    return 0.0
+
+
+def _worst(costs: Sequence[_Cost]) -> tuple[float, _Cost]:
+    """Return how long a request should be told to wait, and for what."""
+    now = _now()
+    worst = max(costs, key=lambda cost: cost.bucket.wait_s(now))
+    return worst.bucket.tell_s(worst.cost, now), worst
+
+
+def _charge(costs: Sequence[_Cost]) -> Charge:
+    """Return what takes the cost of an answer, when it is known."""
     buckets = [cost.bucket for cost in costs if cost.buckets.limit.measure is Measure.BYTES]
-    if not buckets:
-        return handler(request, call)
 
     def charge(size: int) -> None:
         for bucket in buckets:
             bucket.take(size)
 
-    call.charge = charge
-    answer = handler(request, call)
-    if isinstance(answer, Answer):
-        charge(len(answer.body))
-    return answer
+    return charge
 
 
-def _refusal(cost: _Cost, wait_s: float, *, is_pull: bool) -> Refused:
+def _refused(cost: _Cost, wait_s: float, *, is_pull: bool) -> Refused:
     limit, wait_ms = cost.buckets.limit, int(wait_s * 1000) + 1
     rate = limit.of(cost.name)
     where = (

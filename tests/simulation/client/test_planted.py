@@ -113,7 +113,7 @@ def asks_again_at_once_when_told_to_wait(patch: pytest.MonkeyPatch) -> None:
 
 
 def counts_no_answers(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("firearrow.quotas.throttle._charged", lambda _costs, request, call, handler: handler(request, call))
+    patch.setattr("firearrow.quotas.throttle._charge", lambda _costs: lambda _size: None)
 
 
 def counts_all_topics_together(patch: pytest.MonkeyPatch) -> None:

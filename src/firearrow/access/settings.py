@@ -15,6 +15,7 @@ from firearrow.errors import SettingsError
 from firearrow.model.signature import SignatureMethod
 from firearrow.protocol.auth import Credentials, FreshSigner, Signer, signer_of
 from firearrow.runtime.clock import Clock
+from firearrow.telemetry.hidden import hidden_repr
 
 T = TypeVar("T")
 
@@ -167,11 +168,13 @@ def codes_in(key: str, text: str) -> frozenset[int]:
 
 
 class _Named(Struct, frozen=True):
+    __repr__ = hidden_repr
     username: str
     password: str
 
 
 class _Keys(Struct, frozen=True, rename="camel"):
+    __repr__ = hidden_repr
     access_key: str
     secret_key: str
     signature_method: SignatureMethod = SignatureMethod.SHA1

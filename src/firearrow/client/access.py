@@ -12,10 +12,13 @@ from firearrow.errors import SettingsError
 from firearrow.model.signature import SignatureMethod
 from firearrow.protocol.auth import Credentials, FreshSigner, Signer, signer_of
 from firearrow.runtime.tls_settings import ClientTls, client_context
+from firearrow.telemetry.hidden import hidden_repr
 
 
 class Access(Struct, frozen=True):
     """The keys of an account and the TLS settings that a client uses."""
+
+    __repr__ = hidden_repr
 
     tls: ClientTls = ClientTls()
     access_key: str = ""

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from enum import StrEnum
 from ipaddress import ip_address
-from typing import Annotated, Final, TypedDict, TypeVar
+from typing import Annotated, TypedDict, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
-from msgspec.structs import asdict, fields
+from msgspec.structs import fields
 
 from firearrow.client.access import Access
 from firearrow.client.metrics.client_metrics import ClientMetrics
@@ -16,8 +16,7 @@ from firearrow.errors import SettingsError
 from firearrow.model.names import group_fault
 from firearrow.model.signature import SignatureMethod
 from firearrow.runtime.tls_settings import ClientTls
-
-_SECRETS: Final = frozenset({"secret_key", "security_token"})
+from firearrow.telemetry.hidden import hidden_repr
 
 
 class ClientSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -46,9 +45,7 @@ class ClientSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ] = SignatureMethod.SHA1
     metrics: Annotated[ClientMetrics | None, Meta(description="Counts what the client does; None: nothing.")] = None
 
-    def __repr__(self) -> str:
-        shown = {name: "..." if name in _SECRETS and value else value for name, value in asdict(self).items()}
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+    __repr__ = hidden_repr
 
     @property
     def access(self) -> Access:

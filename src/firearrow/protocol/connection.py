@@ -76,6 +76,10 @@ class RequestArrived(msgspec.Struct, gc=False):
     encoding: int
     header: bytes
 
+    def __repr__(self) -> str:
+        """Say which request it is: header and body can hold secrets."""
+        return f"RequestArrived(code={self.heading.code}, opaque={self.heading.opaque})"
+
     @property
     def request(self) -> Request[Any]:
         """The typed request."""

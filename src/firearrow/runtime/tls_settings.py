@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from firearrow.errors import SettingsError
+from firearrow.telemetry.hidden import hidden_repr
 
 
 class TlsMode(enum.Enum):
@@ -23,6 +24,8 @@ class TlsMode(enum.Enum):
 
 class ServerTls(Struct, frozen=True, forbid_unknown_fields=True):
     """TLS of a listening port."""
+
+    __repr__ = hidden_repr
 
     mode: Annotated[TlsMode, Meta(description="Refuse TLS, accept TLS and plaintext, or refuse plaintext.")] = (
         TlsMode.PERMISSIVE
@@ -40,6 +43,8 @@ class ServerTls(Struct, frozen=True, forbid_unknown_fields=True):
 
 class ClientTls(Struct, frozen=True, forbid_unknown_fields=True):
     """TLS of outgoing connections."""
+
+    __repr__ = hidden_repr
 
     enabled: Annotated[bool, Meta(description="Speak TLS to every server.")] = False
     verify_server: Annotated[bool, Meta(description="Check the server's certificate and name.")] = False

@@ -232,3 +232,28 @@ def believes_the_named_topic() -> None:
 
     for kind, declaration in DECLARED.items():
         DECLARED[kind] = replace(declaration, named=None)
+
+
+def breaks_when_it_makes_a_user() -> None:
+    """A handler raises what nobody expects: the log gets a traceback."""
+    from firearrow.access.account_handlers import AccountHandlers
+
+    def break_down(self: Any, request: Any, call: Any) -> Any:
+        raise ZeroDivisionError(f"{self._accounts.value!r} {request!r} {call!r} {self._asker()!r}")
+
+    put(AccountHandlers, "create_user", break_down)
+
+
+def logs_users_whole() -> None:
+    """Whoever makes a user is logged with everything that was sent."""
+    import logging
+
+    from firearrow.access.account_handlers import AccountHandlers
+
+    create = AccountHandlers.create_user
+
+    def log_and_create(self: Any, request: Any, call: Any) -> Any:
+        logging.getLogger("firearrow.access").info("create %s: %r", request.username, call.body)
+        return create(self, request, call)
+
+    put(AccountHandlers, "create_user", log_and_create)

@@ -60,6 +60,7 @@ class Victim(OwnServer):
         super().__init__(role, free_broker_port() if role == "broker" else free_port())
         self.plant = plant
         self._before = 0
+        self.arguments: tuple[str, ...] = ()
         self.forgives = ("",) if plant else ()
         self.cage = self.home / "cage"
         self.own = self.cage / "a" / "b" / "c" / "own"
@@ -76,7 +77,7 @@ class Victim(OwnServer):
         main = PLANTED_MAIN.format(self.plant) if self.plant else MAIN
         words = [sys.executable, "-c", main, self.role, "-c", str(conf)]
         words += ["--directory", str(self.own)] if self.role == "nameserver" else []
-        return Child(words, self.log, directory=TREE)
+        return Child([*words, *self.arguments], self.log, directory=TREE)
 
     def _ready(self) -> bool:
         return SERVES[self.role] in self.log.read_text()

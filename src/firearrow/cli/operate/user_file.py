@@ -15,12 +15,15 @@ from msgspec import Struct
 
 from firearrow.errors import NoSuchName, SettingsError
 from firearrow.model.signature import SignatureMethod
+from firearrow.telemetry.hidden import hidden_repr
 
 OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
 class Profile(Struct, frozen=True, rename="camel", omit_defaults=True):
     """How one cluster is reached."""
+
+    __repr__ = hidden_repr
 
     name_servers: str
     tls: bool = False

@@ -55,7 +55,7 @@ class Registry:
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise SettingsError(f"the registry is {url!r}; give its address as http://host:8081")
+            raise SettingsError(f"the registry is {without_user(url)!r}; give its address as http://host:8081")
         self._headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
         if parts.username is not None:
             pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"

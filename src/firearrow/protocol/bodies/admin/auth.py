@@ -4,10 +4,13 @@ Java: ``remoting.protocol.body.UserInfo``, ``AclInfo`` (5.x); ``common.AclConfig
 """
 
 from firearrow.protocol.bodies.body import Body, always
+from firearrow.telemetry.hidden import hidden_repr
 
 
 class UserInfo(Body, frozen=True, kw_only=True, gc=False):
     """A user: type "Super" or "Normal", status "enable" or "disable"."""
+
+    __repr__ = hidden_repr
 
     password: str | None = None
     user_status: str | None = None
@@ -40,6 +43,8 @@ class AclInfo(Body, frozen=True, kw_only=True):
 
 class PlainAccessConfig(Body, frozen=True, kw_only=True):
     """One account of 4.9's ``plain_acl.yml``."""
+
+    __repr__ = hidden_repr
 
     access_key: str | None = None
     admin: bool = always(False)

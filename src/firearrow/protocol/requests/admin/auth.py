@@ -8,6 +8,7 @@ from typing import ClassVar
 from firearrow.protocol.bodies.admin.auth import AclInfo, ClusterAclConfig, UserInfo
 from firearrow.protocol.codes import RequestCode
 from firearrow.protocol.conversation import Empty, Fields, Request
+from firearrow.telemetry.hidden import hidden_repr
 
 
 class AuthCreateUser(Request[Empty], frozen=True, kw_only=True, gc=False):
@@ -101,6 +102,7 @@ class CopyAccounts(Request[Empty], frozen=True, kw_only=True, gc=False):
 class UpdateAndCreateAclConfig(Request[Empty], frozen=True, kw_only=True, gc=False):
     """Make or change an account (4.9)."""
 
+    __repr__ = hidden_repr
     code: ClassVar[RequestCode] = RequestCode.UPDATE_AND_CREATE_ACL_CONFIG
     access_key: str
     secret_key: str | None = None

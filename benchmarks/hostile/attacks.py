@@ -8,11 +8,12 @@ import os
 import select
 import socket
 import sys
-from abc import ABC, abstractmethod
 from typing import Final
 
 import msgspec
 
+from benchmarks.hostile.floods import Bombs, BulkyBodies, Groups, Keys, LogPort, Offsets, Topics
+from benchmarks.hostile.lines import Attack, Lines
 from firearrow.protocol.codes import RequestCode
 from firearrow.protocol.frame import prefix
 from firearrow.protocol.requests.message.pull import PullMessage
@@ -64,73 +65,6 @@ def poll(topic: str, opaque: int, filling: int) -> bytes:
     fields |= {"subscription": tags} if opaque % 2 else {"unknown": "x" * filling}
     header = msgspec.json.encode({"code": int(RequestCode.PULL_MESSAGE), "opaque": opaque, "extFields": fields})
     return prefix(0, len(header), 0) + header
-
-
-class Attack(ABC):
-    """Something that is done ten times a second."""
-
-    def __init__(self, port: int, topic: str) -> None:
-        self._port = port
-        self._topic = topic
-        self.opened = 0
-        self.ended = 0
-
-    def connect(self) -> socket.socket:
-        """One more connection."""
-        one = socket.socket()
-        one.setblocking(False)
-        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        one.connect_ex(("127.0.0.1", self._port))
-        self.opened += 1
-        return one
-
-    @abstractmethod
-    def step(self) -> None:
-        """Do what it does."""
-
-
-class Lines(Attack):
-    """A few connections, each with bytes that it still has to say; one that the broker ends is opened anew."""
-
-    CONNECTIONS = 8
-    READS = False
-
-    def __init__(self, port: int, topic: str) -> None:
-        super().__init__(port, topic)
-        self._lines: dict[socket.socket, bytearray] = {}
-
-    def step(self) -> None:
-        """Say what can be said."""
-        while len(self._lines) < self.CONNECTIONS:
-            self._lines[self.connect()] = bytearray()
-        for line, unsaid in tuple(self._lines.items()):
-            try:
-                self._look(line)
-                unsaid += self.words(len(unsaid))
-                if unsaid:
-                    del unsaid[: line.send(unsaid)]
-            except BlockingIOError:
-                continue
-            except OSError:
-                line.close()
-                del self._lines[line]
-                self.ended += 1
-
-    def _look(self, line: socket.socket) -> None:
-        """Notice that a connection has ended; read what came only where that is part of the attack."""
-        try:
-            while True:
-                data = line.recv(1 << 16, 0 if self.READS else socket.MSG_PEEK)
-                if not data:
-                    raise ConnectionResetError
-                if not self.READS:
-                    return
-        except BlockingIOError:
-            return
-
-    @abstractmethod
-    def words(self, unsaid: int) -> bytes:
-        """What to say on a connection on which so many bytes are not said yet."""
 
 
 class Pipelining(Lines):
@@ -219,11 +153,60 @@ class Flood(Attack):
             self._watch.register(one, select.EPOLLRDHUP)
 
 
+class SlowReaders(Pipelining):
+    """150 large pulls in every write, of whose answers a kilobyte is read in every step."""
+
+    CONNECTIONS = 32
+
+    def _look(self, line: socket.socket) -> None:
+        try:
+            if not line.recv(1024):
+                raise ConnectionResetError
+        except BlockingIOError:
+            return
+
+
+class SlowWriters(Lines):
+    """500 connections that say a pull, a byte a second."""
+
+    CONNECTIONS = 500
+
+    def __init__(self, port: int, topic: str) -> None:
+        super().__init__(port, topic)
+        self._pull = pull(topic, 1)
+        self._said = 0
+        self._left = 0
+
+    def step(self) -> None:
+        """A byte on every tenth connection."""
+        self._left = self.CONNECTIONS // 10
+        super().step()
+        self._lines = dict([*list(self._lines.items())[self.CONNECTIONS // 10 :], *list(self._lines.items())[:50]])
+
+    def words(self, unsaid: int) -> bytes:
+        """One byte, while this step has some left."""
+        if unsaid or not self._left:
+            return b""
+        self._left -= 1
+        self._said += 1
+        at = self._said // self.CONNECTIONS % len(self._pull)
+        return self._pull[at : at + 1]
+
+
 ATTACKS: Final[dict[str, type[Attack]]] = {
     "pipelining": Pipelining,
-    "polls": Polls,
+    "slow-readers": SlowReaders,
+    "slow-writers": SlowWriters,
     "half-frames": HalfFrames,
     "flood": Flood,
+    "polls": Polls,
+    "topics": Topics,
+    "groups": Groups,
+    "offsets": Offsets,
+    "keys": Keys,
+    "bodies": BulkyBodies,
+    "bombs": Bombs,
+    "log-port": LogPort,
 }
 
 
@@ -231,6 +214,8 @@ def main() -> None:
     """Attack until told to end."""
     os.nice(19)
     attack = ATTACKS[sys.argv[1]](int(sys.argv[2]), sys.argv[3])
+    attack.step()
+    print("it has begun", flush=True)
     while not select.select([sys.stdin], [], [], STEP_S)[0]:
         attack.step()
     print(json.dumps({"opened": attack.opened, "ended": attack.ended}), flush=True)

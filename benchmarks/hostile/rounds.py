@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -35,7 +35,11 @@ NORMAL_S: Final = 5.0
 """Within which everything must be as before."""
 LOOK_S: Final = 0.05
 RESTING_MIB: Final = 32.0
-RESTING_DESCRIPTORS: Final = 8
+RESTING_SOCKETS: Final = 8
+MOST_TIMES: Final = 2.0
+MOST_MIB: Final = 128.0
+FLOOR_MS: Final = 5.0
+"""Shorter delays at p99 count as this one: they are those of a timer of the system, not of a broker."""
 
 
 class Seen(msgspec.Struct):
@@ -48,6 +52,8 @@ class Seen(msgspec.Struct):
     """At most."""
     descriptors: int
     """At most."""
+    sockets: int
+    """At its end."""
 
 
 class Round(msgspec.Struct):
@@ -65,12 +71,12 @@ class Round(msgspec.Struct):
     @property
     def times(self) -> float:
         """How many times as long the slowest hundredth of deliveries took beside it."""
-        return self.beside.p99_ms / self.alone.p99_ms
+        return self.beside.p99_ms / max(self.alone.p99_ms, FLOOR_MS)
 
     @property
     def times_after(self) -> float:
         """The same after it."""
-        return self.after.p99_ms / self.alone.p99_ms
+        return self.after.p99_ms / max(self.alone.p99_ms, FLOOR_MS)
 
     @property
     def mib(self) -> float:
@@ -92,6 +98,7 @@ class Bench:
         words = [sys.executable, "-m", "benchmarks.hostile.attacks", kind, str(self._broker.port), BULK]
         with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as attack:
             os.sched_setaffinity(attack.pid, {self._core})
+            _begun(attack)
             memory, descriptors = self._most(LEAD_S)
             beside = self._look(seconds)
             beside.anon_mib = max(beside.anon_mib, memory)
@@ -111,7 +118,8 @@ class Bench:
         found = [one / 1000 for one in self._load.latencies_us()[before:]]
         if not found:
             raise RuntimeError(f"nothing was delivered for {seconds} s:\n{self._load.output()[-1000:]}")
-        return Seen(percentile(found, 0.5), percentile(found, 0.99), len(found), memory, descriptors)
+        sockets = _sockets(self._broker.pid)
+        return Seen(percentile(found, 0.5), percentile(found, 0.99), len(found), memory, descriptors, sockets)
 
     def _most(self, seconds: float) -> tuple[float, int]:
         """Watch the broker for a while: the most memory and descriptors it had."""
@@ -125,6 +133,21 @@ class Bench:
     def failures(self) -> list[str]:
         """Exceptions in the broker's log."""
         return complaints_in(Path(self._broker.log).read_text(errors="replace"))
+
+
+def _begun(attack: subprocess.Popen[str]) -> None:
+    assert attack.stdout is not None
+    if not attack.stdout.readline():
+        raise RuntimeError("the attack did not begin")
+
+
+def _sockets(pid: int) -> int:
+    """The connections and listening sockets of a process."""
+    count = 0
+    for one in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):
+            count += os.readlink(one).startswith("socket:")
+    return count
 
 
 @contextmanager
@@ -159,15 +182,15 @@ def broken(rounds: list[Round]) -> list[str]:
     kind, one = rounds[0].kind, median(rounds)
     least = rounds[0].alone
     found = []
-    if one["times"] > 2:
-        found.append(f"{kind}: deliveries took {one['times']:.2f} times as long at p99, 2 are allowed")
-    if one["mib"] > 128:
-        found.append(f"{kind}: the broker took {one['mib']:.0f} MiB more, 128 are allowed")
-    if one["times_after"] > 2:
+    if one["times"] > MOST_TIMES:
+        found.append(f"{kind}: deliveries took {one['times']:.2f} times as long at p99, {MOST_TIMES:g} are allowed")
+    if one["mib"] > MOST_MIB:
+        found.append(f"{kind}: the broker took {one['mib']:.0f} MiB more, {MOST_MIB:g} are allowed")
+    if one["times_after"] > MOST_TIMES:
         found.append(f"{kind}: {NORMAL_S:g} s after its end p99 is {one['times_after']:.2f} times what it was")
     if one["mib_after"] > RESTING_MIB:
         found.append(f"{kind}: {NORMAL_S:g} s after its end the broker has {one['mib_after']:.0f} MiB more than before")
-    if max(each.after.descriptors for each in rounds) > least.descriptors + RESTING_DESCRIPTORS:
+    if max(each.after.sockets for each in rounds) > least.sockets + RESTING_SOCKETS:
         found.append(f"{kind}: {NORMAL_S:g} s after its end connections are left")
     if rounds[-1].failed_sends:
         found.append(f"{kind}: {rounds[-1].failed_sends} sends of the stock producer failed")

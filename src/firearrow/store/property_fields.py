@@ -39,6 +39,13 @@ def indexed_words(words: bytes) -> list[bytes]:
     return [word for word in words.split(b" ", MOST_WORDS)[:MOST_WORDS] if word]
 
 
+def has_key(properties: bytes, wanted: bytes) -> bool:
+    """Whether ``wanted`` is one of `keys_of`, without making them all."""
+    if not wanted or field(properties, UNIQ_KEY_MARK) == wanted:
+        return bool(wanted)
+    return b" " not in wanted and b" %b " % wanted in b" %b " % field(properties, KEYS_MARK)
+
+
 def keys_of(properties: bytes) -> list[bytes]:
     """The keys of a message: its UNIQ_KEY, then every word of its KEYS. Not all are indexed: see `indexed_words`."""
     unique = field(properties, UNIQ_KEY_MARK)

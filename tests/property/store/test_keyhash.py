@@ -16,7 +16,7 @@ from firearrow.store.index.key_hash import (
     head_hash,
     prefix_hash,
 )
-from firearrow.store.property_fields import field, keys_of
+from firearrow.store.property_fields import field, has_key, keys_of
 
 CHARACTERS = st.characters(max_codepoint=127)
 ASCII = st.text(CHARACTERS, max_size=LANE_BYTES)
@@ -55,3 +55,13 @@ def test_a_key_longer_than_a_lane_is_its_head_and_a_lane(topic: str, key: str) -
     (hashed,) = hash_lanes([raw[-LANE_BYTES:]])
     joined = hashed + head_hash(topic, raw[:-LANE_BYTES]) * POWERS[LANE_BYTES] & MASK
     assert joined & MASK == java_hash(f"{topic}#{key}") & MASK
+
+
+@given(
+    st.lists(st.sampled_from(["KEYS", "UNIQ_KEY", "xKEYS"]), max_size=3),
+    st.text("ab ", max_size=8),
+    st.text("ab ", max_size=3),
+)
+def test_a_key_is_found_without_making_them_all(names: list[str], value: str, wanted: str) -> None:
+    properties = "".join(f"{name}\x01{value}\x02" for name in names).encode()
+    assert has_key(properties, wanted.encode()) == (wanted.encode() in keys_of(properties))

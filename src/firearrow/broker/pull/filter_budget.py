@@ -14,7 +14,7 @@ from typing import Final
 from firearrow.expression.cel.message_view import MOST_BODY_BYTES
 from firearrow.expression.cel.meter import STEPS
 
-SCAN_MICROSECONDS: Final = 10_000
+SCAN_MICROSECONDS: Final = 4_000
 """Default of the most time that a filter takes for one pull."""
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from firearrow.broker.pull.filter_budget import FilterClock, FilterCost
 from firearrow.broker.pull.message_filter import MessageFilter, PropertyFilter, RawValues
-from firearrow.model.flags import BORN_HOST_V6, HOST_V6_MASK, STORE_HOST_V6
+from firearrow.model.flags import BORN_HOST_V6, COMPRESSED, HOST_V6_MASK, STORE_HOST_V6
 from firearrow.record.layout import HEAD_SIZE, MAGIC_V1, SHORT, V6_EXTRA, Buffer
 from firearrow.store.property_fields import field
 from firearrow.store.read.queue_reader import ReadResult, ReadStatus
@@ -97,6 +97,8 @@ class Scanner:
                     end = begin + size
                     if by_values is None:
                         passes: bool | None = wanted.admits(data[begin:end], data[at:end], cost)
+                        if sys_flag & COMPRESSED:  # whose body may stand for a much longer one
+                            untimed = 0
                     else:
                         properties = data[at:end]
                         raw = field(properties, mark) if mark else tuple([field(properties, each) for each in marks])

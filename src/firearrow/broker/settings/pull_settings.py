@@ -63,7 +63,7 @@ class PullConfig(Struct, frozen=True, kw_only=True, rename="camel"):
             le=10_000_000,
             description="Microseconds of CPU for filters, in one pull and in one turn of the loop.",
         ),
-    ] = 10_000
+    ] = 4_000
     max_filter_body_bytes: Annotated[
         int, Meta(ge=0, le=64 << 20, description="The largest body, after decompression, that a CEL filter reads.")
     ] = MOST_BODY_BYTES

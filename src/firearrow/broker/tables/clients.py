@@ -134,10 +134,12 @@ class ClientTable:
         """Return about the memory of the members of a connection."""
         return self._held_by.get(connection, 0)
 
-    def memberships(self, connection: object) -> frozenset[tuple[str, str]]:
-        """Return the groups of a connection, each with its kind."""
+    def memberships(self, connection: object, consumers: Iterable[str], producers: Iterable[str]) -> int:
+        """Return how many groups a connection would belong to after a heartbeat that names these."""
         consuming, producing = self._consuming.get(connection, ()), self._producing.get(connection, ())
-        return frozenset([*(("consumer", name) for name in consuming), *(("producer", name) for name in producing)])
+        new = len({name for name in consumers if name not in consuming})
+        new += len({name for name in producers if name not in producing})
+        return len(consuming) + len(producing) + new
 
     def added_weight(self, connection: object, data: ConsumerData) -> int:
         """Return how much more a connection would hold after this heartbeat of a consumer."""

@@ -23,7 +23,7 @@ from firearrow.store.index.key_index import WORK_AT_ONCE, Candidate, Index, Walk
 from firearrow.store.log.commit_log import CommitLog
 from firearrow.store.log.probe import probe
 from firearrow.store.pacing import Pace
-from firearrow.store.property_fields import keys_of
+from firearrow.store.property_fields import has_key, keys_of
 from firearrow.store.queue.consume_queue import ConsumeQueue
 from firearrow.store.queue.table import Queues
 from firearrow.store.read.log_bytes import LogBytes
@@ -146,7 +146,7 @@ class Lookups:
                 record, head = await self._named_by(candidate, topic, wanted)
             except OffsetNotStored:
                 continue
-            right_key = head.topic == topic and wanted in keys_of(head.properties(record))
+            right_key = head.topic == topic and has_key(head.properties(record), wanted)
             if right_key and times[0] <= head.store_timestamp <= times[1] and is_wanted(record, head):
                 found[physical] = record
                 if len(found) >= most:
@@ -171,9 +171,9 @@ class Lookups:
                 await self._report(entry.physical, str(missing))
                 raise
             raise DamagedIndex(candidate.file_name, f"entry {candidate.number}: {missing}") from missing
-        keys = keys_of(head.properties(record))
-        is_right = head.topic == topic and wanted in keys
-        if not is_right and not await _has_hash(head.topic, keys, entry.key_hash):
+        properties = head.properties(record)
+        is_right = head.topic == topic and has_key(properties, wanted)
+        if not is_right and not await _has_hash(head.topic, keys_of(properties), entry.key_hash):
             raise DamagedIndex(candidate.file_name, f"entry {candidate.number} names a message without that key")
         return record, head
 

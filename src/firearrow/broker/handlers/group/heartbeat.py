@@ -92,13 +92,13 @@ class HeartbeatHandlers:
     def _check_room(self, data: HeartbeatData, peer: Peer) -> None:
         """Refuse a client that belongs to too many groups, or whose subscriptions take too much memory."""
         bounds = self._settings.value.bounds
-        named = [("consumer", one.group_name or "") for one in data.consumer_data_set]
-        named += [("producer", one.group_name or "") for one in data.producer_data_set]
-        if len(data.client_id or "") > LONGEST_NAME or any(len(name) > LONGEST_NAME for _, name in named):
+        consumers = [one.group_name or "" for one in data.consumer_data_set]
+        producers = [one.group_name or "" for one in data.producer_data_set]
+        if max(map(len, (data.client_id or "", *consumers, *producers))) > LONGEST_NAME:
             remark = f"a client id or group name has more than {LONGEST_NAME} characters: use a shorter one"
             raise Refused(ResponseCode.INVALID_PARAMETER, remark)
         most = bounds.max_groups_of_connection
-        if len(named) > most or len(self._clients.memberships(peer).union(named)) > most:
+        if self._clients.memberships(peer, consumers, producers) > most:
             remark = f"the clients of one connection belong to at most {most} groups: use fewer groups in a process, "
             raise Refused(ResponseCode.INVALID_PARAMETER, remark + "or raise maxGroupsOfConnection")
         if data.without_sub:

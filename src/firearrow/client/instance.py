@@ -15,11 +15,10 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
-from firearrow import fastjson
 from firearrow.client.doors import Doors
 from firearrow.client.lookup import Url, fetch
 from firearrow.client.name_servers import UNANSWERED, NameServers, NameServerSource, parse_name_servers
-from firearrow.client.routes import MASTER_ID, Route, RouteTable, read_masters, read_route
+from firearrow.client.routes import MASTER_ID, Route, RouteTable, decoded, read_masters, read_route
 from firearrow.client.settings import ClientSettings
 from firearrow.client.tasks import Tasks
 from firearrow.client.trouble import Trouble
@@ -207,7 +206,7 @@ class Instance:
             reply = await self.names.ask(request, timeout_ms=self.request_timeout_ms, accept=_KNOWN_OR_NOT)
             if reply.code == ResponseCode.TOPIC_NOT_EXIST:
                 return None
-            route = read_route(topic, fastjson.decode(reply.body, TopicRouteData))
+            route = read_route(topic, decoded(reply.body, TopicRouteData))
         except FireArrowError as error:
             return error
         is_known = self.routes.get(topic) is not None
@@ -252,7 +251,7 @@ class Instance:
         while True:
             try:
                 reply = await self.names.ask(GetBrokerClusterInfo(), timeout_ms=self.request_timeout_ms)
-                masters = read_masters(fastjson.decode(reply.body, ClusterInfo))
+                masters = read_masters(decoded(reply.body, ClusterInfo))
             except FireArrowError as error:
                 what = "the brokers could not be listed, so that some may not ask about transactions: %s"
                 self.trouble.say(loop.time(), "all brokers", what, error, reason=str(error))

@@ -14,19 +14,33 @@ Java: ``MQClientInstance.topicRouteData2TopicPublishInfo``, ``topicRouteData2Top
 """
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, TypeVar
 
 from msgspec import Struct
 
+from firearrow import fastjson
 from firearrow.errors import BadBody, SettingsError
 from firearrow.model import MessageQueue
 from firearrow.model.flags import PERM_READ, PERM_WRITE
 from firearrow.protocol.bodies.naming.route import ClusterInfo, QueueData, TopicRouteData
 from firearrow.runtime.network import Address
 
+T = TypeVar("T")
+
 MASTER_ID: Final = 0
 MAX_QUEUES: Final = 65_536
 """Most queues of one topic on one broker: a larger number in an answer is wrong, and would exhaust memory."""
+MOST_BROKERS: Final = 4_096
+"""Most brokers of one topic or cluster: a client connects to all of them."""
+MOST_QUEUES: Final = 4 * MAX_QUEUES
+"""Most queues of one topic on all brokers."""
+LONGEST_COUNT: Final = 9
+"""Digits of a number of queues."""
+LONGEST_SHOWN: Final = 200
+MOST_BYTES: Final = 4 << 20
+"""Bytes of a route: one of `MOST_BROKERS` brokers has a quarter of that."""
+MOST_IN_DIALECT: Final = 1 << 20
+"""Bytes of a route in fastjson's own form, as name servers of 4.9 send it: it is slow to read."""
 
 BrokerAddresses = Mapping[str, Mapping[int, Address]]
 
@@ -41,8 +55,19 @@ class Route(Struct, frozen=True):
     is_strictly_ordered: bool = False
 
 
+def decoded(body: bytes, kind: type[T]) -> T:
+    """Return what a name server told; raise ``BadBody`` when it is longer than any cluster needs."""
+    if len(body) > MOST_BYTES:
+        raise BadBody(f"a name server answered with {len(body)} bytes; at most {MOST_BYTES} are read")
+    return fastjson.decode(body, kind, most_in_dialect=MOST_IN_DIALECT)
+
+
 def read_route(topic: str, data: TopicRouteData) -> Route:
     """Return the route that a name server's answer stands for."""
+    _check_count(f"topic {topic}", sum(len(broker.broker_addrs) for broker in data.broker_datas))
+    queue_count = sum(max(queue.read_queue_nums, queue.write_queue_nums, 1) for queue in data.queue_datas)
+    if queue_count > MOST_QUEUES:
+        raise BadBody(f"a name server says that topic {topic} has {queue_count} queues; at most {MOST_QUEUES} are used")
     brokers = {
         broker.broker_name: {number: _address(text) for number, text in sorted(broker.broker_addrs.items())}
         for broker in data.broker_datas
@@ -57,7 +82,13 @@ def read_route(topic: str, data: TopicRouteData) -> Route:
 def read_masters(data: ClusterInfo) -> list[Address]:
     """Return the address of every broker's master."""
     brokers = sorted((data.broker_addr_table or {}).items())
+    _check_count("the cluster", len(brokers))
     return [_address(broker.broker_addrs[MASTER_ID]) for _, broker in brokers if MASTER_ID in broker.broker_addrs]
+
+
+def _check_count(what: str, count: int) -> None:
+    if count > MOST_BROKERS:
+        raise BadBody(f"a name server says that {what} is on {count} brokers; at most {MOST_BROKERS} are used")
 
 
 def _address(text: str) -> Address:
@@ -94,9 +125,12 @@ def _ordered(topic: str, text: str) -> tuple[MessageQueue, ...]:
     found = []
     for part in filter(None, text.split(";")):
         broker, _, count = part.rpartition(":")
-        if not broker or not count.isascii() or not count.isdigit():
-            raise BadBody(f"the order configuration of {topic} is {text!r}; it should read broker:queues;broker:queues")
+        if not broker or not count.isascii() or not count.isdigit() or len(count) > LONGEST_COUNT:
+            said = text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
+            raise BadBody(f"the order configuration of {topic} is {said!r}; it should read broker:queues;broker:queues")
         found += _numbered(topic, broker, int(count))
+        if len(found) > MOST_QUEUES:
+            raise BadBody(f"the order configuration of {topic} has more than {MOST_QUEUES} queues")
     return tuple(found)
 
 

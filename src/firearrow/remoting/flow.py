@@ -214,7 +214,7 @@ class Unsent:
     def _look(self) -> None:
         """Count again; if that is still too much, cut the connections whose peers have read nothing for the longest."""
         now = self._now()
-        if now - self._looked_at < LOOK_EVERY_S and self.held <= 2 * self._limit:
+        if now - self._looked_at < LOOK_EVERY_S and self.held <= self._limit + self._limit // 4:
             return
         self._looked_at = now
         for connection, (size, since) in tuple(self._seen.items()):

@@ -53,7 +53,7 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             description="Bytes waiting to be read by all peers; past it the peer that has read nothing for the longest "
             "is cut.",
         ),
-    ] = 64 * MIB
+    ] = 48 * MIB
     max_connection_answer_bytes: Annotated[
         int,
         Meta(ge=KIB, description="Bytes of answers being made for one connection; at the limit its requests wait."),

@@ -11,8 +11,8 @@ from benchmarks.hostile.rounds import (
     FLOOR_MS,
     MOST_MIB,
     MOST_TIMES,
-    RESTING_SOCKETS,
     RESTING_MIB,
+    RESTING_SOCKETS,
     Round,
     bench,
 )

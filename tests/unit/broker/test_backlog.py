@@ -3,12 +3,16 @@
 import asyncio
 from typing import Any
 
+import pytest
+
+from firearrow.broker.pull.backlog import MOST_IN_A_TURN
 from firearrow.broker.settings.pull_settings import PullConfig
 from firearrow.errors import DiskError, RequestRefused
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.requests.group.offset import QueryConsumerOffset, UpdateConsumerOffset
 from firearrow.record.decode import decode_all
 from firearrow.store.placement import WRITTEN
+from firearrow.testing.sim.loop import SimLoop
 from firearrow.testing.sim.world import World
 from tests.unit.broker.sim import COMMIT, SimBroker, SimClient, simulate
 
@@ -139,5 +143,39 @@ def test_a_pull_that_fails_is_refused_and_the_next_is_served() -> None:
         assert broken.code == ResponseCode.SYSTEM_ERROR
         assert not isinstance(good, BaseException)
         assert len(list(decode_all(good.body))) == 32
+
+    simulate(scenario)
+
+
+def test_large_answers_are_spread_over_turns_also_without_sends(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns = [0]
+    run_once = SimLoop._run_once
+
+    def counted(self: SimLoop) -> None:
+        turns.append(0)
+        run_once(self)
+
+    monkeypatch.setattr(SimLoop, "_run_once", counted)
+
+    async def scenario(world: World, broker: SimBroker, client: SimClient) -> None:
+        await client.heartbeat()
+        clients = [SimClient(world.node(f"c{number}"), client.broker) for number in range(40)]
+        await asyncio.gather(*(one.heartbeat() for one in clients))
+        for _ in range(4):
+            broker.put(b"x" * 200_000)
+        await broker.store.reached(broker.store.log.tail, WRITTEN)
+        pulls: Any = broker.consuming.pulls
+        answer = pulls._answer
+
+        def noting(*arguments: Any) -> Any:
+            made = answer(*arguments)
+            turns[-1] += len(made.body)
+            return made
+
+        pulls._answer = noting
+        replies = await asyncio.gather(*(one.pull(0, max_msg_bytes=1 << 30, large=True, version=0) for one in clients))
+        (size,) = {len(reply.body) for reply in replies}
+        assert sum(turns) == 40 * size > 30 << 20
+        assert max(turns) <= MOST_IN_A_TURN + 2 * size
 
     simulate(scenario)

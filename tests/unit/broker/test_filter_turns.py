@@ -3,6 +3,7 @@
 import asyncio
 import time
 import tracemalloc
+import zlib
 from itertools import count
 from typing import Any
 
@@ -12,13 +13,18 @@ from firearrow.broker.handlers.message.pull import _weight
 from firearrow.broker.pull.filters import Filters
 from firearrow.broker.pull.long_poll import TAG_BYTES
 from firearrow.broker.pull.message_filter import MessageFilter
+from firearrow.broker.settings.pull_settings import PullConfig
 from firearrow.broker.statistics import counters
+from firearrow.model import EpochMs
+from firearrow.model.flags import COMPRESSED
 from firearrow.protocol.codes import ResponseCode
+from firearrow.record.encode import Draft
+from firearrow.record.properties import encode_properties
 from firearrow.runtime.clock import elapsed_ms
 from firearrow.testing.sim.clock import SimClock
 from firearrow.testing.sim.loop import SimLoop
 from firearrow.testing.sim.world import World
-from tests.unit.broker.sim import SUBSCRIPTION, SUSPEND, SimBroker, SimClient, simulate, until
+from tests.unit.broker.sim import HOST, SUBSCRIPTION, SUSPEND, SimBroker, SimClient, simulate, until
 from tests.unit.broker.test_filters import bodies
 
 NEEDLE = "a" * 48 + "b" + "a" * 50
@@ -218,3 +224,22 @@ def test_a_new_expression_reaches_parked_pulls(kind: str, old: str, new: str) ->
         others.cancel()
 
     simulate(scenario)
+
+
+@pytest.mark.complaints("has no verdict")
+def test_bodies_that_stand_for_longer_ones_end_a_scan_in_time(turns: list[float]) -> None:
+    bomb = zlib.compress(bytes(16 << 20), 9)
+
+    async def scenario(_world: World, broker: SimBroker, client: SimClient) -> None:
+        for _ in range(20):
+            stored = encode_properties({})
+            broker.store.append(Draft("T", 0, bomb, stored, EpochMs(1), HOST, HOST, 0, COMPRESSED))
+        how: dict[str, Any] = {**CARRIED, "flags": SUBSCRIPTION, "expression_type": "CEL", "subscription": "body.a > 1"}
+        await client.pull(0, **how)  # compiles
+        turns.clear()
+        reply = await client.pull(0, **how)
+        looked_at, taken = reply.answer.next_begin_offset, max(turns)
+        assert 0 < looked_at < 20
+        assert taken < LONGEST_TURN_S
+
+    simulate(scenario, pulls=PullConfig(max_filter_micros_of_pull=1, max_filter_body_bytes=1 << 20))

@@ -187,6 +187,33 @@ def test_a_slave_that_reads_nothing_costs_a_bounded_buffer() -> None:
     at_a_master(scenario)
 
 
+def test_slaves_that_are_far_behind_share_a_lane(monkeypatch: pytest.MonkeyPatch) -> None:
+    send_span = Feed._send_span
+    at_once, most, sent = 0, 0, 0
+
+    async def counting(self: Feed) -> bool:
+        nonlocal at_once, most, sent
+        is_behind = self._sent.bounds.end - self.next > SPAN_BYTES
+        at_once += is_behind
+        most, sent = max(most, at_once), sent + is_behind
+        try:
+            return await send_span(self)
+        finally:
+            at_once -= is_behind
+
+    monkeypatch.setattr(Feed, "_send_span", counting)
+
+    async def scenario(stage: Stage) -> None:
+        for _ in range(8):
+            await stage.client.send(body=b"x" * (1 << 20))
+        slaves = await asyncio.gather(*(stage.slave(report(0)) for _ in range(5)))
+        await until(lambda: all(slave.got > 8 << 20 for slave in slaves))
+        assert sent > 50
+        assert most == 1
+
+    at_a_master(scenario)
+
+
 def test_garbage_is_no_report() -> None:
     async def scenario(stage: Stage) -> None:
         for words in (

@@ -2,10 +2,18 @@
 
 import pytest
 
-from firearrow.client.routes import RouteTable, borrowed, read_route
+from firearrow.client.routes import (
+    MAX_QUEUES,
+    MOST_BROKERS,
+    MOST_QUEUES,
+    RouteTable,
+    borrowed,
+    read_masters,
+    read_route,
+)
 from firearrow.errors import BadBody
 from firearrow.model import MessageQueue
-from firearrow.protocol.bodies.naming.route import BrokerData, QueueData, TopicRouteData
+from firearrow.protocol.bodies.naming.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
 from firearrow.runtime.network import Address
 
 
@@ -105,3 +113,29 @@ def test_of_a_broker_the_address_that_was_heard_last_counts() -> None:
     assert not table.update(read_route("T", at("2.2.2.2:2")))
     assert table.master("a") == Address("2.2.2.2", 2)
     assert table.topics() == ["T", "deleted"]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        TopicRouteData(broker_datas=[broker_data(f"b{one}", id0="1.1.1.1:1") for one in range(MOST_BROKERS + 1)]),
+        TopicRouteData(
+            broker_datas=[BrokerData(broker_name="b", broker_addrs=dict.fromkeys(range(MOST_BROKERS + 1), "1.1.1.1:1"))]
+        ),
+        TopicRouteData(queue_datas=[queue_data("b", read=MAX_QUEUES)] * (MOST_QUEUES // MAX_QUEUES + 1)),
+        TopicRouteData(queue_datas=[queue_data("b", read=0, write=0, perm=0)] * (MOST_QUEUES + 1)),
+        TopicRouteData(order_topic_conf=f"a:{MAX_QUEUES};" * (MOST_QUEUES // MAX_QUEUES + 1)),
+        TopicRouteData(order_topic_conf=f"a:{'9' * 5000}"),
+    ],
+    ids=["brokers", "addresses", "queues", "entries", "ordered queues", "digits"],
+)
+def test_a_route_that_would_exhaust_a_client_is_refused(data: TopicRouteData) -> None:
+    with pytest.raises(BadBody) as caught:
+        read_route("T", data)
+    assert len(str(caught.value)) < 1000
+
+
+def test_a_cluster_that_would_exhaust_a_client_is_refused() -> None:
+    brokers = {f"b{one}": broker_data(f"b{one}", id0="1.1.1.1:1") for one in range(MOST_BROKERS + 1)}
+    with pytest.raises(BadBody):
+        read_masters(ClusterInfo(broker_addr_table=brokers))

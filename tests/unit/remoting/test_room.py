@@ -247,3 +247,21 @@ def test_who_has_read_meanwhile_is_seen_before_anybody_is_cut() -> None:
     third = Peer(5 * UNCOUNTED_BYTES)
     unsent.update(third, third.unsent)
     assert [bool(peer.reason) for peer in (slow, deaf, third)] == [False, True, False]
+
+
+def test_what_peers_do_not_read_is_bounded_also_between_two_looks() -> None:
+    class Peer:
+        unsent = 4 * UNCOUNTED_BYTES
+
+        def __init__(self) -> None:
+            self.is_cut = False
+
+        def cut(self, _reason: str) -> None:
+            self.is_cut = True
+
+    limit = 40 * UNCOUNTED_BYTES
+    unsent, peers = Unsent(limit, lambda: 5.0), [Peer() for _ in range(100)]
+    for number, peer in enumerate(peers):  # all at one moment
+        unsent.update(peer, peer.unsent)
+        held = sum(one.unsent for one in peers[: number + 1] if not one.is_cut)
+        assert held <= limit * 5 // 4 + peer.unsent

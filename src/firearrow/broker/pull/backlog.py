@@ -9,7 +9,8 @@ served in the next turns, in order. A share is at least ``least`` bytes and at l
 consumers catch up however much is sent. An answer larger than the rest of a share is given in full, and is deducted
 from the shares of later turns as long as these turns append messages.
 
-Without sends no pull waits here. A pull at the end of its queue never waits here: it has no backlog, and its consumer
+Without sends a pull waits here only when its turn has handed out `MOST_IN_A_TURN` already: large answers to many
+connections would delay everybody. A pull at the end of its queue never waits here: it has no backlog, and its consumer
 needs new messages soon.
 """
 
@@ -25,6 +26,9 @@ PULL_BYTES: Final = 16 << 10
 """What a pull counts in addition to its messages: a lookup takes as long as handing out so many bytes."""
 AHEAD_OF_SENDS: Final = 2
 """Bytes of backlogs handed out for every byte appended."""
+
+MOST_IN_A_TURN: Final = 1 << 20
+"""Bytes handed out in a turn of the loop after which further pulls wait."""
 
 T = TypeVar("T")
 
@@ -57,6 +61,7 @@ class BacklogLine(Generic[T]):
         self._line: deque[tuple[T, Call]] = deque()
         self._seen = commit_log.tail
         self._debt = 0
+        self._handed = 0
 
     def __len__(self) -> int:
         return len(self._line)
@@ -65,6 +70,20 @@ class BacklogLine(Generic[T]):
     def is_open(self) -> bool:
         """Whether a pull of a backlog should wait: other pulls wait, or messages came since the line was served."""
         return self.least > 0 and (bool(self._line) or self._log.tail != self._seen)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether this turn of the loop has handed out so much that other pulls wait."""
+        return self.least > 0 and (self._handed >= MOST_IN_A_TURN or bool(self._line))
+
+    def handed(self, size: int) -> None:
+        """Count the bytes of an answer to a pull that did not wait here."""
+        if size and not self._handed:
+            asyncio.get_running_loop().call_soon(self._begin_turn)
+        self._handed += size
+
+    def _begin_turn(self) -> None:
+        self._handed = 0
 
     def add(self, pull: T, call: Call) -> Later:
         """Add a pull to the line; it is answered in this turn of the loop or a later one."""

@@ -126,12 +126,19 @@ class Feed(asyncio.Protocol):
             self._write([heartbeat(self.next)])
             while True:
                 await self._writable.wait()
-                if not await self._send_span():
+                if not await self._send_in_turn():
                     await self._sent.grown(self.next)
         except FireArrowError as error:
             log.warning("slave %s is not served: %s", self.address, error, extra={"slave": self.address})
         finally:
             self.abort()
+
+    async def _send_in_turn(self) -> bool:
+        """Send some of the log. Slaves that are far behind share a lane: many of them take no more than one would."""
+        if self._sent.bounds.end - self.next <= SPAN_BYTES:
+            return await self._send_span()
+        async with self._feeds.catching_up:
+            return await self._send_span()
 
     async def _send_span(self) -> bool:
         """Send some of the log; return whether there was any to send."""
@@ -169,6 +176,9 @@ class Feed(asyncio.Protocol):
 
 class FeedOwner(Protocol):
     """What a feed tells the owner of all feeds."""
+
+    catching_up: asyncio.Lock
+    """Held by the feed that sends a span to a slave that is far behind."""
 
     def opened(self, feed: Feed) -> None:
         """A slave has connected."""

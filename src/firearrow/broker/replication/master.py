@@ -67,6 +67,7 @@ class Master:
         self._sent = SentStore(store, settings)
         self._tasks: dict[Feed, asyncio.Task[None]] = {}
         self._group: asyncio.TaskGroup | None = None
+        self.catching_up = asyncio.Lock()
         self._refusals = Damped()
         self.on_look: Callable[[], None] = lambda: None
         """Called when a slave has reported, came or left, and every `CHECK_S`."""

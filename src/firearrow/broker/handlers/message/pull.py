@@ -116,11 +116,18 @@ class PullHandlers:
         self._commit(admitted)  # before anything is awaited, so that this commit cannot overwrite a later one
         if admitted.wanted is NOT_COMPILED:
             return self._postpone(admitted, call)
-        if self._backlogs.is_open and self._has_backlog(request):
+        if (self._backlogs.is_open and self._has_backlog(request)) or (self._backlogs.is_full and self._finds(request)):
             later = self._backlogs.add(admitted, call)
             later.promise(self._reader.most_bytes(request))
             return later
-        return self._hand_out(admitted, call)
+        answer = self._hand_out(admitted, call)
+        if isinstance(answer, Answer):
+            self._backlogs.handed(len(answer.body))
+        return answer
+
+    def _finds(self, request: Pull) -> bool:
+        """Whether the queue holds a message for this pull."""
+        return self._store.max_offset(request.topic, request.queue_id) > request.queue_offset
 
     def _has_backlog(self, request: Pull) -> bool:
         """Whether the queue holds more messages than one answer takes."""

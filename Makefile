@@ -12,7 +12,7 @@ MINUTES ?= 30
 .PHONY: help venv check format test test-all-pythons sim integration interop fuzz bench bench-codec bench-remoting \
         spark spark-kills spark-changes spark-small-batches spark-versions \
         bench-nameserver bench-client bench-store bench-spark bench-versus bench-figures bench-overload bench-size \
-        pages surface docs dist release-check new-user judges matrix broker-deaths replication-copies soak hostile clean
+        pages surface docs dist sbom reproducible audit release-check new-user judges matrix broker-deaths replication-copies soak hostile clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -132,7 +132,16 @@ docs: venv ## build the documentation, warnings are errors
 dist: venv ## build wheel and sdist and try them in an empty environment
 	.ci/dist
 
-release-check: dist ## what must hold before wheel and sdist are uploaded: versions agree, an index would show them
+sbom: dist ## the bill of materials of a server, as CycloneDX, into dist/
+	$(BIN)/python -m campaigns.supply sbom
+
+reproducible: venv ## wheel and sdist, built twice under other circumstances, must be equal; and dist/, if it is there
+	$(BIN)/python -m campaigns.supply reproducible
+
+audit: venv ## known faults of what constraints.txt pins; status 3 says that no data could be had
+	$(BIN)/python -m campaigns.supply audit
+
+release-check: dist sbom reproducible ## what must hold before wheel and sdist are uploaded: versions agree, an index would show them
 	.ci/release-check
 
 new-user: dist ## README's first five minutes in an empty environment, from the built wheel; PYTHONS="3.12 3.13" for others

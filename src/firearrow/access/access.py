@@ -5,7 +5,7 @@ Off by default, as in Apache: then nothing of this package is asked for any requ
 
 import asyncio
 import logging
-from ipaddress import ip_address
+from collections.abc import Callable
 from typing import Final
 
 from firearrow.access.account_file import BYTES_MAX, PATH, decode_accounts, encode_accounts
@@ -25,6 +25,7 @@ from firearrow.remoting.handlers import Handlers
 from firearrow.runtime.clock import Clock
 from firearrow.runtime.disk.door import Disk
 from firearrow.runtime.disk.stored import Stored
+from firearrow.runtime.network import is_own_host
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +35,8 @@ class Access:
 
     def __init__(self, config: AccessConfig, disk: Disk, cluster: str, clock: Clock, path: str = PATH) -> None:
         self._config = config
+        self.on_change: Callable[[], None] | None = None
+        """Called when users or rules have changed."""
         self.witness: Final = witness_of(config, disk, clock)
         self._disk = disk
         self.accounts: Final[Stored[Accounts]] = Stored(
@@ -43,12 +46,15 @@ class Access:
             encode=encode_accounts,
             decode=decode_accounts,
             limit_bytes=BYTES_MAX,
-            on_change=lambda _accounts: None,
+            on_change=self._changed,
             private=True,
         )
         self.guard: Final = Guard(config, self.accounts, cluster, self.witness, clock)
-        inner = inner_credentials(config)
-        self.copies: Final = AccountCopies(self.accounts, inner.access_key if inner else None, lambda: self.guard.asker)
+        self.copies: Final = AccountCopies(self.accounts, inner_credentials(config), lambda: self.guard.asker)
+
+    def _changed(self, _accounts: Accounts) -> None:
+        if self.on_change is not None:
+            self.on_change()
 
     async def open(self) -> None:
         """Load the users, and make the first ones; raise ``SettingsError`` when nobody could be let in."""
@@ -108,15 +114,8 @@ def open_to_all(config: AccessConfig, what: str, bind_address: str) -> bool:
     """Return whether access is off; warn of it when the server listens beyond its own host."""
     if config.is_on:
         return False
-    if not _is_own_host(bind_address):
+    if not is_own_host(bind_address):
         log.warning(
             "access is off: everybody who reaches this %s may do everything; set authenticationEnabled=true", what
         )
     return True
-
-
-def _is_own_host(address: str) -> bool:
-    try:
-        return ip_address(address).is_loopback
-    except ValueError:
-        return address == "localhost"

@@ -81,6 +81,8 @@ class Declaration(Struct, frozen=True):
     nothing is needed but a known user."""
     is_routine: bool = False
     """Whether servers ask this again and again, without a person who wants it."""
+    broker: str = ""
+    """A field that names a broker: the cluster in which the broker is known is touched too."""
     named: Named | None = None
     """A message whose topic is known only when the message has been looked up."""
 
@@ -187,10 +189,10 @@ def _on(
     return Declaration(tuple(touches), cluster=cluster, named=named)
 
 
-def _on_cluster(actions: Actions, field: str = "", *, is_routine: bool = False) -> Declaration:
+def _on_cluster(actions: Actions, field: str = "", *, broker: str = "", is_routine: bool = False) -> Declaration:
     """A request to a whole cluster: the one that a field names, else the server's own."""
     touches = (Touch(Kind.CLUSTER, field, actions),) if field else ()
-    return Declaration(touches, cluster=actions, is_routine=is_routine)
+    return Declaration(touches, cluster=actions, is_routine=is_routine, broker=broker)
 
 
 DECLARED: Final[dict[type[Request[Any]], Declaration]] = {
@@ -316,8 +318,8 @@ DECLARED: Final[dict[type[Request[Any]], Declaration]] = {
     route.AddWritePermOfBroker: _on_cluster(UPDATE),
     route.DeleteTopicInNamesrv: _on_cluster(UPDATE, "cluster_name"),
     route.RegisterTopicInNamesrv: _on_cluster(UPDATE),
-    registration.RegisterBroker: _on_cluster(UPDATE, "cluster_name", is_routine=True),
-    registration.UnregisterBroker: _on_cluster(UPDATE, "cluster_name"),
+    registration.RegisterBroker: _on_cluster(UPDATE, "cluster_name", broker="broker_name", is_routine=True),
+    registration.UnregisterBroker: _on_cluster(UPDATE, "cluster_name", broker="broker_name"),
     registration.QueryDataVersion: _on_cluster(GET, "cluster_name"),
     registration.BrokerHeartbeat: _on_cluster(UPDATE, "cluster_name", is_routine=True),
     registration.GetBrokerMemberGroup: _on_cluster(GET, "cluster_name"),

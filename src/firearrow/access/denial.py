@@ -49,8 +49,11 @@ class Denied(Refused):
         need: Need | None = None,
         rule: Rule | None = None,
         code: int = ResponseCode.NO_PERMISSION,
+        user: User | None = None,
     ) -> None:
         super().__init__(code, remark)
+        self.user = user
+        """Who has proved to ask; None when nobody has."""
         self.reason = reason
         self.need = need
         """What the rules were asked about."""
@@ -61,4 +64,4 @@ class Denied(Refused):
 def denied_by_rules(user: User, need: Need, source: str, verdict: Verdict) -> Denied:
     """Return the refusal of something that the rules of a user do not allow."""
     reason = Reason.NO_RULE if verdict.rule is None else Reason.RULE
-    return Denied(reason, refusal_text(user, need, source, verdict), need, verdict.rule)
+    return Denied(reason, refusal_text(user, need, source, verdict), need, verdict.rule, user=user)

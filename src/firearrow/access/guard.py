@@ -12,7 +12,7 @@ Invariants: a request of a type that declares nothing is refused; nothing of a r
 
 import hmac
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -39,6 +39,7 @@ from firearrow.protocol.auth import (
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.conversation import Request
 from firearrow.protocol.refusal import Refused
+from firearrow.protocol.requests.admin.auth import CopyAccounts
 from firearrow.protocol.requests.group.heartbeat import HeartBeat
 from firearrow.protocol.requests.message.send import SendMessage
 from firearrow.protocol.send_shape import SendShape
@@ -121,6 +122,8 @@ class Guard:
         self._for_all = codes_in("authorizationWhitelist", config.authorization_whitelist)
         self.asker: User | None = None
         """Who has proved to ask what the handler that runs now answers; None: nobody had to."""
+        self.clusters_of: Callable[[str], Iterable[str]] = lambda _broker: ()
+        """Returns the clusters in which a broker is known: they count too, whatever cluster a request says."""
         self.stored: StoredMessages | None = None
         """Where stored messages are looked up; a server without messages has none."""
 
@@ -137,11 +140,12 @@ class Guard:
         if request.__class__ in self._audited:
             self._note(request, call, user)
         if request.__class__ is HeartBeat:
-            call.peer.slots[self, HeartBeat] = None if user is None else user.name
+            call.peer.slots[self, HeartBeat] = self._seen_as(user, call)
         self.asker = user
         try:
             return handler(request, call)
         except Denied as denial:
+            denial.user = user
             self._witness.refused(request, call, denial)
             raise
 
@@ -170,13 +174,20 @@ class Guard:
         self.asker = remembered.shapes[shape] = user
         return True
 
+    def _seen_as(self, user: User | None, call: Call) -> str | None:
+        """Return the user of a heartbeat; None for an address that may do everything, empty for an unknown user."""
+        if user is not None:
+            return user.name
+        name = call.ext_fields.get(ACCESS_KEY)
+        return None if self._is_white is not None and self._is_white(call.peer.address.host, name) else ""
+
     def may_see(self, peer: Peer, topic: str) -> bool:
         """Whether a producer may be sent a message of a topic: if the user of its last heartbeat may send there."""
         if not self._authorizes:
             return True
         name = peer.slots.get((self, HeartBeat), "")
         if name is None:
-            return True  # a white list lets it do everything
+            return True  # a white list of addresses lets it do everything
         user = self._accounts.value.users.get(name)
         need = thing(Kind.TOPIC, topic, PUB)
         return user is not None and self._verdict(user, need, peer).allowed
@@ -220,6 +231,9 @@ class Guard:
     def _check(self, request: Request[Any], call: Call) -> User | None:
         """Return the user that asks; None when nobody has to be known for this request."""
         declaration = DECLARED.get(request.__class__)
+        if call.asked.heading.code != request.code:
+            remark = f"the request has two codes, {call.asked.heading.code} and {request.code.value}: nobody may use it"
+            raise Denied(Reason.UNDECLARED, remark)
         if declaration is None:
             remark = f"{type(request).__name__} declares nothing that it touches, so nobody may use it"
             raise Denied(Reason.UNDECLARED, remark)
@@ -230,17 +244,18 @@ class Guard:
             return None
         remembered = self._remembered(call)
         user = remembered.user
-        if self._knows_certificates and call.peer.certificate_name and ACCESS_KEY_BYTES not in call.asked.header:
+        must_sign = request.__class__ is CopyAccounts
+        if self._knows_certificates and call.peer.certificate_name and not _names_user(call):
             user = self._known(call.peer.certificate_name)
-        elif user is None or remembered.names not in call.asked.header:
-            user = self._signer(call)
+        elif user is None or must_sign or remembered.names not in call.asked.header:
+            user = self._signer(call, must_be_fresh=self._fresh_only or must_sign)
             if self._remembers_users:
                 remembered.user, remembered.names = user, _named(user.name, call.encoding)
         if asks_rules:
             self._ask_rules(declaration, user, request, call, remembered)
         return user
 
-    def _signer(self, call: Call) -> User:
+    def _signer(self, call: Call, *, must_be_fresh: bool) -> User:
         """Return the user that signed a request."""
         fields = call.ext_fields
         name = fields.get(ACCESS_KEY)
@@ -251,7 +266,7 @@ class Guard:
         if fields.get(SIGNATURE_METHOD) == SignatureMethod.SHA256:
             self._check_fresh(user, fields, call)
             return user
-        if self._fresh_only:
+        if must_be_fresh:
             remark = "check signature failed: this server wants signature_method=HmacSHA256, which cannot be replayed."
             raise Denied(Reason.REPLAYABLE_SIGNATURE, remark)
         if call.version <= LAST_WITHOUT_UNIQUE_KEY:
@@ -288,6 +303,10 @@ class Guard:
                 return
         for need in needs_of(declaration, request, call.body, self._cluster):
             self._decide(user, need, call)
+        if declaration.broker:
+            for known in self.clusters_of(getattr(request, declaration.broker)):
+                self._decide(user, Need(Kind.CLUSTER, known, declaration.cluster), call)
+            return
         if asked is not None:
             if len(remembered.allowed) >= REMEMBERED_MAX:
                 remembered.allowed.clear()
@@ -330,6 +349,10 @@ def _audited(scope: AuditScope) -> frozenset[type[Request[Any]]]:
     return frozenset(
         kind for kind, declared in DECLARED.items() if scope is AuditScope.ALL or changes_something(declared)
     )
+
+
+def _names_user(call: Call) -> bool:
+    return ACCESS_KEY_BYTES in call.asked.header and ACCESS_KEY in call.ext_fields
 
 
 def _asked(declaration: Declaration, user: User, request: Request[Any]) -> tuple[object, ...]:

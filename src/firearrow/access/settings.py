@@ -9,11 +9,14 @@ from typing import Annotated, Final, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct, field
+from msgspec.structs import replace
 
 from firearrow.access.rules import User, UserType
 from firearrow.errors import SettingsError
 from firearrow.model.signature import SignatureMethod
-from firearrow.protocol.auth import Credentials, FreshSigner, Signer, signer_of
+from firearrow.protocol.auth import Credentials, signer_of
+from firearrow.protocol.requests.admin.auth import CopyAccounts
+from firearrow.remoting.endpoint import Sign
 from firearrow.runtime.clock import Clock
 from firearrow.telemetry.hidden import hidden_repr
 
@@ -202,10 +205,14 @@ def inner_credentials(config: AccessConfig) -> Credentials | None:
     return Credentials(keys.access_key, keys.secret_key, method=keys.signature_method)
 
 
-def inner_signer(config: AccessConfig, clock: Clock, chance: Random) -> Signer | FreshSigner | None:
+def inner_signer(config: AccessConfig, clock: Clock, chance: Random) -> Sign | None:
     """Return what signs the server's own requests; None when it does not sign."""
     credentials = inner_credentials(config)
-    return None if credentials is None else signer_of(credentials, clock.now_ms, chance)
+    if credentials is None:
+        return None
+    sign = signer_of(credentials, clock.now_ms, chance)
+    fresh = signer_of(replace(credentials, method=SignatureMethod.SHA256), clock.now_ms, chance)
+    return lambda request, body: (fresh if isinstance(request, CopyAccounts) else sign)(request, body)
 
 
 def _read(key: str, text: str, kind: type[T], form: str) -> T:

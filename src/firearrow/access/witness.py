@@ -34,7 +34,7 @@ class Witness:
 
     def refused(self, request: Request[Any], call: Call, denial: Denied) -> None:
         """Tell of a request that was refused."""
-        who, reason = _claimed(call, denial.reason), denial.reason
+        who, reason = _who(call, denial), denial.reason
         what, source = request.code.name, str(call.peer.address)
         things = () if denial.need is None else (str(denial.need),)
         why = denial.remark if denial.rule is None else str(denial.rule)
@@ -107,10 +107,9 @@ def witness_of(config: AccessConfig, disk: Disk, clock: Clock) -> Witness:
     return Witness(None if config.audit_log is AuditScope.OFF else AuditLog(config, disk, clock))
 
 
-def _claimed(call: Call, reason: Reason) -> str | None:
-    """Return the user that a request names, with a question mark if that was not proved."""
+def _who(call: Call, denial: Denied) -> str | None:
+    """Return who has proved to ask or, with a question mark, the user that a request names."""
+    if denial.user is not None:
+        return denial.user.subject
     name = call.ext_fields.get(ACCESS_KEY)
-    if not name:
-        return None
-    proved = reason in (Reason.NO_RULE, Reason.RULE, Reason.NOT_SUPER)
-    return USER_PREFIX + shortened(name) + ("" if proved else "?")
+    return USER_PREFIX + shortened(name) + "?" if name else None

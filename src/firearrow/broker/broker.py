@@ -139,7 +139,8 @@ class Broker:
             handlers = Handlers()
             for part in parts:
                 part.add_to(handlers)
-            front = await guarded(life, handlers, tables, metrics.registry, transactions.producers, replication)
+            pulls, producers = consuming.pulls, transactions.producers
+            front = await guarded(life, handlers, tables, metrics.registry, producers, pulls, replication)
             await replication.start(life)
             if self._part is None or await self._part.serves():
                 await self._serve_clients(life, tables.store, front, consuming, registration)

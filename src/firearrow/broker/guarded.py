@@ -6,6 +6,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from firearrow.access.access import Access, access_of, open_to_all
+from firearrow.broker.handlers.message.pull import PullHandlers
 from firearrow.broker.replication.replication import Replication
 from firearrow.broker.stored_topics import StoredTopics
 from firearrow.broker.tables.tables import Tables
@@ -35,6 +36,7 @@ async def guarded(
     tables: Tables,
     registry: Registry,
     producers: ConnectedProducers,
+    pulls: PullHandlers,
     replication: Replication,
 ) -> Front:
     """Return the handlers behind their guards; where rules count, producers are asked about their own topics alone."""
@@ -46,8 +48,11 @@ async def guarded(
         life.spawn(access.run(), "access")
         registry.add(access.witness.families)
         producers.may_see = access.guard.may_see
+        access.on_change = pulls.recall_all
         if isinstance(access, Access):
             access.copies.add_to(handlers)
+            outgoing = tables.settings.value.client_tls
+            access.copies.checks_servers = outgoing.enabled and outgoing.verify_server
             if replication.metadata is not None:
                 replication.metadata.accounts = access.copies
 

@@ -7,7 +7,7 @@ every ``scanNotActiveBrokerInterval``. Elapsed time is the loop's, so a jump of 
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from random import SystemRandom
 from typing import Final, cast
@@ -189,7 +189,12 @@ class NameServer:
             return handlers, None
         access = access_of(self._access, self._disk, ANY_CLUSTER, self._clock, ACCESS_PATH)
         await access.open()
+        access.guard.clusters_of = self._clusters_of
         return access.before(handlers), access
+
+    def _clusters_of(self, broker: str) -> Sequence[str]:
+        known = self._routes.names.get(broker)
+        return () if known is None else tuple(known.clusters)
 
     def _order_table(self) -> Mapping[str, str] | None:
         return self._texts.value.table(ORDER_TOPIC_CONFIG)

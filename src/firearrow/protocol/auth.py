@@ -16,7 +16,8 @@ FireArrow's servers also know what Apache lacks, signatures that cannot be repla
     SignatureTime     when the request was signed, in milliseconds since 1970
     SignatureNonce    the sender, a random text, a hyphen, and a number that the sender counts up
 
-and ``Signature`` is base64(HMAC-SHA256(secret key, request code, names and values with their lengths, body)).
+and ``Signature`` is base64(HMAC-SHA256(secret key, content)); ``content`` is the request code, the numbers of fields
+and of bytes in the body, names and values with their lengths, and the body.
 """
 
 import base64
@@ -88,8 +89,9 @@ def signing_fields(fields: Mapping[str, str], body: bytes, credentials: Credenti
 
 def sign_fresh(code: int, fields: Mapping[str, str], body: bytes, secret_key: str) -> str:
     """Return the signature by HMAC-SHA256 over a request code, header fields and a body."""
-    named = "".join(f"{len(name)}:{name}{len(fields[name])}:{fields[name]}" for name in _signed(tuple(fields)))
-    signed = f"{code}:{named}".encode(errors="replace") + body
+    names = _signed(tuple(fields))
+    named = "".join(f"{len(name)}:{name}{len(fields[name])}:{fields[name]}" for name in names)
+    signed = f"{code}:{len(names)}:{len(body)}:{named}".encode(errors="replace") + body
     return base64.b64encode(hmac.digest(secret_key.encode(), signed, "sha256")).decode()
 
 

@@ -62,6 +62,8 @@ class Catalogue:
         # The digits may not have been those of the code, and an answer must not be decoded as a request.
         if heading is None or heading.flag & ANSWER_FLAG or not header.startswith(_CODE_MEMBER):
             return self._from_untyped_json(header)
+        if heading.request is None or heading.code != heading.request.code:  # two codes: the last counts, as in Java
+            return self._from_untyped_json(header)
         return heading
 
     def _from_new_json(self, header: bytes, digits: bytes) -> Heading[Any]:

@@ -63,6 +63,11 @@ class Peer(Protocol):
         ...
 
     @property
+    def is_forwarded(self) -> bool:
+        """Whether the address is what a load balancer's preamble says: who can reach the port can write one."""
+        ...
+
+    @property
     def certificate_name(self) -> str:
         """The common name in the peer's certificate, if that was asked for and checked; else empty."""
         ...

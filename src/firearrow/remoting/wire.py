@@ -53,6 +53,7 @@ class Wire(asyncio.Protocol):
         self.is_open = False
         self.is_writable = True
         self.certificate_name = ""
+        self.is_forwarded = False
 
     @property
     def address(self) -> Address:
@@ -100,6 +101,7 @@ class Wire(asyncio.Protocol):
         """Use this transport, perhaps a TLS layer over the first; ``source`` is the address from a load balancer."""
         self._transport = transport
         self.certificate_name = common_name(transport.get_extra_info("peercert"))
+        self.is_forwarded = source is not None
         if source is not None:
             self._address = source
         self._awaits_greeting = False

@@ -19,6 +19,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable
+from ipaddress import ip_address
 from typing import Final, NamedTuple, Protocol
 
 from firearrow.errors import ConnectionFailed, ListenFailed, SettingsError
@@ -167,3 +168,11 @@ def _reason(error: Exception) -> str:
         return str(error) or type(error).__name__
     # asyncio replaces the system's text by its own, which repeats the address.
     return os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
+
+
+def is_own_host(host: str) -> bool:
+    """Whether an address is one of this host alone."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

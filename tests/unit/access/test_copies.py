@@ -9,6 +9,7 @@ from firearrow.access.accounts import Accounts
 from firearrow.access.copies import AccountCopies
 from firearrow.access.rules import User, UserType
 from firearrow.errors import RequestRefused
+from firearrow.protocol.auth import Credentials
 from firearrow.protocol.requests.admin.auth import CopyAccounts
 from firearrow.runtime.disk.stored import Stored
 from firearrow.testing.sim.world import World
@@ -19,7 +20,7 @@ OWNER = User("owner", "marker-secret", UserType.SUPER)
 OTHER = User("other", "marker-other")
 
 
-@pytest.mark.parametrize(("keys", "reason"), [(ROOT, "servers of the cluster"), (INNER, "mutual TLS")])
+@pytest.mark.parametrize(("keys", "reason"), [(ROOT, "HmacSHA256"), (INNER, "HmacSHA256")])
 def test_secrets_leave_for_servers_of_the_cluster_alone_and_never_in_the_clear(
     keys: tuple[str, str], reason: str
 ) -> None:
@@ -53,7 +54,7 @@ def at_a_slave(*copied: bytes, refused: RequestRefused | None = None) -> tuple[A
             on_change=lambda _accounts: None,
             private=True,
         )
-        copies = AccountCopies(stored, "inner", lambda: None)
+        copies = AccountCopies(stored, Credentials(OWNER.name, OWNER.secret), lambda: None)
         writing = asyncio.create_task(stored.write_changes())
         for data in copied:
             copies.take(data)

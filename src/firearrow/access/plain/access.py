@@ -7,6 +7,7 @@ A changed file that cannot be read, or that names nobody, is told in the log and
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 from firearrow.access.accounts import Accounts
@@ -31,6 +32,8 @@ class PlainAccess:
 
     def __init__(self, config: AccessConfig, disk: Disk, cluster: str, clock: Clock) -> None:
         self._config = config
+        self.on_change: Callable[[], None] | None = None
+        """Called when accounts have changed."""
         self._disk = disk
         self.acl = PlainAcl()
         self._cluster = cluster
@@ -60,6 +63,8 @@ class PlainAccess:
         if not accounts.users and not acl.global_white_remote_addresses:
             raise SettingsError(f"{PATH} has no account, so nobody could be let in")
         self.acl, self.value = acl, accounts
+        if self.on_change is not None:
+            self.on_change()
         white = sum(account.white_remote_address is not None for account in acl.accounts or ())
         if white or acl.global_white_remote_addresses:
             log.warning("white lists of %s let requests pass from some addresses without a signature", PATH)

@@ -146,7 +146,7 @@ class Metadata:
         return TimerCheck.decode(reply.body)
 
     async def _accounts_of(self, master: Address) -> bytes | None:
-        if self.accounts is None:
+        if self.accounts is None or not self.accounts.may_ask(master):
             return None
         try:
             reply = await self._caller.call(master, CopyAccounts(), timeout_ms=TIMEOUT_MS)

@@ -16,6 +16,7 @@ Messages above the confirm offset are not visible here: they are not in a consum
 
 import asyncio
 from collections.abc import Iterable
+from sys import maxsize
 from typing import Final
 
 from msgspec import Struct
@@ -267,6 +268,10 @@ class PullHandlers:
     def recall(self, group: str, topic: str, queue_id: int) -> None:
         """Wake the parked pulls of a group whose offset an operator has moved."""
         self._woken.add(self.parked.recall((topic, queue_id), lambda ticket: ticket.request.consumer_group == group))
+
+    def recall_all(self) -> None:
+        """Wake all parked pulls, because users or rules have changed: who may still pull asks again."""
+        self._woken.add(self.parked.expired(maxsize))
 
     def resubscribed(self, group: ConsumerGroup, topics: Iterable[str]) -> None:
         """Wake the parked pulls of a group whose subscriptions to some topics have a new expression.

@@ -23,7 +23,8 @@ class Buckets:
         self.limit = limit
         self._most = most
         self._by_name: dict[str, Bucket] = {}
-        self._others: Bucket | None = None
+        self.others: Bucket | None = None
+        """The bucket that names share for which there was no room."""
         self._looked_at = float("-inf")
 
     def __len__(self) -> int:
@@ -39,9 +40,9 @@ class Buckets:
         if not rate:
             return None
         if len(self._by_name) >= self._most and name not in self.limit.named and not self._forget(now):
-            if self._others is None:
-                self._others = Bucket(rate, now)
-            return self._others
+            if self.others is None:
+                self.others = Bucket(rate, now)
+            return self.others
         bucket = self._by_name[name] = Bucket(rate, now)
         return bucket
 

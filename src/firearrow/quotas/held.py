@@ -5,9 +5,9 @@ and a Java one that sends asynchronously or to a chosen queue, not at all; a Jav
 three seconds. So a request of theirs waits here until its quota allows it, up to `HOLD_S`, which leaves a Java producer
 two more attempts within its three seconds. Only then is it refused.
 
-Requests of one connection for one queue pass in the order in which they came. The number and the bytes of held requests
-are bounded; beyond that requests are refused at once, pulls with SYSTEM_BUSY: then a stock consumer waits three
-seconds. The bytes also count as in flight, like those of every request whose answer is owed.
+Requests of one connection for one queue pass in the order in which they came. The bytes of held requests are bounded,
+for a connection and in all; beyond that requests are refused at once, pulls with SYSTEM_BUSY: then a stock consumer
+waits three seconds. The bytes also count as in flight, like those of every request whose answer is owed.
 """
 
 import asyncio
@@ -19,12 +19,14 @@ from msgspec import Struct
 
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.refusal import Refused
-from firearrow.remoting.handlers import Answer, Call, Handler, Later
+from firearrow.remoting.handlers import OWED_OVERHEAD_BYTES, Answer, Call, Handler, Later
 
 HOLD_S: Final = 1.0
 """The longest that a request is held back."""
-HELD_MAX: Final = 10_000
 HELD_BYTES_MAX: Final = 16 << 20
+"""Bytes of all held requests, with what each costs beside its own."""
+SHARE: Final = 4
+"""A connection may use the fourth part of it."""
 
 Key = tuple[object, str | None, int | None]
 """A connection, a topic and a queue: what keeps an order."""
@@ -45,12 +47,12 @@ class HeldRequest(Struct, eq=False):
     @property
     def size(self) -> int:
         """The bytes that it keeps."""
-        return len(self.call.asked.header) + len(self.call.asked.body)
+        return len(self.call.asked.header) + len(self.call.asked.body) + OWED_OVERHEAD_BYTES
 
-    @property
-    def key(self) -> Key:
-        """What its order is kept in."""
-        return self.call.peer, getattr(self.request, "topic", None), getattr(self.request, "queue_id", None)
+
+def order_of(request: Any, peer: object) -> Key:  # noqa: ANN401 - a request of any type
+    """Return what the order of a request is kept in."""
+    return peer, getattr(request, "topic", None), getattr(request, "queue_id", None)
 
 
 class _Place(Struct, eq=False):
@@ -62,26 +64,29 @@ class _Place(Struct, eq=False):
 class HeldRequests:
     """The lines of held requests."""
 
-    def __init__(self, most: int = HELD_MAX) -> None:
-        self._most = most
+    def __init__(self, most_bytes: int = HELD_BYTES_MAX) -> None:
+        self._most_bytes = most_bytes
         self._bytes = 0
+        self._bytes_of: dict[object, int] = {}
         self._lines: dict[Key, deque[_Place]] = {}
         self.count = 0
         """How many are held back now."""
 
-    def is_behind(self, held: HeldRequest) -> bool:
+    def is_behind(self, key: Key) -> bool:
         """Whether an earlier request waits that this one must not overtake."""
-        return bool(self.count) and held.key in self._lines
+        return key in self._lines
 
-    def hold(self, held: HeldRequest, wait_s: float) -> Later:
+    def hold(self, key: Key, held: HeldRequest, wait_s: float) -> Later:
         """Call the handler when the quota allows it; raise the refusal when too many are held back."""
-        if self.count >= self._most or self._bytes + held.size > HELD_BYTES_MAX:
+        own, size, most = self._bytes_of.get(key[0], 0), held.size, self._most_bytes
+        if own + size > most // SHARE or self._bytes + size > most:
             refusal = held.refusal_of()
             raise Refused(ResponseCode.SYSTEM_BUSY, refusal.remark, refusal.fields)
-        loop, key = asyncio.get_running_loop(), held.key
+        loop = asyncio.get_running_loop()
         later = held.call.later()
         self.count += 1
-        self._bytes += held.size
+        self._bytes += size
+        self._bytes_of[key[0]] = own + size
         line = self._lines.setdefault(key, deque())
         line.append(_Place(held, later, loop.time() + HOLD_S))
         if len(line) == 1:
@@ -100,9 +105,15 @@ class HeldRequests:
                     return
                 _end(place, is_refused=wait_s > 0)
             line.popleft()
-            self.count -= 1
-            self._bytes -= place.held.size
+            self._forget(key[0], place.held.size)
         del self._lines[key]
+
+    def _forget(self, peer: object, size: int) -> None:
+        self.count -= 1
+        self._bytes -= size
+        self._bytes_of[peer] -= size
+        if not self._bytes_of[peer]:
+            del self._bytes_of[peer]
 
 
 def _end(place: _Place, *, is_refused: bool) -> None:

@@ -29,7 +29,7 @@ from firearrow.protocol.requests.message.send import RecallMessage, SendBatchMes
 from firearrow.protocol.sends import SendsArrived
 from firearrow.quotas.bucket import Bucket
 from firearrow.quotas.bucket_table import Buckets
-from firearrow.quotas.held import HeldRequest, HeldRequests
+from firearrow.quotas.held import HeldRequest, HeldRequests, order_of
 from firearrow.quotas.settings import Kind, Measure, QuotaConfig
 from firearrow.remoting.handlers import Answer, Call, Charge, Creditor, Handler, Handlers, Later, ManySends, Peer
 
@@ -99,28 +99,34 @@ class Throttle:
 
     def before(self, handlers: Handlers) -> Handlers:
         """Return the handlers behind this throttle."""
-        codes = frozenset(int(kind.code) for kind in COUNTED)
-        behind = handlers.guarded(self, codes=codes)
-        behind.send_shapes = handlers.send_shapes
+        behind = handlers.without(())
+        for code in (int(kind.code) for kind in COUNTED):
+            if code in handlers.by_code:
+                behind.by_code[code] = self._in_front_of(handlers.by_code[code])
         many = handlers.many_sends
         if many is not None:
             behind.many_sends = lambda sends, peer: self._many(sends, peer, many) if self.is_on else many(sends, peer)
         return behind
 
-    def __call__(self, request: Request[Any], call: Call, handler: Handler) -> Answer | Later | None:
+    def _in_front_of(self, handler: Handler) -> Handler:
+        def handle(request: Request[Any], call: Call) -> Answer | Later | None:
+            return self._count(request, call, handler) if self.is_on else handler(request, call)
+
+        return handle
+
+    def _count(self, request: Request[Any], call: Call, handler: Handler) -> Answer | Later | None:
         """Call the handler if the request may pass; hold it back or raise ``Refused`` when it may not."""
-        if not self.is_on:
-            return handler(request, call)
         costs = self._costs(request, call.peer, len(call.asked.header) + len(call.asked.body), 1)
-        if costs and not isinstance(request, SENDS):
+        if not costs:
+            return handler(request, call)
+        if not isinstance(request, SENDS):
             call.charge = _charge(costs)
         if call.language == OUR_LANGUAGE.name or call.asked.is_oneway:
             if _pass(costs):
                 raise self._refusal(costs, call)
-        elif costs:
+        elif self.held.is_behind(key := order_of(request, call.peer)) or _pass(costs):
             held = HeldRequest(request, call, handler, partial(_pass, costs), partial(self._refusal, costs, call))
-            if self.held.is_behind(held) or _pass(costs):
-                return self.held.hold(held, _worst(costs)[0])
+            return self.held.hold(key, held, _worst(costs)[0])
         answer = handler(request, call)
         if call.charge is not None and isinstance(answer, Answer):
             call.charge(len(answer.body))
@@ -182,8 +188,9 @@ def _group(request: Any, _peer: Peer) -> str | None:  # noqa: ANN401 - a request
 def _pass(costs: Sequence[_Cost]) -> float:
     """Take what a request costs and return 0, or return how long it should wait."""
     now = _now()
-    if not all(cost.bucket.may_pass(now) for cost in costs):
-        return max(SHORTEST_S, *(cost.bucket.wait_s(now) for cost in costs))
+    for cost in costs:
+        if not cost.bucket.may_pass(now):
+            return max(SHORTEST_S, *(cost.bucket.wait_s(now) for cost in costs))
     for cost in costs:
         cost.bucket.take(cost.cost)
     return 0.0

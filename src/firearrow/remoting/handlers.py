@@ -334,18 +334,13 @@ class Handlers:
         left.failures = self.failures
         return left
 
-    def guarded(
-        self, guard: Guard, passes: PassesSends | None = None, *, codes: Collection[int] | None = None
-    ) -> "Handlers":
-        """A copy in which every request, or those of ``codes``, pass the guard before their handler.
+    def guarded(self, guard: Guard, passes: PassesSends | None = None) -> "Handlers":
+        """A copy in which every request passes the guard before its handler.
 
         Sends that arrive as one event are handled as one if ``passes`` says so, else one by one.
         """
         behind = Handlers()
-        guarded = self.by_code.keys() if codes is None else codes
-        behind.by_code.update(
-            {code: _behind(guard, one) if code in guarded else one for code, one in self.by_code.items()}
-        )
+        behind.by_code.update({code: _behind(guard, handler) for code, handler in self.by_code.items()})
         behind.urgent.update(self.urgent)
         behind.shedding, behind.failures = self.shedding, self.failures
         if passes is not None and self.many_sends is not None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from firearrow.access.settings import STATEFUL
 from firearrow.errors import ConnectionLost, RequestRefused, Throttled
 from firearrow.model.versions import LanguageCode
 from firearrow.protocol.bodies.body import encode_body
@@ -22,7 +23,9 @@ from firearrow.quotas.settings import QuotaConfig
 from firearrow.remoting.caller import Caller
 from firearrow.remoting.operation_port import MetricsExporter, OperationConfig
 from firearrow.testing.sim.world import World
-from tests.unit.access.servers import ALICE, CONFIG, ROOT, Names, Place
+from tests.unit.access.servers import ALICE, CONFIG, ROOT, Names, Place, refusal
+from tests.unit.access.test_bulk_sends import counted
+from tests.unit.broker.test_send_bulk import said
 from tests.unit.broker.whole import PULL_CODES, SUBSCRIPTION_FLAG, Client, Simulated, at, settings_of, simulate
 
 Scenario = Callable[[World, Simulated, Client], Coroutine[Any, Any, None]]
@@ -170,15 +173,49 @@ def test_users_have_a_quota_whatever_their_connections() -> None:
     World(1).run(run)
 
 
-def test_many_sends_at_once_are_counted_like_as_many_sends() -> None:
-    async def main(_world: World, _broker: Simulated, client: Client) -> None:
-        stored = 0
-        for _ in range(20):
-            tasks = [asyncio.create_task(throttled(client)) for _ in range(20)]
-            stored += [await task for task in tasks].count(None)
-        assert 100 <= stored < 150  # the last read that may pass is taken whole
+async def heaps(client: Client, count: int) -> int:
+    """How many of sends that come in heaps of twenty are stored."""
+    stored = 0
+    for start in range(0, count * 20, 20):
+        answers = await asyncio.gather(
+            *(refusal(client, *said(number, topic="T")) for number in range(start, start + 20))
+        )
+        stored += [code for code, _ in answers].count(0)
+    return stored
 
-    limited(main, quota_topic_requests=100)
+
+def test_many_sends_at_once_are_counted_like_as_many_sends(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main(_world: World, _broker: Simulated, client: Client) -> None:
+        began = asyncio.get_running_loop().time()
+        stored = await heaps(client, 60)
+        assert max(taken) > 0, "none was taken at once"
+        most = 600 * (1 + asyncio.get_running_loop().time() - began) + 20  # the last heap that may pass is taken whole
+        assert 600 <= stored <= most < 1100
+
+    with counted(monkeypatch) as taken:
+        limited(main, quota_topic_requests=600)
+
+
+def test_many_sends_of_a_remembered_user_count_for_that_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    access = replace(CONFIG, authentication_strategy=STATEFUL)
+
+    async def run(world: World) -> None:
+        names = await Names(world.node("names"), access).start()
+        quotas = QuotaConfig(quota_overrides="userRequests:alice=600")
+        broker = Simulated(world.node("broker"), replace(at(settings_of(), names), access=access, quotas=quotas))
+        await broker.start()
+        place = Place(world, broker, names)
+        alice, root = await place.make(ALICE, ("Topic:*", "Pub", "Allow")), place.client(ROOT)
+        began, stored = asyncio.get_running_loop().time(), 0
+        for _ in range(60):
+            stored += await heaps(alice, 1)
+            assert await heaps(root, 1) == 20
+        assert max(taken) > 0, "none was taken at once"
+        assert 600 <= stored <= 600 * (1 + asyncio.get_running_loop().time() - began) + 20 < 1150
+        await broker.node.stop()
+
+    with counted(monkeypatch) as taken:
+        World(1).run(run)
 
 
 def test_a_refused_request_counts_for_nobody() -> None:
@@ -260,15 +297,19 @@ def test_what_is_held_back_too_long_is_refused() -> None:
 
 @pytest.mark.usefixtures("stock")
 def test_sends_to_a_queue_pass_in_the_order_in_which_they_came() -> None:
-    async def main(_world: World, _broker: Simulated, client: Client) -> None:
+    async def main(world: World, _broker: Simulated, client: Client) -> None:
         await passed(client, 10)
-        tasks = []
-        for number in range(8):
-            tasks.append(asyncio.create_task(client.send("T", b"%d" % number)))
-            await asyncio.sleep(0.05)
-        await asyncio.gather(*tasks)
-        stored = [message.body for message in await client.stored(offset=10)]
-        assert stored == [b"%d" % number for number in range(8)]
+        gone = Client(world.node("gone"), client.broker)
+        in_front = [asyncio.create_task(gone.send("T", b"lost", queue_id=queue)) for queue in (1, 2, 3)]
+        await asyncio.sleep(0.01)
+        first = asyncio.create_task(client.send("T", b"first"))
+        await asyncio.sleep(0.01)
+        await gone.caller.close()  # so there is room before the first one is told to come
+        await asyncio.gather(*in_front, return_exceptions=True)
+        await asyncio.sleep(0.2)
+        second = asyncio.create_task(client.send("T", b"second"))
+        await asyncio.gather(first, second)
+        assert [message.body for message in await client.stored(offset=10)] == [b"first", b"second"]
 
     limited(main, quota_overrides="topicRequests:T=10")
 
@@ -306,7 +347,7 @@ def test_a_connection_that_ends_takes_its_held_requests_with_it() -> None:
 def test_beyond_their_number_requests_are_refused_at_once_and_make_stock_consumers_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(throttle, "HeldRequests", lambda: HeldRequests(most=2))
+    monkeypatch.setattr(throttle, "HeldRequests", lambda: HeldRequests(most_bytes=8_000))
 
     async def main(_world: World, _broker: Simulated, client: Client) -> None:
         loop = asyncio.get_running_loop()
@@ -314,7 +355,7 @@ def test_beyond_their_number_requests_are_refused_at_once_and_make_stock_consume
         await pull(client)
         began = loop.time()
         waiting = [asyncio.create_task(client.ask(a_pull(), accept=PULL_CODES)) for _ in range(4)]
-        outcomes = []
+        outcomes: list[tuple[int, bool]] = []
         for task in asyncio.as_completed(waiting):
             with pytest.raises(Throttled) as refused:
                 await task

@@ -183,17 +183,16 @@ def bad_starts(written: Written) -> None:
         {"initAuthenticationUsers": STRAY, "tls.key_pasword": STRAY, "tls.mode": "never"},
         {"tls.certificate_path": "none.pem", "tls.key_path": "none.key", "tls.key_password": STRAY},
     )
-    for role in ("broker", "nameserver"):
-        for number, given in enumerate(settings):
-            server = Victim(role, given)
-            try:
-                server.start()
-            except ChildFailed:
-                written.outputs[f"start {number} of a {role}"] = server.log.read_bytes()
-            else:
-                raise AssertionError(f"{given} let a {role} start: {server.log.read_text()}")
-            finally:
-                server.close()
+    for number, given in enumerate(settings):
+        server = Victim("nameserver" if number == 0 else "broker", given)
+        try:
+            server.start()
+        except ChildFailed:
+            written.outputs[f"start {number}"] = server.log.read_bytes()
+        else:
+            raise AssertionError(f"{given} let a server start: {server.log.read_text()}")
+        finally:
+            server.close()
 
 
 def scrape(port: int) -> bytes:
@@ -244,7 +243,7 @@ def test_no_secret_is_in_anything_that_servers_commands_and_clients_write(
 def test_no_secret_is_in_the_words_of_a_server_that_does_not_start() -> None:
     written = Written()
     bad_starts(written)
-    assert len(written.outputs) == 8
+    assert len(written.outputs) == 4
     assert all(written.outputs.values())
     assert found(written) == []
 

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from firearrow.broker.pull.backlog import MOST_IN_A_TURN
+from firearrow.broker.pull.backlog import MOST_IN_A_TURN, BacklogLine
 from firearrow.broker.settings.pull_settings import PullConfig
 from firearrow.errors import DiskError, RequestRefused
 from firearrow.protocol.codes import ResponseCode
 from firearrow.protocol.requests.group.offset import QueryConsumerOffset, UpdateConsumerOffset
 from firearrow.record.decode import decode_all
+from firearrow.remoting.handlers import Answer
 from firearrow.store.placement import WRITTEN
-from firearrow.testing.sim.loop import SimLoop
 from firearrow.testing.sim.world import World
 from tests.unit.broker.sim import COMMIT, SimBroker, SimClient, simulate
 
@@ -147,35 +147,46 @@ def test_a_pull_that_fails_is_refused_and_the_next_is_served() -> None:
     simulate(scenario)
 
 
-def test_large_answers_are_spread_over_turns_also_without_sends(monkeypatch: pytest.MonkeyPatch) -> None:
-    turns = [0]
-    run_once = SimLoop._run_once
+def test_a_turn_hands_out_so_much_also_without_sends() -> None:
+    class Log:
+        tail = 0
 
-    def counted(self: SimLoop) -> None:
-        turns.append(0)
-        run_once(self)
+        def write_pending(self) -> None:
+            return None
 
-    monkeypatch.setattr(SimLoop, "_run_once", counted)
+    async def main() -> None:
+        line = BacklogLine[int](Log(), lambda _pull, _call: Answer(), least=1)
+        line.handed(MOST_IN_A_TURN - 1)
+        assert not line.is_full
+        line.handed(1)
+        assert line.is_full
+        await asyncio.sleep(0)
+        assert not line.is_full
+        without = BacklogLine[int](Log(), lambda _pull, _call: Answer(), least=0)
+        without.handed(MOST_IN_A_TURN)
+        assert not without.is_full
 
-    async def scenario(world: World, broker: SimBroker, client: SimClient) -> None:
+    asyncio.run(main())
+
+
+def test_a_pull_waits_for_a_full_turn_unless_it_is_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    handed: list[int] = []
+    monkeypatch.setattr(BacklogLine, "handed", lambda _self, size: handed.append(size))
+
+    async def scenario(_world: World, broker: SimBroker, client: SimClient) -> None:
         await client.heartbeat()
-        clients = [SimClient(world.node(f"c{number}"), client.broker) for number in range(40)]
-        await asyncio.gather(*(one.heartbeat() for one in clients))
-        for _ in range(4):
-            broker.put(b"x" * 200_000)
+        broker.put(b"x" * 1000)
         await broker.store.reached(broker.store.log.tail, WRITTEN)
-        pulls: Any = broker.consuming.pulls
-        answer = pulls._answer
-
-        def noting(*arguments: Any) -> Any:
-            made = answer(*arguments)
-            turns[-1] += len(made.body)
-            return made
-
-        pulls._answer = noting
-        replies = await asyncio.gather(*(one.pull(0, max_msg_bytes=1 << 30, large=True, version=0) for one in clients))
-        (size,) = {len(reply.body) for reply in replies}
-        assert sum(turns) == 40 * size > 30 << 20
-        assert max(turns) <= MOST_IN_A_TURN + 2 * size
+        order = Order(broker)
+        await client.pull(0)
+        assert order.seen == []
+        assert len(handed) == 1
+        assert handed[0] > 1000
+        with monkeypatch.context() as patch:
+            patch.setattr(BacklogLine, "is_full", True)
+            await client.pull(0)
+            assert order.seen == ["pull"]
+            await client.pull(1, flags=0)
+            assert order.seen == ["pull"]
 
     simulate(scenario)

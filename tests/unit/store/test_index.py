@@ -15,7 +15,7 @@ from firearrow.store.index.key_index import TEXT_AT_ONCE, TEXT_HELD_BACK, Index
 from firearrow.store.index.layout import ENTRY, Header, Shape, decode_header, name_after
 from firearrow.store.index.load import load_found
 from firearrow.store.placement import Placed
-from firearrow.store.property_fields import MOST_KEY_BYTES
+from firearrow.store.property_fields import MOST_KEY_BYTES, MOST_WORDS
 from firearrow.store.queue.table import QueueConfig, Queues
 from tests.simulation.store.kit import FrozenClock, InstantDisk, fresh_image
 
@@ -209,7 +209,7 @@ def test_a_header_of_too_few_bytes_is_an_empty_one() -> None:
 def test_so_much_of_keys_is_indexed() -> None:
     async def main() -> None:
         bench = Bench(Shape(16, 4000))
-        words = [f"k{number}" for number in range(1000)]
+        words = [f"k{number}" for number in range(MOST_WORDS + 1)]
         long = "L" * (MOST_KEY_BYTES + 1)
         bench.index.put([bench.row(0, f"KEYS\x01{' '.join(words)}\x02"), bench.row(100, f"KEYS\x01{long}\x02")])
         bench.index.put([bench.row(200, f"UNIQ_KEY\x01{long}\x02"), bench.row(300, f"KEYS\x01a {long}\x02")])

@@ -154,9 +154,10 @@ class Flood(Attack):
 
 
 class SlowReaders(Pipelining):
-    """150 large pulls in every write, of whose answers a kilobyte is read in every step."""
+    """150 large pulls in every write, of whose answers a kilobyte is read in every step; 10 connections a second."""
 
     CONNECTIONS = 32
+    OPENED_IN_A_STEP = 1
 
     def _look(self, line: socket.socket) -> None:
         try:

@@ -57,7 +57,9 @@ class Rated(Lines):
 
 
 class Topics(Rated):
-    """400 messages a second, each to a topic of its own."""
+    """200 messages a second, each to a topic of its own."""
+
+    A_STEP = 5
 
     def request(self, number: int) -> bytes:
         """A first message."""
@@ -123,10 +125,10 @@ class BulkyBodies(Rated):
 
 
 class Bombs(Rated):
-    """Bodies of 64 KiB that stand for 64 MiB, and 40 pulls a second with a filter that wants to read them."""
+    """Bodies of 64 KiB that stand for 64 MiB, and 10 pulls a second with a filter that wants to read them."""
 
-    CONNECTIONS = 2
-    A_STEP = 2
+    CONNECTIONS = 1
+    A_STEP = 1
 
     def __init__(self, port: int, topic: str) -> None:
         super().__init__(port, topic)

@@ -31,6 +31,7 @@ class Lines(Attack):
     """A few connections, each with bytes that it still has to say; one that the broker ends is opened anew."""
 
     CONNECTIONS = 8
+    OPENED_IN_A_STEP = 1_000_000
     READS = False
 
     def __init__(self, port: int, topic: str) -> None:
@@ -39,7 +40,7 @@ class Lines(Attack):
 
     def step(self) -> None:
         """Say what can be said."""
-        while len(self._lines) < self.CONNECTIONS:
+        for _ in range(min(self.CONNECTIONS - len(self._lines), self.OPENED_IN_A_STEP)):
             self._lines[self.connect()] = bytearray()
         for line, unsaid in tuple(self._lines.items()):
             try:

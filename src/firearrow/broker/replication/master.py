@@ -14,6 +14,7 @@ from firearrow.broker.replication.decisions import LogBounds, in_sync
 from firearrow.broker.replication.feed import Feed
 from firearrow.broker.settings.live import LiveSettings
 from firearrow.errors import FireArrowError
+from firearrow.runtime.process import give_back_memory
 from firearrow.store.store import Store
 from firearrow.telemetry.damped import Damped
 
@@ -21,6 +22,9 @@ CHECK_S: Final = 0.1
 """Seconds between two looks for heartbeats that are due and slaves that are silent."""
 GATHER_S: Final = 0.002
 """Seconds for which an ASYNC_MASTER gathers writes before it sends them: a send waits for no slave there."""
+
+GIVE_BACK_AFTER: Final = 16
+"""Connections that ended, after which the memory of what they did not read is given back to the system."""
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +72,7 @@ class Master:
         self._tasks: dict[Feed, asyncio.Task[None]] = {}
         self._group: asyncio.TaskGroup | None = None
         self.catching_up = asyncio.Lock()
+        self._left = 0
         self._refusals = Damped()
         self.on_look: Callable[[], None] = lambda: None
         """Called when a slave has reported, came or left, and every `CHECK_S`."""
@@ -169,4 +174,7 @@ class Master:
         if task is not None:
             task.cancel()
             log.info("slave %s has left: %s", feed.address, reason, extra={"slave": feed.address, "reason": reason})
+            self._left += 1
+            if self._left % GIVE_BACK_AFTER == 0:
+                asyncio.get_running_loop().call_later(1.0, give_back_memory)
             self.on_look()

@@ -12,6 +12,7 @@ import pytest
 
 from firearrow.broker.handlers.message import pull
 from firearrow.broker.handlers.message.pull import PullHandlers
+from firearrow.broker.pull import backlog
 from firearrow.broker.pull.long_poll import ParkedPulls
 from firearrow.broker.state.journal import Edition
 from firearrow.errors import DiskError
@@ -53,8 +54,9 @@ def short_of_descriptors_is_broken(patch: pytest.MonkeyPatch) -> None:
 
 
 def answers_without_room(patch: pytest.MonkeyPatch) -> None:
-    """A4: all requests of one read are answered before anything is written."""
+    """A4: all requests of one read are answered before anything is written, however much that is."""
     patch.setattr(Connection, "_is_full", lambda _self: False)
+    patch.setattr(backlog, "MOST_IN_A_TURN", 1 << 40)
     patch.setattr(Room, "has_room", True)
 
 

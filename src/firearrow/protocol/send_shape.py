@@ -86,13 +86,14 @@ class SendShape:
         """The shape of a send's header; None when no shape is certain to agree with the decoder."""
         try:
             heading = decode_request(encoding, header)
-        except BadHeader:
+            fields = ext_fields(encoding, header)
+        except BadHeader:  # the decoder of a request does not read all fields
             return None
         request = heading.request
         if not isinstance(request, Send | ShortSend) or heading.flag:
             return None
         frame = struct.pack(">II", _LENGTH_SIZE + len(header), encoding << 24 | len(header)) + header
-        values = _values(encoding, request, frame)
+        values = _values(encoding, request, frame, fields.get(SIGNATURE))
         if values is None or not _holds(encoding, request, frame, values):
             return None
         return cls(encoding, request, frame, values)
@@ -148,7 +149,7 @@ class SendShape:
         return [template % values for values in zip(*columns.texts, strict=True)]
 
 
-def _values(encoding: int, request: Send | ShortSend, frame: bytes) -> list[_Value] | None:
+def _values(encoding: int, request: Send | ShortSend, frame: bytes, signature: str | None) -> list[_Value] | None:
     """The values that may differ, in the order of their positions; None when a position is ambiguous."""
     queue, born = _NAMES[isinstance(request, ShortSend)]
     found = [
@@ -157,9 +158,8 @@ def _values(encoding: int, request: Send | ShortSend, frame: bytes) -> list[_Val
         _field(encoding, frame, "born", born, b"%d" % request.born_timestamp),
         *(_text(encoding, frame, name, value) for name, value in _varying(request.properties or "")),
     ]
-    signature = ext_fields(encoding, frame[PREFIX_SIZE:]).get(SIGNATURE)
     if signature is not None:
-        found.append(_field(encoding, frame, SIGNATURE, SIGNATURE.encode(), signature.encode()))
+        found.append(_field(encoding, frame, SIGNATURE, SIGNATURE.encode(), signature.encode(errors="replace")))
     values = [value for value in found if value is not None]
     if len(values) < len(found) or keys.UNIQ_KEY not in {value.name for value in values}:
         return None

@@ -4,7 +4,8 @@ The balance grows by ``rate`` a second, up to what one second brings (the burst)
 is above zero, and its whole cost is taken, which may leave a debt: so a request above the burst passes too, and what an
 answer costs can be taken when its size is known. Nothing passes until the debt is paid.
 
-Within any time a bucket lets pass at most its burst, what the time brings, and the last request whole. A bucket whose
+Within any time a bucket lets pass at most its burst, what the time brings, and whole the last request and the answers
+to requests that passed before: pulls that wait for messages may all be answered at once. A bucket whose
 balance is at its burst is as good as a new one.
 
 Those who are refused are told times one behind the other, up to `SPREAD_S` apart, so that they do not all come back at

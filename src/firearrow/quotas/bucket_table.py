@@ -22,7 +22,8 @@ class Buckets:
     def __init__(self, limit: Limit, most: int = BUCKETS_MAX) -> None:
         self.limit = limit
         self._most = most
-        self._by_name: dict[str, Bucket] = {}
+        self._by_name: dict[tuple[str, str], Bucket] = {}
+        """By owner and name."""
         self.others: Bucket | None = None
         """The bucket that names share for which there was no room."""
         self._looked_at = float("-inf")
@@ -30,12 +31,12 @@ class Buckets:
     def __len__(self) -> int:
         return len(self._by_name)
 
-    def of(self, name: str, now: float) -> Bucket | None:
-        """Return the bucket of a name; None when the name has no limit."""
-        found = self._by_name.get(name)
-        return found if found is not None else self._new(name, now)
+    def of(self, name: str, now: float, owner: str = "") -> Bucket | None:
+        """Return the bucket of a name; None when the name has no limit. The same name of two owners has two buckets."""
+        found = self._by_name.get((owner, name))
+        return found if found is not None else self._new(owner, name, now)
 
-    def _new(self, name: str, now: float) -> Bucket | None:
+    def _new(self, owner: str, name: str, now: float) -> Bucket | None:
         rate = self.limit.of(name)
         if not rate:
             return None
@@ -43,7 +44,7 @@ class Buckets:
             if self.others is None:
                 self.others = Bucket(rate, now)
             return self.others
-        bucket = self._by_name[name] = Bucket(rate, now)
+        bucket = self._by_name[owner, name] = Bucket(rate, now)
         return bucket
 
     def _forget(self, now: float) -> bool:
@@ -51,5 +52,5 @@ class Buckets:
         if now - self._looked_at < FORGET_EVERY_S:
             return False
         self._looked_at = now
-        self._by_name = {name: bucket for name, bucket in self._by_name.items() if not bucket.is_full(now)}
+        self._by_name = {key: bucket for key, bucket in self._by_name.items() if not bucket.is_full(now)}
         return len(self._by_name) < self._most

@@ -95,7 +95,9 @@ class HeldRequests:
 
     def _move(self, key: Key) -> None:
         """Let the first requests of a line pass, as many as quotas allow, and come back for the next."""
-        loop, line = asyncio.get_running_loop(), self._lines[key]
+        loop, line = asyncio.get_running_loop(), self._lines.get(key)
+        if line is None:
+            return  # let go meanwhile
         while line:
             place = line[0]
             if place.later.is_owed:
@@ -107,6 +109,15 @@ class HeldRequests:
             line.popleft()
             self._forget(key[0], place.held.size)
         del self._lines[key]
+
+    def let_go(self) -> None:
+        """Let all held requests pass: the limits have changed."""
+        lines, self._lines = self._lines, {}
+        for key, line in lines.items():
+            for place in line:
+                self._forget(key[0], place.held.size)
+                if place.later.is_owed:
+                    _end(place, is_refused=False)
 
     def _forget(self, peer: object, size: int) -> None:
         self.count -= 1

@@ -13,6 +13,7 @@ from msgspec import Meta, Struct
 from firearrow.errors import SettingsError
 
 RATE_MAX: Final = 10**12
+RATE_DIGITS_MAX: Final = len(str(RATE_MAX))
 
 
 class Kind(StrEnum):
@@ -107,7 +108,7 @@ def _items(text: str) -> Iterator[tuple[Kind, Measure, str, int]]:
     for item in filter(None, map(str.strip, text.split(","))):
         left, _, rate = item.rpartition("=")
         word, _, name = left.partition(":")
-        is_rate = rate.isascii() and rate.isdigit() and int(rate[:20]) <= RATE_MAX
+        is_rate = rate.isascii() and rate.isdigit() and len(rate) <= RATE_DIGITS_MAX and int(rate) <= RATE_MAX
         if word.strip() not in words or not name.strip() or not is_rate:
             raise SettingsError(
                 f"quotaOverrides: {item!r} is not a limit of a name; write it like topicBytes:orders=1000000, with one "

@@ -1,7 +1,8 @@
 """The one place where requests are counted against quotas, before their handlers and behind access.
 
-Counted are sends, pulls and queries of messages. Heartbeats, offsets, locks, ends of transactions and administration
-are not: refusing them would break groups that keep to their quota, or shut out the operator who wants to raise a limit.
+Counted are sends, messages sent back, pulls and queries of messages. Heartbeats, offsets, locks, ends of transactions
+and administration are not: refusing them would break groups that keep to their quota, or shut out the operator who
+wants to raise a limit.
 
 A request counts for its user, its client, its topic and its consumer group, with one request and with the bytes of its
 header and body; the body of its answer counts when it is known. If one of them is over its quota, the request is
@@ -14,7 +15,7 @@ With no limit set a request costs one look at ``is_on``.
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import partial, wraps
 from typing import Any, Final
 
 from msgspec import Struct
@@ -25,7 +26,13 @@ from firearrow.protocol.conversation import Request
 from firearrow.protocol.refusal import Refused, RetryAfter
 from firearrow.protocol.requests.message.pull import LitePullMessage, PullMessage
 from firearrow.protocol.requests.message.query import QueryConsumeQueue, QueryMessage, ViewMessageById
-from firearrow.protocol.requests.message.send import RecallMessage, SendBatchMessage, SendMessage, SendMessageV2
+from firearrow.protocol.requests.message.send import (
+    ConsumerSendMsgBack,
+    RecallMessage,
+    SendBatchMessage,
+    SendMessage,
+    SendMessageV2,
+)
 from firearrow.protocol.sends import SendsArrived
 from firearrow.quotas.bucket import Bucket
 from firearrow.quotas.bucket_table import Buckets
@@ -42,8 +49,12 @@ COUNTED: Final[tuple[type[Request[Any]], ...]] = (
     QueryMessage,
     ViewMessageById,
     QueryConsumeQueue,
+    ConsumerSendMsgBack,
 )
 """The requests that count."""
+NAME_LENGTH_MAX: Final = 255
+LONG_NAMES: Final = "(names of more than 255 characters)"
+"""What names count for that nothing can have: such requests are refused, and their names are not kept."""
 TOLD_MAX_S: Final = 30.0
 """The longest wait that a client is told; after it, it is told again."""
 SHORTEST_S: Final = 0.001
@@ -92,8 +103,11 @@ class Throttle:
         for limit in config.limits():
             same = next((buckets for buckets in before if buckets.limit == limit), None)
             counts.append((self._name_of[limit.kind], Buckets(limit) if same is None else same))
+        has_changed = [buckets.limit for _, buckets in counts] != [buckets.limit for buckets in before]
         self._counts = counts
         self.is_on = bool(counts)
+        if has_changed:
+            self.held.let_go()
 
     # ---- in front of handlers
 
@@ -109,6 +123,7 @@ class Throttle:
         return behind
 
     def _in_front_of(self, handler: Handler) -> Handler:
+        @wraps(handler)
         def handle(request: Request[Any], call: Call) -> Answer | Later | None:
             return self._count(request, call, handler) if self.is_on else handler(request, call)
 
@@ -146,7 +161,10 @@ class Throttle:
         now, costs = _now(), []
         for name_of, buckets in self._counts:
             name = name_of(request, peer)
-            bucket = None if name is None else buckets.of(name, now)
+            if name is not None and len(name) > NAME_LENGTH_MAX:
+                name = LONG_NAMES
+            owner = (self._user_of() or "") if buckets.limit.kind is Kind.CLIENT else ""
+            bucket = None if name is None else buckets.of(name, now, owner)
             if name is not None and bucket is not None:
                 costs.append(_Cost(bucket, size if buckets.limit.measure is Measure.BYTES else count, buckets, name))
         return costs
@@ -182,7 +200,8 @@ def _topic(request: Any, _peer: Peer) -> str | None:  # noqa: ANN401 - a request
 
 
 def _group(request: Any, _peer: Peer) -> str | None:  # noqa: ANN401 - a request of any type
-    return getattr(request, "consumer_group", None)
+    name: str | None = getattr(request, "consumer_group", None)
+    return name if name is not None else getattr(request, "group", None)
 
 
 def _pass(costs: Sequence[_Cost]) -> float:

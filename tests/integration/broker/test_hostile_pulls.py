@@ -6,6 +6,7 @@ import gc
 import os
 import time
 from collections.abc import Callable
+from inspect import unwrap
 from typing import Any
 
 import pytest
@@ -53,7 +54,7 @@ async def waiting_pulls() -> ParkedPulls[Any]:
 
     def look() -> bool:
         pulls = [one._by_code.get(RequestCode.PULL_MESSAGE) for one in connections()]
-        found[:] = [one.__self__.parked for one in pulls if one is not None]  # type: ignore[attr-defined]
+        found[:] = [unwrap(one).__self__.parked for one in pulls if one is not None]
         return bool(found)
 
     await until(look, "somebody is connected")

@@ -8,7 +8,7 @@ import pytest
 import uvloop
 
 from firearrow.broker.handlers.message.pull import PullHandlers
-from firearrow.broker.pull import woken
+from firearrow.broker.pull import backlog, woken
 from firearrow.broker.pull.backlog import PULL_BYTES
 from firearrow.broker.pull.long_poll import Parked
 from firearrow.remoting.connection import Connection
@@ -45,8 +45,9 @@ def timer_asked_when(patch: pytest.MonkeyPatch) -> None:
 
 
 def answers_without_room(patch: pytest.MonkeyPatch) -> None:
-    """A4: everything that was read is answered before anything is written."""
+    """A4: everything that was read is answered before anything is written, however much that is."""
     patch.setattr(Connection, "_is_full", lambda _self: False)
+    patch.setattr(backlog, "MOST_IN_A_TURN", 1 << 40)
 
 
 def waiting_in_the_shared_budget(patch: pytest.MonkeyPatch) -> None:

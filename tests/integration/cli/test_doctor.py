@@ -40,7 +40,7 @@ def test_faults_come_and_go(firearrow_address: str, firearrow_topic: str) -> Non
 
 
 def test_without_any_name_server_the_name_servers_are_the_findings() -> None:
-    dead = [f"127.0.0.1:{free_port()}" for _ in range(2)]
+    dead = sorted(f"127.0.0.1:{free_port()}" for _ in range(2))
     ran = Inside(";".join(dead)).process("doctor", "--json")
     assert ran.returncode == 1
     said = json.loads(ran.stdout)

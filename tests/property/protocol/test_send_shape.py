@@ -129,6 +129,8 @@ def test_a_signature_that_ends_its_field_is_not_taken() -> None:
 
 
 def test_what_has_no_shape() -> None:
+    unread = encode_request(Encoding.JSON, SEND, 1, extra={"unknown": "?"}).replace(b"?", b"\xff")
+    assert learned(unread) is None
     oneway = encode_request(Encoding.JSON, SEND, 1, oneway=True)
     assert learned(oneway) is None
     plain = bytearray(encode_request(Encoding.COMPACT, SEND, 1))

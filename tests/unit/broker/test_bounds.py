@@ -1,6 +1,6 @@
 """What clients make a broker remember is bounded: by connection and in all, with an answer that says what to do."""
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
@@ -24,6 +24,8 @@ from firearrow.protocol.requests.group.heartbeat import HeartBeat
 from firearrow.protocol.requests.group.lock import LockBatchMq
 from firearrow.protocol.requests.group.offset import UpdateConsumerOffset
 from firearrow.protocol.requests.message.pull import PullMessage
+from firearrow.remoting.handlers import Peer
+from firearrow.runtime.network import Address
 from firearrow.testing.sim.world import World
 from tests.unit.broker.whole import PULL_CODES, Simulated, settings_of, simulate
 from tests.unit.broker.whole import Client as Talker
@@ -86,24 +88,59 @@ def test_one_connection_makes_so_many_names_a_minute() -> None:
     simulate(scenario, bounded(max_new_names_of_connection=5))
 
 
+class OnePeer:
+    """What new names use of a peer."""
+
+    def __init__(self, host: str) -> None:
+        self.address = Address(host, 1)
+
+
+A, B = cast("Peer", OnePeer("10.0.0.1")), cast("Peer", OnePeer("10.0.0.2"))
+
+
 def test_names_are_made_again_with_time() -> None:
     now = [DAY_MS]
     names = NewNames(lambda: BoundsConfig(max_new_names_of_connection=60), lambda: now[0])
-    made = sum(names.topic_fault(0, "a") is None for _ in range(100))
+    made = sum(names.topic_fault(0, A) is None for _ in range(100))
     assert made == 60
     assert names.refused == 40
     now[0] += MINUTE_MS // 2
-    assert sum(names.group_fault(0, "a") is None for _ in range(100)) == 30
+    assert sum(names.group_fault(0, A) is None for _ in range(100)) == 30
 
 
 def test_one_that_makes_many_names_leaves_room_for_others() -> None:
     names = NewNames(lambda: BoundsConfig(max_new_names_of_connection=1000, max_new_names=1000), lambda: DAY_MS)
-    greedy = sum(names.topic_fault(0, "a") is None for _ in range(2000))
+    greedy = sum(names.topic_fault(0, A) is None for _ in range(2000))
     assert greedy == 800
-    assert sum(names.topic_fault(0, "b") is None for _ in range(100)) == FEW
-    names.disconnected("a")
-    names.disconnected("b")
+    assert sum(names.topic_fault(0, B) is None for _ in range(100)) == FEW
+    names.disconnected(A)
+    names.disconnected(B)
     assert not names._of_peer
+
+
+def test_who_connects_again_begins_with_what_was_left() -> None:
+    now = [DAY_MS]
+    names = NewNames(lambda: BoundsConfig(max_new_names_of_connection=60, max_new_names=1000), lambda: now[0])
+    made = 0
+    for _ in range(10):
+        again = cast("Peer", OnePeer("10.0.0.1"))
+        made += sum(names.topic_fault(0, again) is None for _ in range(20))
+        names.disconnected(again)
+    assert made == 60
+    assert names.topic_fault(0, B) is None
+    now[0] += MINUTE_MS
+    assert sum(names.topic_fault(0, A) is None for _ in range(100)) == 60
+
+
+def test_the_last_offsets_are_kept_for_groups_with_few_topics() -> None:
+    table = OffsetTable(lambda: 100)
+    made = 0
+    for number in range(200):
+        if table.has_room("greedy", f"T{number}", 0):
+            table.commit("greedy", f"T{number}", 0, 1)
+            made += 1
+    assert made == 80
+    assert table.has_room("modest", "T", 0)
 
 
 def test_a_heartbeat_makes_no_group_beyond_the_bound() -> None:

@@ -45,6 +45,7 @@ def test_an_override_of_zero_alone_limits_nothing() -> None:
         "quotaOverrides=topicBytes:orders=1e3",
         "quotaOverrides=topicBytes:orders=1000000000001",
         "quotaOverrides=topicBytes:orders=" + "9" * 5000,
+        "quotaOverrides=topicBytes:orders=" + "0" * 20 + "9" * 400,
     ],
 )
 def test_what_is_no_limit_is_refused(line: str) -> None:

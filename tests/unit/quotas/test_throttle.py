@@ -17,6 +17,7 @@ from firearrow.protocol.requests.admin.config import GetBrokerConfig, UpdateBrok
 from firearrow.protocol.requests.group.heartbeat import HeartBeat
 from firearrow.protocol.requests.group.offset import GetMaxOffset
 from firearrow.protocol.requests.message.pull import PullMessage
+from firearrow.protocol.requests.message.send import ConsumerSendMsgBack
 from firearrow.quotas import throttle
 from firearrow.quotas.held import HOLD_S, HeldRequests
 from firearrow.quotas.settings import QuotaConfig
@@ -392,3 +393,61 @@ def test_connections_of_an_address_are_limited_and_others_get_in() -> None:
         assert [line.rpartition(" ")[2] for line in lines] == ["1.0", "3.0"]
 
     limited(main, quota_connections_per_address=3)
+
+
+# ---- what a review found
+
+
+def test_names_that_nothing_can_have_are_not_kept() -> None:
+    async def main(_world: World, broker: Simulated, client: Client) -> None:
+        for number in range(50):
+            await refusal(client, said(number, topic=f"{number}" + "x" * 1000)[0])
+        (line,) = [line for line in shown(broker).splitlines() if line.startswith("firearrow_quota_names{")]
+        assert line.endswith(" 1.0")
+
+    limited(main, quota_topic_bytes=1_000_000)
+
+
+def test_messages_sent_back_count() -> None:
+    async def main(_world: World, _broker: Simulated, client: Client) -> None:
+        sent = await client.send("T")
+        request = ConsumerSendMsgBack(
+            offset=int(sent.answer.msg_id[-16:], 16), group="g", delay_level=1, origin_topic="T"
+        )
+        outcomes = await asyncio.gather(*(client.ask(request) for _ in range(10)), return_exceptions=True)
+        assert any(isinstance(outcome, Throttled) and "quotaGroupRequests" in outcome.remark for outcome in outcomes)
+
+    limited(main, quota_group_requests=5)
+
+
+def test_a_client_id_is_its_users_own() -> None:
+    async def main(world: World) -> None:
+        names = await Names(world.node("names"), CONFIG).start()
+        quotas = QuotaConfig(quota_client_requests=5)
+        broker = Simulated(world.node("broker"), replace(at(settings_of(), names), access=CONFIG, quotas=quotas))
+        await broker.start()
+        place = Place(world, broker, names)
+        alice = await place.make(ALICE, ("Topic:T", "Pub", "Allow"))
+        mallory = await place.make(("mallory", "marker"), ("Topic:M", "Pub", "Allow"))
+        body = encode_body(HeartbeatData(client_id="of-alice", producer_data_set=[ProducerData(group_name="P")]))
+        for client in (alice, mallory):
+            await client.ask(HeartBeat(), body)
+        assert await passed(mallory, 20, "M") < 20
+        assert await throttled(alice) is None
+        await broker.node.stop()
+
+    World(1).run(main)
+
+
+def test_a_limit_that_is_lifted_lets_held_requests_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(throttle, "OUR_LANGUAGE", LanguageCode.JAVA)  # so our client counts as a stock one
+
+    async def main(_world: World, _broker: Simulated, client: Client) -> None:
+        await client.send("T", bytes(60_000))
+        held = asyncio.create_task(throttled(client))
+        await asyncio.sleep(0.1)  # of simulated time
+        assert not held.done()
+        await client.ask(UpdateBrokerConfig(), b"quotaTopicBytes=0\n")
+        assert await held is None
+
+    limited(main, quota_topic_bytes=5_000)

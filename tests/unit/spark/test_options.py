@@ -33,10 +33,12 @@ def test_every_option_of_the_source_is_read_whatever_its_case() -> None:
         "pushFilters": "true", "readFrom": "replica", "fetchRetries": "0", "fetchRetryIntervalMs": "1",
         "fetchTimeoutMs": "2", "fetchMaxMessages": "3", "fetchMaxBytes": "4", "fetchesInFlight": "5", "batchRows": "6",
         "checkCrc": "true", "maxBodyBytes": "7", "badBodies": "keep", "connectTimeoutMs": "8", "batchBytes": "9",
+        "SIGNATUREMETHOD": "HmacSHA256",
     }  # fmt: skip
     read = source_options(given, is_stream=True)
     assert repr(read.connection) == "Connection('a:1;b:2', access_key='me', tls=True)"
     assert (read.connection.tls_ca_file, read.connection.tls_key_password) == ("ca", "pw")
+    assert read.connection.signature_method == "HmacSHA256"
     assert read.chosen == Chosen(("a", "b"))
     assert read.starting == Bound("time", 1769860800250)
     assert read.starting_strategy == "error"

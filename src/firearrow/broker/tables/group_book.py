@@ -12,6 +12,7 @@ from firearrow.broker.tables.groups import PATH, SubscriptionGroups, may_create
 from firearrow.broker.tables.new_names import NewNames
 from firearrow.model.names import group_fault
 from firearrow.protocol.bodies.group.group import SubscriptionGroupConfig, SubscriptionGroupTable
+from firearrow.remoting.handlers import Peer
 from firearrow.runtime.clock import Clock
 from firearrow.runtime.disk.door import Disk
 
@@ -34,7 +35,7 @@ class Groups:
         """Return a group; None for an unknown one."""
         return self.table.get(name)
 
-    def of_client(self, name: str, peer: object) -> SubscriptionGroupConfig | str:
+    def of_client(self, name: str, peer: Peer) -> SubscriptionGroupConfig | str:
         """Return the group that a client uses, created if that is allowed; else why there is none."""
         group = self.table.get(name)
         if group is not None:

@@ -1,20 +1,24 @@
 """New names: the topics and groups that clients make a broker remember by using them. Pure; time is an argument.
 
 Both are bounded in number, and in how many are made within a minute: by one connection and by all. The last part of the
-common minute is kept for connections that have made few names, so that one that makes many leaves room for others.
+common minute is kept for connections that have made few names, so that one that makes many leaves room for others. A
+connection begins with what an earlier one from the same host has left, so that connecting again wins nothing.
 """
 
 from collections.abc import Callable
+from copy import copy
 from typing import Final
 
 from msgspec import Struct
 
 from firearrow.broker.settings.bound_settings import BoundsConfig
+from firearrow.remoting.handlers import Peer
 
 MINUTE_MS: Final = 60_000
 KEPT_PART: Final = 5
 """A fifth of the common minute is kept for connections that have made at most `FEW` names."""
 FEW: Final = 20
+HOSTS_MAX: Final = 10_000
 
 
 class _Minute(Struct):
@@ -35,27 +39,36 @@ class NewNames:
         self._config = config
         self._now_ms = now_ms
         self._all = _Minute(config().max_new_names, now_ms())
-        self._of_peer: dict[object, _Minute] = {}
+        self._of_peer: dict[Peer, _Minute] = {}
+        self._of_gone: dict[str, _Minute] = {}
+        """What connections that ended have left, by host."""
         self.refused = 0
         """How many were not made for one of the bounds."""
 
-    def topic_fault(self, count: int, peer: object) -> str | None:
+    def topic_fault(self, count: int, peer: Peer) -> str | None:
         """Say why no topic is made beside ``count`` others, or count one and return None."""
         most = self._config().max_auto_created_topics
         if count >= most:
             return self._full("topics", "maxAutoCreatedTopics", most, "updateTopic")
         return self._take(peer)
 
-    def group_fault(self, count: int, peer: object) -> str | None:
+    def group_fault(self, count: int, peer: Peer) -> str | None:
         """Say why no group is made beside ``count`` others, or count one and return None."""
         most = self._config().max_auto_created_groups
         if count >= most:
             return self._full("consumer groups", "maxAutoCreatedGroups", most, "updateSubGroup")
         return self._take(peer)
 
-    def disconnected(self, peer: object) -> None:
-        """Forget a connection that ended."""
-        self._of_peer.pop(peer, None)
+    def disconnected(self, peer: Peer) -> None:
+        """Forget a connection that ended, but not what it has made."""
+        own = self._of_peer.pop(peer, None)
+        if own is None:
+            return
+        host = peer.address.host
+        before = self._of_gone.pop(host, own)
+        self._of_gone[host] = min(own, before, key=lambda minute: minute.left)
+        if len(self._of_gone) > HOSTS_MAX:
+            del self._of_gone[next(iter(self._of_gone))]
 
     def _full(self, what: str, key: str, most: int, verb: str) -> str:
         self.refused += 1
@@ -64,12 +77,13 @@ class NewNames:
             f"delete those that nobody uses, or raise {key}"
         )
 
-    def _take(self, peer: object) -> str | None:
+    def _take(self, peer: Peer) -> str | None:
         config, now_ms = self._config(), self._now_ms()
         most = config.max_new_names_of_connection
         own = self._of_peer.get(peer)
         if own is None:
-            own = self._of_peer[peer] = _Minute(most, now_ms)
+            gone = self._of_gone.get(peer.address.host)
+            own = self._of_peer[peer] = _Minute(most, now_ms) if gone is None else copy(gone)
         own.refill(most, now_ms)
         self._all.refill(config.max_new_names, now_ms)
         kept = config.max_new_names / KEPT_PART if most - own.left >= FEW else 0.0

@@ -21,6 +21,8 @@ from firearrow.protocol.bodies.version import DataVersion
 
 SEPARATOR: Final = "@"
 NOT_FOUND: Final = -1
+FEW_TOPICS: Final = 20
+KEPT_PART: Final = 5
 
 Key = tuple[str, str]
 """Topic and group."""
@@ -59,8 +61,14 @@ class OffsetTable:
         return self._count
 
     def has_room(self, group: str, topic: str, queue_id: int) -> bool:
-        """Whether a client may commit an offset here: a known one, or a new one while there is room."""
-        return self._count < self._most() or queue_id in self._committed.get((topic, group), ())
+        """Whether a client may commit an offset here: a known one, or a new one while there is room.
+
+        The last fifth of the room is kept for groups that have offsets in few topics.
+        """
+        if queue_id in self._committed.get((topic, group), ()):
+            return True
+        most = self._most()
+        return self._count < (most if len(self._topics.get(group, ())) < FEW_TOPICS else most - most // KEPT_PART)
 
     def committed(self, group: str, topic: str, queue_id: int) -> int:
         """Return the committed offset of a group in a queue; NOT_FOUND when the group never committed."""

@@ -9,9 +9,7 @@ import asyncio
 import gc
 import os
 import platform
-import random
 import sys
-import tempfile
 import time
 from statistics import median
 from typing import Final
@@ -19,18 +17,14 @@ from typing import Final
 from msgspec.structs import replace
 
 from benchmarks.broker.__main__ import LOOPBACK, MESSAGES, PROPERTIES, QUEUES, Client, Cost
+from benchmarks.broker.serving import serving
 from campaigns.samples import SEND
 from firearrow.access.settings import STATEFUL, AccessConfig
-from firearrow.broker.broker import Broker
-from firearrow.broker.settings.config import BrokerConfig, BrokerSettings
+from firearrow.broker.settings.config import BrokerSettings
 from firearrow.protocol.auth import Credentials, Signer
 from firearrow.protocol.command import Encoding
 from firearrow.protocol.serialize import encode_request
-from firearrow.runtime.clock import SystemClock
-from firearrow.runtime.disk.real_disk import RealDisk
 from firearrow.runtime.loops import new_loop
-from firearrow.runtime.machine import Machine
-from firearrow.runtime.network import SystemNetwork
 
 DEPTH: Final = 64
 REPEATS: Final = 5
@@ -65,27 +59,15 @@ def frames(*, signed: bool) -> bytes:
 
 async def measure(access: AccessConfig, data: bytes, messages: int) -> Cost:
     """Send in rounds to a new broker."""
-    config = BrokerConfig(broker_name="b", listen_port=0, bind_address=LOOPBACK, broker_ip1=LOOPBACK)
-    with tempfile.TemporaryDirectory() as directory:
-        disk = RealDisk(directory)
-        broker = Broker(
-            BrokerSettings(broker=config, access=access),
-            Machine("bench", LOOPBACK, 8 << 30, "boot"),
-            network=SystemNetwork(),
-            disk=disk,
-            clock=SystemClock(),
-            chance=random.Random(),
-        )
-        async with broker.serving() as identity:
-            gc.freeze()
-            transport, client = await asyncio.get_running_loop().create_connection(Client, LOOPBACK, identity.port)
-            spent = []
-            for _ in range(messages // DEPTH):
-                before = time.process_time()
-                await client.exchange(data, DEPTH)
-                spent.append((time.process_time() - before) / DEPTH * 1e6)
-            transport.close()
-        await disk.close()
+    async with serving(BrokerSettings(access=access)) as (_, port):
+        gc.freeze()
+        transport, client = await asyncio.get_running_loop().create_connection(Client, LOOPBACK, port)
+        spent = []
+        for _ in range(messages // DEPTH):
+            before = time.process_time()
+            await client.exchange(data, DEPTH)
+            spent.append((time.process_time() - before) / DEPTH * 1e6)
+        transport.close()
     return Cost(sum(spent) / len(spent), min(spent))
 
 

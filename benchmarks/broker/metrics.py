@@ -7,20 +7,16 @@ the differences. Then a broker with 12,500 topics of 4 queues, a message in ever
 """
 
 import asyncio
-import random
 import sys
-import tempfile
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 from msgspec.structs import replace
 
 from benchmarks.broker.__main__ import LOOPBACK, PROPERTIES, Client
 from benchmarks.broker.in_turns import print_difference, rounds_in_turns
+from benchmarks.broker.serving import serving
 from campaigns.samples import SEND
-from firearrow.broker.broker import Broker
-from firearrow.broker.settings.config import BrokerConfig, BrokerSettings
+from firearrow.broker.settings.config import BrokerSettings
 from firearrow.protocol.bodies.admin.topic import CreateTopicListBody, TopicConfig
 from firearrow.protocol.bodies.body import encode_body
 from firearrow.protocol.command import Encoding
@@ -28,10 +24,7 @@ from firearrow.protocol.requests.admin.topic import UpdateAndCreateTopicList
 from firearrow.protocol.serialize import encode_request
 from firearrow.remoting.caller import Caller
 from firearrow.remoting.operation_port import MetricsExporter, OperationConfig
-from firearrow.runtime.clock import SystemClock
-from firearrow.runtime.disk.real_disk import RealDisk
 from firearrow.runtime.loops import new_loop
-from firearrow.runtime.machine import Machine
 from firearrow.runtime.network import Address, SystemNetwork
 
 ROUNDS = 2000
@@ -40,33 +33,18 @@ SENDS_AT_ONCE = 50
 LOOK_S = 0.001
 
 
-@asynccontextmanager
-async def serving(*, shows_metrics: bool) -> AsyncIterator[tuple[Broker, int]]:
-    """A broker on a real disk, and its port."""
-    config = BrokerConfig(broker_name="b", listen_port=0, bind_address=LOOPBACK, broker_ip1=LOOPBACK)
+def exporting(*, shows_metrics: bool) -> BrokerSettings:
+    """The settings of a broker that shows metrics, or does not."""
     kind = MetricsExporter.PROM if shows_metrics else MetricsExporter.DISABLE
-    operation = OperationConfig(metrics_exporter_type=kind, metrics_prom_exporter_port=0)
-    with tempfile.TemporaryDirectory() as directory:
-        disk = RealDisk(directory)
-        broker = Broker(
-            BrokerSettings(broker=config, operation=operation),
-            Machine("bench", LOOPBACK, 8 << 30, "boot"),
-            network=SystemNetwork(),
-            disk=disk,
-            clock=SystemClock(),
-            chance=random.Random(),
-        )
-        async with broker.serving() as identity:
-            yield broker, identity.port
-        await disk.close()
+    return BrokerSettings(operation=OperationConfig(metrics_exporter_type=kind, metrics_prom_exporter_port=0))
 
 
 async def compare_sends(rounds: int) -> None:
     """Print what a send costs with metrics and without; a second broker without shows how much chance there is."""
     async with (
-        serving(shows_metrics=False) as (_, off),
-        serving(shows_metrics=True) as (_, on),
-        serving(shows_metrics=False) as (_, again),
+        serving(exporting(shows_metrics=False)) as (_, off),
+        serving(exporting(shows_metrics=True)) as (_, on),
+        serving(exporting(shows_metrics=False)) as (_, again),
     ):
         spent = await rounds_in_turns(rounds, [off, on, again])
     print_difference(spent, ("off", "on"), "metrics cost")
@@ -74,7 +52,7 @@ async def compare_sends(rounds: int) -> None:
 
 async def scrape() -> None:
     """Print what a page of many queues costs."""
-    async with serving(shows_metrics=True) as (broker, port):
+    async with serving(exporting(shows_metrics=True)) as (broker, port):
         await _fill(port)
         assert broker.metrics is not None
         assert broker.metrics.address is not None

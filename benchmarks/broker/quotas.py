@@ -9,9 +9,7 @@ import asyncio
 import gc
 import os
 import platform
-import random
 import sys
-import tempfile
 import time
 from statistics import median
 from typing import Final
@@ -20,18 +18,14 @@ from unittest.mock import patch
 from msgspec.structs import replace
 
 from benchmarks.broker.__main__ import LOOPBACK, MESSAGES, PROPERTIES, QUEUES, Client
+from benchmarks.broker.serving import serving
 from campaigns.samples import SEND
-from firearrow.broker.broker import Broker
-from firearrow.broker.settings.config import BrokerConfig, BrokerSettings
+from firearrow.broker.settings.config import BrokerSettings
 from firearrow.protocol.command import Encoding
 from firearrow.protocol.serialize import encode_request
 from firearrow.quotas.settings import RATE_MAX, Kind, Measure, QuotaConfig
 from firearrow.quotas.throttle import Throttle
-from firearrow.runtime.clock import SystemClock
-from firearrow.runtime.disk.real_disk import RealDisk
 from firearrow.runtime.loops import new_loop
-from firearrow.runtime.machine import Machine
-from firearrow.runtime.network import SystemNetwork
 
 DEPTHS: Final = (64, 1)
 REPEATS: Final = 7
@@ -59,27 +53,15 @@ def frames(depth: int) -> bytes:
 
 async def measure(quotas: QuotaConfig, depth: int, messages: int) -> float:
     """Send in rounds to a new broker; return microseconds a message."""
-    config = BrokerConfig(broker_name="b", listen_port=0, bind_address=LOOPBACK, broker_ip1=LOOPBACK)
     data = frames(depth)
-    with tempfile.TemporaryDirectory() as directory:
-        disk = RealDisk(directory)
-        broker = Broker(
-            BrokerSettings(broker=config, quotas=quotas),
-            Machine("bench", LOOPBACK, 8 << 30, "boot"),
-            network=SystemNetwork(),
-            disk=disk,
-            clock=SystemClock(),
-            chance=random.Random(),
-        )
-        async with broker.serving() as identity:
-            gc.freeze()
-            transport, client = await asyncio.get_running_loop().create_connection(Client, LOOPBACK, identity.port)
-            before = time.process_time()
-            for _ in range(messages // depth):
-                await client.exchange(data, depth)
-            spent = time.process_time() - before
-            transport.close()
-        await disk.close()
+    async with serving(BrokerSettings(quotas=quotas)) as (_, port):
+        gc.freeze()
+        transport, client = await asyncio.get_running_loop().create_connection(Client, LOOPBACK, port)
+        before = time.process_time()
+        for _ in range(messages // depth):
+            await client.exchange(data, depth)
+        spent = time.process_time() - before
+        transport.close()
     return spent / (messages // depth * depth) * 1e6
 
 

@@ -27,10 +27,10 @@ class QuotaMetrics:
         says = "Requests and connections refused because a quota was used up"
         yield Family("firearrow_quota_throttled_total", "counter", says, refused)
         limits = dict.fromkeys(throttle.throttled, 0)
-        limits |= {(buckets.limit.kind, buckets.limit.measure): buckets.limit.each for buckets in throttle.buckets()}
+        limits |= {(buckets.limit.kind, buckets.limit.measure): buckets.limit.default for buckets in throttle.buckets()}
         rows = [
-            ((("quota", kind.value), ("measure", measure.value)), float(each))
-            for (kind, measure), each in limits.items()
+            ((("quota", kind.value), ("measure", measure.value)), float(rate))
+            for (kind, measure), rate in limits.items()
         ]
         rows.append((PER_ADDRESS, float(per_address.limit)))
         yield Family("firearrow_quota_limit", "gauge", "Limits of names without one of their own; 0: none", rows)

@@ -33,11 +33,11 @@ class Measure(StrEnum):
 
 
 class Limit(NamedTuple):
-    """The limits of a kind in a measure, a second: for names in ``named`` their own, for others ``each``; 0: none."""
+    """Limits of a kind in a measure, a second: for names in ``named`` their own, for others ``default``; 0: none."""
 
     kind: Kind
     measure: Measure
-    each: int
+    default: int
     named: Mapping[str, int]
 
     @property
@@ -47,7 +47,7 @@ class Limit(NamedTuple):
 
     def of(self, name: str) -> int:
         """Return the limit of a name."""
-        return self.named.get(name, self.each)
+        return self.named.get(name, self.default)
 
 
 def _rate(what: str) -> Meta:
@@ -88,7 +88,7 @@ class QuotaConfig(Struct, frozen=True, kw_only=True, rename="camel", forbid_unkn
         for kind in Kind:
             for measure in Measure:
                 limit = Limit(kind, measure, getattr(self, f"quota_{kind}_{measure}"), named[kind, measure])
-                if limit.each or any(limit.named.values()):
+                if limit.default or any(limit.named.values()):
                     found.append(limit)
         return tuple(found)
 

@@ -35,6 +35,16 @@ CONFIG = AccessConfig(
 )
 
 
+class OnePeer:
+    """What a guard uses of a peer."""
+
+    def __init__(self, certificate_name: str = "", *, host: str = "10.9.9.9", is_forwarded: bool = False) -> None:
+        self.slots: dict[object, Any] = {}
+        self.address = Address(host, 5)
+        self.certificate_name = certificate_name
+        self.is_forwarded = is_forwarded
+
+
 class Names:
     """A name server with access on."""
 

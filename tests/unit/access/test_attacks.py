@@ -36,25 +36,14 @@ from firearrow.protocol.serialize import decode_request, encode_request
 from firearrow.remoting.caller import Caller
 from firearrow.remoting.handlers import Answer, Call, Creditor, Handlers
 from firearrow.runtime.clock import SystemClock
-from firearrow.runtime.network import Address
 from firearrow.testing.sim.world import World
-from tests.unit.access.servers import ALICE, CONFIG, INNER, ROOT, Place, refusal, served
+from tests.unit.access.servers import ALICE, CONFIG, INNER, ROOT, OnePeer, Place, refusal, served
 from tests.unit.broker.sim import SUSPEND
 from tests.unit.broker.test_replication import Group
 from tests.unit.broker.whole import Client, Names, a_send
 
 NO_PERMISSION = 16
 NOTHING_YET = frozenset({0, 19, 20, 21})
-
-
-class OnePeer:
-    """What a guard uses of a peer."""
-
-    def __init__(self, certificate_name: str = "", *, host: str = "10.9.9.9", is_forwarded: bool = False) -> None:
-        self.slots: dict[object, Any] = {}
-        self.address = Address(host, 5)
-        self.certificate_name = certificate_name
-        self.is_forwarded = is_forwarded
 
 
 def arrived(

@@ -25,8 +25,7 @@ from firearrow.protocol.serialize import encode_request
 from firearrow.remoting.caller import Caller
 from firearrow.remoting.handlers import Call, Creditor
 from firearrow.runtime.clock import SystemClock
-from firearrow.runtime.network import Address
-from tests.unit.access.servers import ALICE, CONFIG, ROOT, Place, refusal, served
+from tests.unit.access.servers import ALICE, CONFIG, ROOT, OnePeer, Place, refusal, served
 from tests.unit.broker.test_send_bulk import said
 from tests.unit.broker.whole import Client
 
@@ -117,15 +116,6 @@ def test_where_every_signature_is_checked_sends_are_handled_one_by_one(
         assert handled_at_once == []
 
     served(main)
-
-
-class OnePeer:
-    """What a guard uses of a peer."""
-
-    def __init__(self) -> None:
-        self.slots: dict[object, Any] = {}
-        self.address = Address("10.0.0.1", 1)
-        self.certificate_name = ""
 
 
 class Known:
